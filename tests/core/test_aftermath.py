@@ -12,7 +12,7 @@ from faultrun.journal.codec import decode, encode
 from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import PlanAdopted
 from faultrun.model.evidence import FaultClass
-from faultrun.model.exits import Signaled
+from faultrun.model.exits import Exited, Signaled
 from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.hang import Activity, HangDetected
 from faultrun.model.incident import Aftermath, Cause, Incident, Save, Unsaved
@@ -104,6 +104,20 @@ def test_a_fence_goes_before_what_followed_from_it_and_is_charged_to_nobody() ->
     found = answered(fact(A, fenced), fact(B, followed))
     assert found.aftermath is not None
     assert (found.aftermath.incident.cause, found.ledger.restarts) == (Cause.FENCE, ())
+
+
+def test_a_death_that_nobody_fakes_goes_before_a_silent_exit_whoever_raised_the_alarm() -> None:
+    """Of the node that was killed, the supervisor may stand still while its peer's rank ends."""
+    silent = replace(
+        KILLED, cause=Cause.EXIT, rank=2, status=Exited(code=1), explanation="exited with code 1", node=B
+    )
+    found = answered(replace(fact(B, silent), alarm=1), replace(fact(A, KILLED), alarm=0))
+    assert found.aftermath is not None
+    assert found.aftermath.incident.node == A
+    spoke = replace(silent, fault_class=FaultClass.RESOURCE)
+    found = answered(replace(fact(B, spoke), alarm=1), replace(fact(A, KILLED), alarm=0))
+    assert found.aftermath is not None
+    assert found.aftermath.incident.node == B
 
 
 def test_a_rank_that_fell_by_itself_stays_the_incident_although_a_node_is_lost_since() -> None:

@@ -48,6 +48,15 @@ def test_without_times_the_rank_that_does_not_tell_of_a_lost_peer_is_blamed() ->
     assert blamed(*exits, notes=notes) == (2, "rank 0 ended first but tells of a lost peer")
 
 
+def test_a_killed_rank_that_took_seconds_to_be_torn_down_is_blamed_and_not_the_peer_that_lost_it() -> None:
+    exits = (exit_of(1, 5.0), exit_of(0, 8.0, Signaled(signum=9)))
+    why = "rank 1 ended first but tells of a lost peer"
+    assert blamed(*exits, notes=(raised(1, 4.9, LOST_PEER),)) == (0, why)
+    assert blamed(*exits, notes=(raised(1, 4.9),))[0] == 1, "it failed by itself"
+    first, _ = first_to_fail(exits, (raised(1, 4.9, LOST_PEER),), ours_from_s=7.9)
+    assert first.rank == 1, "we killed the other"
+
+
 def test_a_rank_that_left_with_zero_while_the_others_still_needed_it_is_blamed() -> None:
     exits = (exit_of(1, 3.0, Exited(code=0)), exit_of(0, 5.0), exit_of(2, 5.1))
     notes = (raised(0, 4.9, LOST_PEER), raised(2, 5.0, LOST_PEER))

@@ -7,7 +7,7 @@ import pytest
 from faultrun.core.agree import Rules
 from faultrun.core.notices import HOLD_S
 from faultrun.model.actions import FindRecoveryPoint, Kill, RequestGasp, Spawn, StartTimer
-from faultrun.model.events import Timer
+from faultrun.model.events import FaultNotice, Timer
 from faultrun.model.exits import Exited
 from faultrun.model.incident import Cause
 from faultrun.model.notice import (
@@ -173,6 +173,17 @@ def test_everybody_is_asked_to_leave_once() -> None:
     ends(story).drained()
     assert story.state.exit_code == 143
     assert story.state.life.incident is None
+
+
+def test_nor_does_one_that_is_read_late_and_it_is_what_news_are_compared_with() -> None:
+    story = Story(2).begins()
+    story.now(FaultNotice, notice=told({0: "unrecovered"}, graceful_exit=True), known=True)
+    assert phase(story) is Phase.RUNNING
+    assert story.state.run.platform.lost == {0}
+    story.noticed(told({0: "recovered"}, graceful_exit=True))
+    assert phase(story) is Phase.RUNNING
+    story.noticed(told()).noticed(told(graceful_exit=True))
+    assert phase(story) is Phase.DRAINING
 
 
 def test_an_old_word_to_leave_does_not_stop_who_comes_after() -> None:

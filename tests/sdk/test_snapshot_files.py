@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zlib
 from collections import OrderedDict
+from dataclasses import replace
 from mmap import mmap
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,24 @@ def test_a_module_of_the_training_with_a_name_of_pythons_is_not_run(
     (saved,) = kept.write(Sweep(incarnation=3, dead=(0,), write_by_s=60.0), 60.0, 0.0)
     assert isinstance(saved, GaspSaved)
     assert (saved.rank, saved.step) == (0, 12)
+
+
+def test_what_is_known_only_later_to_be_lost_is_written_then_and_nothing_twice(tmp_path: Path) -> None:
+    (tmp_path / "rank_1").mkdir()
+    fds = {rank: memory_of(tmp_path, rank, 12) for rank in (0, 1)}
+    order = Sweep(incarnation=3, dead=(0,), write_by_s=60.0)
+    swept = KeptStates(run_id="run", ranks=frozenset({0}), alone=False, memory=KeptMemory(fds=fds))
+    (own,) = swept.write(order, 60.0, 0.0)
+    assert isinstance(own, GaspSaved)
+    assert own.rank == 0
+    assert swept.lost_since(swept) is None
+    now = replace(swept, memory=KeptMemory(fds=fds, lost=frozenset({1})))
+    late = now.lost_since(swept)
+    assert late is not None
+    (saved,) = late.write(order, 60.0, 0.0)
+    assert isinstance(saved, GaspSaved)
+    assert (saved.rank, saved.step) == (1, 12)
+    assert now.lost_since(now) is None
 
 
 def test_a_damaged_copy_is_told_and_the_step_before_is_written_instead(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import select
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,16 +26,10 @@ from faultrun.supervisor.fault_file_watcher import FaultFileWatcher, fault_file_
 from faultrun.supervisor.progress import Incarnation
 from faultrun.supervisor.reactor import Reactor, RunClock
 from support.platform_files import INITIALIZING, ConfigMapVolume, reset, text, write_whole
-from support.processes import PATIENCE_S
+from support.processes import PATIENCE_S, stand_still
 from support.specs import a_spec
 
 WITHIN_S = 10.0
-
-
-@pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    for limit in ("_FIRST_S", "_LAST_S"):
-        monkeypatch.setattr(f"faultrun.supervisor.fault_file_watcher.{limit}", PATIENCE_S)
 
 
 def noticed(watch: FileWatch) -> bool:
@@ -124,11 +119,16 @@ class Ears:
         self.first = watcher.first()
         watcher.attach(self._reactor, Incarnation(self._reactor.clock, number=7))
 
-    def next(self) -> Notice:
-        """The next notice."""
+    def hears(self) -> FaultNotice:
         event = self._reactor.wait()[0]
         assert isinstance(event, FaultNotice)
         assert event.incarnation == 7
+        return event
+
+    def next(self) -> Notice:
+        """The next notice, which is news."""
+        event = self.hears()
+        assert not event.known
         return event.notice
 
 
@@ -139,7 +139,7 @@ def looking(folder: Path, *, in_place: bool = False, table: Path | None = None) 
         reset_config=str(folder / "reset.json"),
         restart_in_place=in_place,
     )
-    watcher = FaultFileWatcher(sources(files, str(table) if table else ""))
+    watcher = FaultFileWatcher(sources(files, str(table) if table else ""), PATIENCE_S)
     try:
         yield Ears(watcher)
     finally:
@@ -223,6 +223,27 @@ def test_a_file_that_stays_unreadable_is_told_once_and_changes_nothing(
 
 
 @pytest.mark.timeout(180)
+def test_what_was_there_before_and_is_read_too_late_is_no_news(tmp_path: Path) -> None:
+    """A ``GracefulExit`` that was obeyed would end every run that starts on a busy machine."""
+    (tmp_path / "fault-npus").write_text('{"FaultRankIds":"0,1"}')
+    before = children()
+    watched = sources(FaultFiles(fault_config=str(tmp_path / "fault-npus")), "")
+    watcher = FaultFileWatcher(watched, 0.0)
+    (pid,) = children() - before
+    stand_still(pid)
+    try:
+        ears = Ears(watcher)
+        assert ears.first == ()
+        os.kill(pid, signal.SIGCONT)
+        late = ears.hears()
+        assert (late.notice, late.known) == (FaultRanks(ranks=frozenset({0, 1})), True)
+        write_whole(tmp_path / "fault-npus", text({"FaultRank": [3]}))
+        assert ears.next() == FaultRanks(ranks=frozenset({3}))
+    finally:
+        watcher.close()
+
+
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("content", ['{"fault":', "[1,2]"])
 def test_a_file_that_has_long_been_unreadable_is_told_at_the_start(tmp_path: Path, content: str) -> None:
     (tmp_path / "fault-npus").write_text(content)
@@ -249,7 +270,7 @@ def test_nobody_watches_where_there_is_nothing_to_watch(tmp_path: Path) -> None:
 @pytest.mark.timeout(180)
 def test_the_watcher_ends_with_its_supervisor(tmp_path: Path) -> None:
     before = children()
-    watcher = FaultFileWatcher(sources(FaultFiles(reset_config=str(tmp_path / "reset.json")), ""))
+    watcher = FaultFileWatcher(sources(FaultFiles(reset_config=str(tmp_path / "reset.json")), ""), PATIENCE_S)
     (pid,) = children() - before
     pidfd = os.pidfd_open(pid)
     began = time.monotonic()

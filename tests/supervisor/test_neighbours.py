@@ -1,11 +1,19 @@
 """Who else keeps checkpoints in a folder; real folders, locks and processes."""
 
+import errno
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from threading import Event, Thread
 
+import pytest
+
+from faultrun.checkpoints.gasp_manifest import beside
+from faultrun.locks import hold
 from faultrun.supervisor.neighbours import Neighbours
+from support.processes import PATIENCE_S
 
 ANOTHER = """
 import sys
@@ -114,3 +122,41 @@ def test_a_folder_of_checkpoints_stays_as_empty_as_it_is_and_is_not_made(tmp_pat
 def test_where_nobody_may_write_nobody_is_seen_and_nothing_fails(tmp_path: Path) -> None:
     (tmp_path / ".ckpt.faultrun").write_text("in the way")
     assert Neighbours([str(root_in(tmp_path))], "mine").others() == ()
+
+
+def test_who_only_looks_for_a_moment_is_no_living_run(tmp_path: Path) -> None:
+    root = root_in(tmp_path)
+    stale = beside(str(root)) / "gone"
+    stale.parent.mkdir()
+    holds = Event()
+
+    def looks() -> None:
+        lock = hold(stale)
+        holds.set()
+        time.sleep(0.05)
+        lock.release()
+
+    other = Thread(target=looks)
+    other.start()
+    assert holds.wait(PATIENCE_S)
+    assert Neighbours([str(root)], "mine", moment_s=PATIENCE_S).others() == ()
+    other.join()
+
+
+def test_where_there_is_no_flock_leases_are_seen_and_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_args: object, **_more: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("faultrun.locks.UnixFileLock.acquire", refused)
+    root = root_in(tmp_path)
+    dead = beside(str(root)) / "dead.lease"
+    dead.parent.mkdir()
+    dead.write_text("")
+    os.utime(dead, (1, 1))
+    one, other = Neighbours([str(root)], "one"), Neighbours([str(root)], "other")
+    assert one.others() == ()
+    for _ in range(2):
+        assert other.others() == ("run one (its lease is renewed)",)
+        assert one.others() == ("run other (its lease is renewed)",)

@@ -144,7 +144,8 @@ class Catalog:
             if not isinstance(found, Refusal)
             for one in claimed(found, root, self.registry.formats)
         )
-        return {one.first.path: stamp_in(one.first) for one in named if isinstance(one, Named)}
+        there = (one for one in named if isinstance(one, Named) and not one.unfinished)
+        return {one.first.path: stamp_in(one.first) for one in there}
 
     def leave_alone(self, entries: Iterable[Entry]) -> None:
         """Never offer these files again, in this run, unless they are written anew.

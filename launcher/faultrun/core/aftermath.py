@@ -9,6 +9,7 @@ from dataclasses import replace
 from faultrun.core.slots import workers_words
 from faultrun.core.span import rank_names
 from faultrun.model.evidence import FaultClass
+from faultrun.model.exits import Exited
 from faultrun.model.facts import NodeFact
 from faultrun.model.incident import Aftermath, Cause, Incident, IncidentAnswer
 from faultrun.model.plan import Plan
@@ -35,10 +36,13 @@ def first_incident(spoken: Sequence[NodeFact]) -> Incident | None:
 def _doubt(incident: Incident) -> int:
     """How much speaks for it being the consequence of another."""
     if incident.cause is Cause.ELSEWHERE:
-        return 3
+        return 4
     if incident.fault_class is FaultClass.CONSEQUENCE:
+        return 3
+    if incident.cause is Cause.FENCE:
         return 2
-    return 1 if incident.cause is Cause.FENCE else 0
+    silent = incident.fault_class is FaultClass.UNKNOWN and incident.raised is None
+    return 1 if silent and isinstance(incident.status, Exited) else 0
 
 
 def with_lost(

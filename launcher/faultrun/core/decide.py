@@ -280,6 +280,9 @@ def _lived_on(state: RunState, event: WorkerExit | RankCannotRejoin) -> bool:
 def _notice(state: RunState, event: FaultNotice) -> Step:
     """The platform spoke: note it, restart for it or leave."""
     said, verdict = notices.judge(state, event.notice, event.at_s)
+    if event.known:
+        said = notices.known(state, event.notice)
+        verdict = notices.JustNoted(why="the platform had said so before this supervisor began")
     state = replace(state, run=replace(state.run, platform=said))
     match verdict:
         case notices.JustNoted(why=why) if state.phase is Phase.HOLDING and not notices.hold(state):

@@ -96,12 +96,19 @@ def known_at_start(state: RunState, notices: tuple[Notice, ...]) -> Platform:
     by those who came before, and what another machine's files said is not about this one. But a device that
     the run has done without since is not well while ``reset.json`` says otherwise.
     """
-    said = replace(state.run.platform, reset=None, faulty=None, version=None)
+    said = replace(state.run.platform, reset=None, faulty=None, version=None, given_up=frozenset())
     for notice in notices:
-        if isinstance(notice, ResetNotice):
-            said = replace(said, reset=notice, lost=said.lost | _in_trouble(state, notice))
-        else:
-            said, _ = judge(_remembering(state, said), notice, 0.0)
+        said = known(_remembering(state, said), notice)
+    return said
+
+
+def known(state: RunState, notice: Notice) -> Platform:
+    """The same with one notice of before this supervisor began, however late it was read."""
+    said = state.run.platform
+    if isinstance(notice, ResetNotice):
+        said = replace(said, reset=notice, lost=said.lost | _in_trouble(state, notice))
+    else:
+        said, _ = judge(state, notice, 0.0)
     slots = None if state.plan is None else state.plan.slots
     without = frozenset(one.slot for one in (() if slots is None else slots.aside) if one.named)
     bad = frozenset() if said.reset is None else _bad(said.reset)

@@ -222,9 +222,13 @@ class WorkersLost(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultNotice(Fact):
-    """One of the platform's files says something new. It is about the run, whatever incarnation it has."""
+    """One of the platform's files says something new. It is about the run, whatever incarnation it has.
+
+    ``known``: it had said so before this supervisor began, and was read late.
+    """
 
     notice: Notice
+    known: bool = field(default=False, metadata=UNLESS_USED)
 
 
 class Timer(Enum):

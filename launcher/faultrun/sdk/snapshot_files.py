@@ -9,9 +9,10 @@ Standard input: one JSON object. Its descriptors are inherited. Standard output:
 messages (``model.wire``), each with its ``rank``::
 
     {"run_id", "ranks": [0, 1], "most_steps": 1, "copies": {"0": 7, "1": 8},
-     "saved": [{"rank": 0, "step": 12, "group": [0]}], "lost": []}
+     "saved": [{"rank": 0, "step": 12, "group": [0]}], "lost": [], "only_lost": false}
 
-``lost`` are ranks of the node before, of which ``copies`` are here, and which nobody else can write.
+``lost`` are ranks of the node before, of which ``copies`` are here, and which nobody else can write;
+``only_lost``: those of ``ranks`` are written.
 """
 
 import json
@@ -220,7 +221,8 @@ def main() -> None:
         for one in order["saved"]
     ]
     own = frozenset(order["ranks"])
-    written = files.write_missing(saved, own, most_steps=order["most_steps"])
+    only_lost = order.get("only_lost", False)
+    written = () if only_lost else files.write_missing(saved, own, most_steps=order["most_steps"])
     for line in chain(written, files.write_lost(frozenset(order.get("lost", ())), own)):
         sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()

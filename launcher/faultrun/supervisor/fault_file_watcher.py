@@ -34,8 +34,7 @@ _TICK_MS = 1000
 _SETTLE_S = 0.05
 _SETTLE_LOOKS = 40
 _DOUBT_S = 1.0
-_FIRST_S = 2.0
-_LAST_S = 2.0
+_PATIENCE_S = 2.0
 _CHUNK = 1 << 16
 _READY = b"ready"
 
@@ -64,37 +63,50 @@ def sources(files: FaultFiles, rank_table_file: str) -> dict[Path, Parse]:
 
 
 class FaultFileWatcher:
-    """The supervisor's end. Nothing here blocks but ``first`` and ``close``, and both are bounded."""
+    """The supervisor's end. Nothing here blocks but ``first`` and ``close``, for ``patience_s`` at most."""
 
-    def __init__(self, watched: dict[Path, Parse]) -> None:
+    def __init__(self, watched: dict[Path, Parse], patience_s: float = _PATIENCE_S) -> None:
+        self._patience_s = patience_s
         self._fd, report = os.pipe2(os.O_CLOEXEC)
         stop, self._held = os.pipe2(os.O_CLOEXEC)
         self._unread = b""
+        self._is_ready = False
         self._watcher = Forked(lambda: _Watcher(watched, report).run(stop), keep=(report, stop))
         os.close(report)
         os.close(stop)
         os.set_blocking(self._fd, False)
 
     def first(self) -> tuple[Notice, ...]:
-        """What the files say now; empty for what they do not say within two seconds."""
+        """What the files say now; empty for what they do not say in time."""
         found: list[Notice] = []
-        deadline = time.monotonic() + _FIRST_S
+        deadline = time.monotonic() + self._patience_s
         while (left_s := deadline - time.monotonic()) > 0:
             readable, _, _ = select.select([self._fd], [], [], left_s)
             for line in self._lines() if readable else ():
                 if line == _READY:
+                    self._is_ready = True
                     return tuple(found)
                 found += _notices(line)
         return tuple(found)
 
     def attach(self, reactor: Reactor, workers: Incarnation) -> None:
-        """Have every further notice returned by ``reactor``, after how far the workers are."""
+        """Have every further notice returned by ``reactor``, after how far the workers are.
+
+        What the watcher read at its first look was there before, although it may have come too late for
+        ``first``: a file is written just then, or the machine is busy.
+        """
 
         def told() -> Iterable[Event]:
             for line in self._lines():
+                self._is_ready = self._is_ready or line == _READY
                 for notice in _notices(line):
                     yield from workers.newest_steps()
-                    yield FaultNotice(at_s=reactor.clock.now(), incarnation=workers.number, notice=notice)
+                    yield FaultNotice(
+                        at_s=reactor.clock.now(),
+                        incarnation=workers.number,
+                        notice=notice,
+                        known=not self._is_ready,
+                    )
             if self._fd < 0:
                 reactor.forget(watched)
 
@@ -104,7 +116,7 @@ class FaultFileWatcher:
     def close(self) -> None:
         """End the watching process."""
         os.close(self._held)
-        self._watcher.end(_LAST_S)
+        self._watcher.end(self._patience_s)
 
     def _lines(self) -> Iterator[bytes]:
         try:

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from faultrun.core.heard import said, whole
 from faultrun.model.actions import Sweep
@@ -41,12 +41,16 @@ class KeptMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptStates:
-    """What is in ``memory``. ``ranks`` are those of this node, ``alone``: there is no other."""
+    """What is in ``memory``. ``ranks`` are those of this node, ``alone``: there is no other.
+
+    ``only_lost``: what is of this node's own has been written.
+    """
 
     run_id: str
     ranks: frozenset[int]
     alone: bool
     memory: KeptMemory
+    only_lost: bool = False
 
     def write(self, order: Sweep, patience_s: float, now_s: float) -> Iterator[Event]:
         """Write what ``order.saves`` lack, for so long at most; a fact for each file. Helper thread."""
@@ -60,6 +64,13 @@ class KeptStates:
                 if event is not None:
                     yield event
 
+    def lost_since(self, before: "KeptStates") -> "KeptStates | None":
+        """Of which ranks it was not known ``before`` that their node is lost; None: of none."""
+        late = self.memory.lost - before.memory.lost
+        if not late or not before.memory.fds:
+            return None
+        return replace(self, memory=replace(self.memory, lost=late), only_lost=True)
+
     @property
     def _most_steps(self) -> int:
         if self.alone:
@@ -72,6 +83,7 @@ class KeptStates:
             "ranks": sorted(self.ranks),
             "most_steps": self._most_steps,
             "lost": sorted(self.memory.lost),
+            "only_lost": self.only_lost,
             "copies": {str(rank): fd for rank, fd in self.memory.fds.items()},
             "saved": [
                 {"rank": one.rank, "step": one.step, "group": one.group or sorted(self.ranks)}

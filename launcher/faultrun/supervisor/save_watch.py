@@ -1,5 +1,8 @@
 """Looks for the first checkpoint that a script writes by itself: its loss is never taken for a beginning.
 
+One counts that stood still from one look to the next: what its writer takes away again, as it fails or under
+another name, was none.
+
 Saves that the SDK reports are known at once, and those of a script when a fault makes somebody look. Before
 that, a supervisor that was killed would leave nothing behind that says there was one.
 """
@@ -34,6 +37,7 @@ class SaveWatch:
         self._life = -1
         self._began_s = 0.0
         self._before: Mapping[str, Stamp] | None = None
+        self._fresh: Mapping[str, Stamp] = {}
         self._took_s = 0.0
 
     def tell(self, event: Event, step: Step) -> None:
@@ -44,7 +48,7 @@ class SaveWatch:
                 self._before = None
                 self._errands.send(self._look_before)
         elif isinstance(event, IncarnationStarted):
-            self._life, self._began_s = event.incarnation, self._reactor.now()
+            self._life, self._began_s, self._fresh = event.incarnation, self._reactor.now(), {}
             self._send(self._life)
 
     def _look_before(self) -> Iterable[Event]:
@@ -59,6 +63,13 @@ class SaveWatch:
             interval_s = max(_SHARE * (now_s - self._began_s), _COST * self._took_s)
             at_s = now_s + min(_LATEST_S, max(_SOONEST_S, interval_s))
             self._reactor.call_at(at_s, lambda: self._send(life))
+            self._reactor.call_at(now_s + _SOONEST_S, lambda: self._confirm(life))
+        return ()
+
+    def _confirm(self, life: int) -> Iterable[Event]:
+        """A moment later, if something new was seen."""
+        if life == self._life and self._fresh:
+            self._errands.offer(lambda: self._look(life))
         return ()
 
     def _look(self, life: int) -> Iterable[Event]:
@@ -68,10 +79,8 @@ class SaveWatch:
         self._took_s = self._reactor.now() - began_s
         before, self._before = self._before, there if self._before is None else self._before
         if before is not None and life == self._life:
-            fresh = (path for path, stamp in there.items() if before.get(path) != stamp)
-            found = next(fresh, "")
+            fresh = {path: stamp for path, stamp in there.items() if before.get(path) != stamp}
+            found = next((path for path, stamp in fresh.items() if self._fresh.get(path) == stamp), "")
+            self._fresh = fresh
             if found:
-                yield self._seen(life, found)
-
-    def _seen(self, life: int, path: str) -> SaveSeen:
-        return SaveSeen(at_s=self._reactor.now(), incarnation=life, path=path)
+                yield SaveSeen(at_s=self._reactor.now(), incarnation=life, path=found)

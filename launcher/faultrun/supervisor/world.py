@@ -46,6 +46,7 @@ from faultrun.model.gasp import GaspVerified
 from faultrun.model.membership import NodesEvent
 from faultrun.supervisor.checkpoint_finder import CheckpointFinder
 from faultrun.supervisor.inspection import Inspector
+from faultrun.supervisor.kept_states import KeptStates
 from faultrun.supervisor.ports import Agreement
 from faultrun.supervisor.prepare import Preparer
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
@@ -56,6 +57,7 @@ _JOIN_BEFORE_FORK_S = 5.0
 """From the beginning of what is under way: a file system that hangs is not waited for anew each time."""
 _BUSY_S = 1.0
 _LOOK_AROUND_S = 1.0
+_LATE_S = 30.0
 """After a start: the workers need the processors first, and seldom fail at once."""
 
 _OF_A_RECOVERY = (
@@ -100,6 +102,7 @@ class LocalWorld:
         self.readings = BackgroundTasks(reactor)
         self.checks = BackgroundTasks(reactor)
         self._tasks = (self._chores, self.readings, self.checks, inspector.tasks)
+        self._swept: tuple[Sweep, KeptStates] | None = None
 
     def wait(self) -> Iterable[Event]:
         """See ``ports.World``."""
@@ -124,6 +127,7 @@ class LocalWorld:
                 # fork() copies only the calling thread; the helper threads have nothing left to do by now.
                 for tasks in self._tasks:
                     tasks.settle(tasks.occupied_s(_JOIN_BEFORE_FORK_S))
+                self._swept = None
                 self._group.spawn(action)
                 self._reactor.call_at(self._reactor.now() + _LOOK_AROUND_S, self._look_around)
             case FreeSurvivors():
@@ -151,9 +155,11 @@ class LocalWorld:
             case Sweep():
                 self._group.dismiss_helpers()
                 kept = self._group.kept_states()
+                self._swept = (action, kept)
                 self._chores.send(lambda: self._group.clean_up(action, kept))
             case FindRecoveryPoint():
                 self.readings.drop()
+                self._write_what_was_lost_since()
                 self._chores.send(lambda: self._find(action))
             case Prepare(plan=plan):
                 self._chores.send(lambda: self._preparer.prepare(plan, self._reactor.now()))
@@ -179,6 +185,20 @@ class LocalWorld:
     def _get_ready(self) -> Iterable[Event]:
         get_ready(*_OF_A_RECOVERY)
         return self._group.look_around()
+
+    def _write_what_was_lost_since(self) -> None:
+        """That the node before is lost may be known only after the sweep, and is when its lease is over.
+
+        Then all look again, and see what is written here.
+        """
+        if self._swept is None:
+            return
+        order, before = self._swept
+        kept = self._group.kept_states()
+        late = kept.lost_since(before)
+        if late is not None:
+            self._swept = (order, kept)
+            self._chores.send(lambda: late.write(order, _LATE_S, self._reactor.now()))
 
     def _find(self, action: FindRecoveryPoint) -> Iterable[Event]:
         """The catalog belongs to one thread at a time, and what is being read back is soon known."""
