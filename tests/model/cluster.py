@@ -54,6 +54,7 @@ class Word(NamedTuple):
     open: bool = False  # nothing has to be prepared
     saved: bool = False  # it knows that the run has saved
     lacks: bool = False  # all that it saw was torn
+    stop: bool = False  # it was told to stop
 
 
 class Key(NamedTuple):
@@ -114,6 +115,7 @@ class Node(NamedTuple):
     forgot: bool = False  # nothing told it which saves are the run's, and it has not taken part since
     blind: int = 0  # saves up to this one it takes for another run's
     waiting: tuple[int, ...] = ()  # nodes that could take a vacant seat, as its supervisor knows
+    stopped: bool = False  # it was told to stop: it saves, says so and leaves
 
     @property
     def has_ranks(self) -> bool:

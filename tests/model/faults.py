@@ -84,6 +84,8 @@ def _strikes(setting: Setting, state: State, at: int, node: Node) -> Iterator[St
         life = node.incarnation
         fell = node._replace(phase="drain", raised=life, struck=True)
         yield struck("a rank dies", fell, state.charges + 1)
+    if "stop" in setting.kinds and node.phase == "run" and node.up == UP:
+        yield struck("is told to stop", node._replace(phase="drain", raised=node.incarnation, stopped=True))
     if "host" in setting.kinds:
         yield struck("its host dies", _dead(node))
     if "freeze" in setting.kinds and node.up == UP:

@@ -131,7 +131,8 @@ def _left(setting: Setting, was: values.Written, now: values.Written, after: Sta
     if count + _vacant(now) != len(was.roster.entries) + _vacant(was):
         return f"incarnation {life} has {count} nodes, and not every seat that is missing is vacant"
     aside = set() if now.body.slots is None else {one.node for one in now.body.slots.nodes}
-    there = {(values.node_id(key.node), values.boot_id(key.boot)) for key in after.etcd.keys}
+    stay = (key for key in after.etcd.keys if not key.word.stop)
+    there = {(values.node_id(key.node), values.boot_id(key.boot)) for key in stay}
     for one in was.roster.entries:
         if (one.node, one.boot) in there and one.node not in aside and not now.roster.has(one.node, one.boot):
             return f"incarnation {life} leaves out {one.node}, which is there"
@@ -180,7 +181,8 @@ def good(setting: Setting, state: State) -> bool:
 
 
 def _waits_for_somebody(setting: Setting, state: State) -> bool:
-    there = [at for at, node in enumerate(state.nodes) if node.up == UP and node.net == WHOLE]
+    up = (at for at, node in enumerate(state.nodes) if node.up == UP and node.net == WHOLE)
+    there = [at for at in up if state.nodes[at].phase != "ended"]
     if len(there) >= setting.members or any(node.has_ranks for node in state.nodes):
         return False
     waits = [judged(setting, state, at).waits for at in there]

@@ -38,6 +38,9 @@ FORGETS = _setting(2, 0, 1, "hosts", saves=True)._replace(forgets=True)
 TORN = _setting(2, 0, 1, "rank", saves=True)._replace(torn=True)
 """A rank falls; who has none left may look while the other node saves."""
 
+STOPPED = _setting(2, 1, 1, "stop", saves=True)
+"""A node is told to stop, may save longer than the other, and looks no more: a spare has its place."""
+
 IN_CI = {
     "2+0, one fault of any kind": Setting(2, 0, 1),
     "2+1, a host": _setting(2, 1, 1, "host"),
@@ -47,6 +50,7 @@ IN_CI = {
     "2+0, one is enough, a host": _setting(2, 0, 1, "host")._replace(least=1),
     "2+0, nothing to prepare, a rank or a host": _setting(2, 0, 1, "rank host")._replace(open=True),
     "2+0, half a save is seen, a rank": TORN,
+    "2+0, one is told to stop": STOPPED._replace(spares=0),
 }
 
 REACHES = {
@@ -58,6 +62,7 @@ REACHES = {
     "2+0, one is enough, a host": {*LOST, "fewer", "all again"},
     "2+0, nothing to prepare, a rank or a host": {*LOST, "fenced"},
     "2+0, half a save is seen, a rank": {"half a save", "looked again", "trains again"},
+    "2+0, one is told to stop": {"another coordinator", "ended"},
 }
 """What must have happened in it at all."""
 
@@ -68,6 +73,8 @@ ALL = {
     "2+1, one fault, none frozen": Setting(2, 1, 1, BRIEF),
     "2+0, half a save is seen, one fault": Setting(2, 0, 1, BRIEF, saves=True, torn=True),
     "3+1, half a save is seen, a rank": TORN._replace(members=3, spares=1),
+    "2+1, one is told to stop": STOPPED,
+    "2+1, half a save is seen, one is told to stop": STOPPED._replace(torn=True),
     "2+1, half a save is seen, a host": _setting(2, 1, 1, "host", saves=True)._replace(torn=True),
     "2+1, a frozen node": _setting(2, 1, 1, "freeze"),
     "2+1, a host, with saves": _setting(2, 1, 1, "host", saves=True),
@@ -135,6 +142,7 @@ MUTANTS_IN_CI = [
     Mutant("deadman", _setting(2, 1, 1, "freeze"), "incarnation 1 is planned"),
     Mutant("plan_revision", _setting(2, 0, 2, "rank slow"), "the plan goes back"),
     Mutant("look", TORN, "it ends for what a node saw"),
+    Mutant("look", STOPPED, "it begins at"),
 ]
 
 DELAYED_MUTANTS_IN_CI = [

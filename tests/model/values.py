@@ -28,6 +28,7 @@ from faultrun.model.membership import (
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.roster import Alarm, Leadership, PlanHeader, PlanPhase, Roster, RosterEntry, Statement
 from faultrun.model.spec import RestartPolicy
+from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from model.cluster import DEAF, FENCE, HOLD, STAYS, TTL, Answer, Key, Word
 
@@ -182,6 +183,7 @@ def fact(node: int, boot: int, word: Word) -> NodeFact:
         open_port=int(word.open),
         saved="saved" if word.saved else "",
         lacks="half a save" if word.lacks else "",
+        stop=StopSource.SIGTERM if word.stop else None,
     )
 
 

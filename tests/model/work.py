@@ -11,16 +11,7 @@ def worked(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step
     life, disk = node.incarnation, state.disk
     match node.phase:
         case "run":
-            if setting.ends:
-                yield Step(f"{at}: its ranks of {life} end well", set_node(state, at, ended(node)))
-            if node.waiting:
-                more = node._replace(phase="drain", raised=life)
-                newest = max(disk, life + 1) if setting.saves else disk
-                yield Step(f"{at}: saves, to be more", set_node(state, at, more)._replace(disk=newest))
-            if setting.forgets and not node.word.saved:
-                told = node._replace(word=node.word._replace(saved=True))
-                saved = set_node(state, at, told)._replace(disk=max(disk, life + 1))
-                yield Step(f"{at}: saves {life + 1} and trains on", saved)
+            yield from _trained(setting, state, at, node)
         case "stay" | "join" if not _are_one_group(state, node):
             given_up = node._replace(phase="drain", raised=life)
             yield Step(f"{at}: waits no longer for one group of {life}", set_node(state, at, given_up))
@@ -29,8 +20,10 @@ def worked(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step
         case "prepare":
             ready = node._replace(phase="ready", word=Word(life, "ready"))
             yield Step(f"{at}: has prepared {life}", set_node(state, at, ready))
+        case "idle" if node.stopped:
+            yield Step(f"{at}: leaves", set_node(state, at, node._replace(phase="ended")))
         case "drain":
-            gone = node._replace(phase="look")
+            gone = _after_the_drain(node)
             yield Step(f"{at}: its ranks of {life} are gone", set_node(state, at, gone))
             if setting.saves and disk <= life:
                 saved = set_node(state, at, gone)._replace(disk=life + 1)
@@ -38,8 +31,32 @@ def worked(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step
         case "killed":
             over = node._replace(phase="look", raised=life)
             yield Step(f"{at}: finds its ranks of {life} killed", set_node(state, at, over))
+        case "look" | "fenced" if node.stopped:
+            yield Step(f"{at}: has no ranks any more", set_node(state, at, _after_the_drain(node)))
         case "look" | "fenced":
             yield from _looked(setting, state, at, node)
+
+
+def _trained(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step]:
+    """What its ranks may do by themselves."""
+    life, disk = node.incarnation, state.disk
+    if setting.ends:
+        yield Step(f"{at}: its ranks of {life} end well", set_node(state, at, ended(node)))
+    if node.waiting:
+        more = node._replace(phase="drain", raised=life)
+        newest = max(disk, life + 1) if setting.saves else disk
+        yield Step(f"{at}: saves, to be more", set_node(state, at, more)._replace(disk=newest))
+    if setting.forgets and not node.word.saved:
+        told = node._replace(word=node.word._replace(saved=True))
+        saved = set_node(state, at, told)._replace(disk=max(disk, life + 1))
+        yield Step(f"{at}: saves {life + 1} and trains on", saved)
+
+
+def _after_the_drain(node: Node) -> Node:
+    """It looks through the checkpoints, unless it is about to leave."""
+    if not node.stopped:
+        return node._replace(phase="look")
+    return node._replace(phase="idle", word=Word(node.incarnation, "drained", -1, stop=True))
 
 
 def _looked(setting: Setting, state: State, at: int, node: Node) -> Iterator[Step]:
