@@ -114,6 +114,10 @@ def test_a_death_that_nobody_fakes_goes_before_a_silent_exit_whoever_raised_the_
     found = answered(replace(fact(B, silent), alarm=1), replace(fact(A, KILLED), alarm=0))
     assert found.aftermath is not None
     assert found.aftermath.incident.node == A
+    asked = replace(KILLED, cause=Cause.GROWTH, status=None, rank=None)
+    found = answered(replace(fact(B, silent), alarm=1), replace(fact(A, asked), alarm=0))
+    assert found.aftermath is not None
+    assert (found.aftermath.incident.node, len(found.ledger.restarts)) == (B, 1), "nobody was killed"
     spoke = replace(silent, fault_class=FaultClass.RESOURCE)
     found = answered(replace(fact(B, spoke), alarm=1), replace(fact(A, KILLED), alarm=0))
     assert found.aftermath is not None

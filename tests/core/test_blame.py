@@ -53,6 +53,8 @@ def test_a_killed_rank_that_took_seconds_to_be_torn_down_is_blamed_and_not_the_p
     why = "rank 1 ended first but tells of a lost peer"
     assert blamed(*exits, notes=(raised(1, 4.9, LOST_PEER),)) == (0, why)
     assert blamed(*exits, notes=(raised(1, 4.9),))[0] == 1, "it failed by itself"
+    sooner = exit_of(2, 5.1, Signaled(signum=6))
+    assert blamed(*exits[:1], sooner, exits[1], notes=(raised(1, 4.9, LOST_PEER), raised(2, None)))[0] == 2
     first, _ = first_to_fail(exits, (raised(1, 4.9, LOST_PEER),), ours_from_s=7.9)
     assert first.rank == 1, "we killed the other"
 

@@ -5,13 +5,15 @@ from dataclasses import replace
 import pytest
 
 from faultrun.core.agree import Rules, next_step
-from faultrun.model.agreement import LookAgain
+from faultrun.core.told import words_of
+from faultrun.model.agreement import IncarnationOver, LookAgain
 from faultrun.model.checkpoint import Identity, RecoveryPoint
 from faultrun.model.elastic import Elastic
 from faultrun.model.events import PlanAdopted, RunFinished
 from faultrun.model.exits import Exited
 from faultrun.model.facts import NodeStatus
 from faultrun.model.incident import Cause, Incident
+from faultrun.model.membership import Tell
 from faultrun.model.plan import Ledger, Plan, Reason, Restart
 from faultrun.model.roster import PlanPhase
 from faultrun.model.stop import StopSource
@@ -203,7 +205,9 @@ def test_nodes_that_seem_to_have_nothing_in_common_look_again_before_they_wait_f
     run.settles()
     run["a"].says(NodeStatus.JOINED, look=0, point=replace(written(5, 200), restore_ranks_map=""))
     run["b"].says(NodeStatus.JOINED, look=0, point=replace(written(7, 300), restore_ranks_map=""))
-    run.settles().passes(TIMES.node_wait_s + 1)
+    run.settles().passes(TIMES.node_wait_s - 1)
+    assert run.phase == (0, PlanPhase.GO), "c may come"
+    run.passes(2)
     assert run.phase == (0, PlanPhase.LOOK)
     for name in "ab":
         run[name].says(NodeStatus.JOINED, look=1, point=replace(written(7, 300), restore_ranks_map=""))
@@ -278,3 +282,26 @@ def test_the_budget_is_not_used_up_by_what_a_node_saw_before_the_save_that_gives
     assert early.wanting == ("a", "b"), "another look may show a save that gives the budget back"
     facts[NodeId("a")] = replace(facts[NodeId("a")], point=of(5))
     assert isinstance(next_step(RULES, plan, facts, 60.0), PlanAdopted)
+
+
+def test_where_that_look_shows_no_other_the_run_ends_and_waits_for_nobody_again() -> None:
+    rules = Rules(topology=THREE, policy=POLICY, elastic=Elastic(min_workers=1, min_nodes=2))
+    run = Group("a", "b", "c", rules=rules).starts()
+    run.is_gone("c")
+    run.settles()
+    for name, point in (("a", written(5, 200)), ("b", written(7, 300))):
+        run[name].says(NodeStatus.JOINED, look=0, point=replace(point, restore_ranks_map=""))
+    run.settles().passes(TIMES.node_wait_s + 1)
+    for name in "ab":
+        run[name].says(NodeStatus.JOINED, look=1)
+    run.settles()
+    assert run.phase == (0, PlanPhase.FINISHED)
+    assert end(run, "a")[0] == 69
+
+
+def test_what_a_node_did_not_hear_while_it_looked_is_told_again_and_to_nobody_else() -> None:
+    over = Tell(event=IncarnationOver(at_s=1, incarnation=1, why="rank 2 died"))
+    idle = Group("a")["a"].fact
+    assert words_of(over, idle) != words_of(over, replace(idle, at_s=idle.at_s + 1))
+    busy = replace(idle, status=NodeStatus.RUNNING)
+    assert words_of(over, busy) == words_of(over, replace(busy, at_s=busy.at_s + 1))

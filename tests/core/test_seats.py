@@ -15,7 +15,7 @@ from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId
-from support.seats import ELASTIC, FIXED, THREE, A, B, C, D, fact, follows, names, planned, rules
+from support.seats import ELASTIC, FIXED, THREE, A, B, C, D, fact, follows, names, planned, rules, seats
 from support.story import checkpoint
 
 
@@ -155,6 +155,10 @@ def test_a_newcomer_that_found_nothing_whole_gets_no_seat_that_the_others_can_do
     small = without_b()
     assert newcomers(ELASTIC, small, {D: lacks}) == ()
     assert names(planned(small, fact(A, small), fact(C, small), lacks, too_late=False)) == "ac"
+    again = replace(THREE, topology=seats(A, C))  # it had become smaller, and is started with all of them
+    told = next_step(rules(), again, {A: fact(A), C: fact(C), D: lacks}, 1.0)
+    assert isinstance(told, RunFinished)
+    assert told.why == "node d: 1 found, none whole", "nobody is waited for"
     needed = next_step(rules(), THREE, {A: fact(A), D: lacks}, 1.0, too_late=True)
     assert isinstance(needed, RunFinished)
     assert (needed.exit_code, needed.why, needed.wanting) == (65, "node d: 1 found, none whole", (A, D))

@@ -16,12 +16,16 @@ class AtOnce:
     def __init__(self) -> None:
         self.seen: list[Event] = []
         self.later: list[Callable[[], object]] = []
+        self.busy = False
 
     def now(self) -> float:
         return 0.0
 
     def call_at(self, _at_s: float, call: Callable[[], object]) -> None:
         self.later.append(call)
+
+    def idle(self) -> bool:
+        return not self.busy
 
     def looks_again(self) -> None:
         """The time of the next look has come."""
@@ -48,6 +52,9 @@ def seen(before: set[str], at_once: set[str], *, later: set[str] | None = None) 
             stamps |= {path: Stamp(2, 2, 2) for path in at_once}
         watch.tell(event, step)
     assert not everything.seen, "it may still be written"
+    everything.busy = True
+    everything.looks_again()
+    everything.busy = False
     for path in at_once - (at_once if later is None else later):
         del stamps[path]
     everything.looks_again()

@@ -110,3 +110,10 @@ def test_what_is_known_to_be_lost_only_after_the_sweep_is_written_before_the_nex
         world.perform(look)
     world.settle()
     assert done == ["dismissed", "swept, lost []", "looked", "wrote [1]", "looked", "looked"]
+    done.clear()
+    group.lost = frozenset()
+    world.perform(Sweep(incarnation=0, dead=(0,), write_by_s=0.0))
+    group.lost = frozenset({1})
+    world.perform(look)
+    world.settle()
+    assert done == ["dismissed", "swept, lost []", "looked"], "a fence leaves no time to write"

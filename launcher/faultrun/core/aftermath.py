@@ -6,6 +6,7 @@ Pure. A node alone tells its own incident; of several, each knows a part, and al
 from collections.abc import Sequence
 from dataclasses import replace
 
+from faultrun.core.diagnose import is_hard
 from faultrun.core.slots import workers_words
 from faultrun.core.span import rank_names
 from faultrun.model.evidence import FaultClass
@@ -24,25 +25,30 @@ def loss_words(seats: Topology, node: NodeId, lease_ttl_s: float) -> str:
 
 def first_incident(spoken: Sequence[NodeFact]) -> Incident | None:
     """What began it. Nodes' clocks cannot be compared: their evidence is, then who raised the alarm first."""
-
-    def order(known: tuple[Incident, int]) -> tuple[int, int, bool, int]:
-        incident, alarm = known
-        return -incident.incarnation, _doubt(incident), alarm == 0, alarm
-
     known = [(fact.incident, fact.alarm) for fact in spoken if fact.incident is not None]
+    killed = {one.incarnation for one, _ in known if one.status is not None and is_hard(one.status)}
+
+    def order(known: tuple[Incident, int]) -> tuple[int, int, bool, bool, int]:
+        incident, alarm = known
+        faked = incident.incarnation in killed and _may_follow(incident)
+        return -incident.incarnation, _doubt(incident), faked, alarm == 0, alarm
+
     return min(known, key=order)[0] if known else None
 
 
 def _doubt(incident: Incident) -> int:
     """How much speaks for it being the consequence of another."""
     if incident.cause is Cause.ELSEWHERE:
-        return 4
-    if incident.fault_class is FaultClass.CONSEQUENCE:
         return 3
-    if incident.cause is Cause.FENCE:
+    if incident.fault_class is FaultClass.CONSEQUENCE:
         return 2
+    return 1 if incident.cause is Cause.FENCE else 0
+
+
+def _may_follow(incident: Incident) -> bool:
+    """Whether it is a silent exit: what a rank does that has lost a peer, where another was killed."""
     silent = incident.fault_class is FaultClass.UNKNOWN and incident.raised is None
-    return 1 if silent and isinstance(incident.status, Exited) else 0
+    return silent and isinstance(incident.status, Exited)
 
 
 def with_lost(

@@ -48,15 +48,15 @@ def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -
     waited = too_late or _was_waited_for(office)
     following = next_step(rules, office.plan, facts, run_s, frozenset(), too_late=waited)
     match following:
-        case str() if CANNOT in following and (
-            look := look_for_more(office, facts, members(office), run_s, waited=waited)
-        ):
-            return look
         case str():
             following += _namesakes(office) if following.startswith(AWAITS) else ""
-            gave_up = too_late and following.startswith(AWAITS)
+            cannot = CANNOT in following
+            gave_up = (too_late or (waited and cannot)) and following.startswith(AWAITS)
             if not gave_up:
                 return _save_noted(office, run_s) or following
+            look = look_for_more(office, facts, members(office), run_s, waited=True) if cannot else ""
+            if look:
+                return look
             told = last_incident(rules, office.plan, facts)
             return _end(office, run_s, _not_come_back(office, following, run_s), told)
         case IncarnationOver():

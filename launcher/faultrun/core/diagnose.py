@@ -277,10 +277,13 @@ def first_to_fail(
     left = next((exit_ for exit_ in exits if exit_.clean and exit_.at_s <= first.at_s), None)
     if left is not None:
         return left, f"rank {first.rank} lost a peer, and only this rank had left"
-    killed = next((one for one in faults if one.status == KILLED and one.at_s < ours_from_s), None)
-    if killed is not None:  # however long a large process takes to be torn down
-        return killed, f"rank {first.rank} ended first but tells of a lost peer"
-    own = [one for one in faults if one.status not in _TOLD and _speaks_of_itself(by_rank.get(one.rank))]
+    # However long a large process that was killed takes to be torn down.
+    own = [
+        one
+        for one in faults
+        if (one.status == KILLED and one.at_s < ours_from_s)
+        or (one.status not in _TOLD and _speaks_of_itself(by_rank.get(one.rank)))
+    ]
     if own:
         return own[0], f"rank {first.rank} ended first but tells of a lost peer"
     return first, "the kernel ended it first; its own words tell of a lost peer"

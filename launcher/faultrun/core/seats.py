@@ -226,8 +226,9 @@ def _placed(known: Known, able: Mapping[NodeId, NodeFact], fewest: int, *, grows
 
     Newcomers that found nothing whole get one only where too few are left without them.
     """
-    members = () if known.plan is None else known.plan.topology.nodes
-    sits = {seat.node for seat in members}
+    if known.plan is None or not known.fits:
+        return _seats_for(known, able, fewest, grows=grows)
+    sits = {seat.node for seat in known.plan.topology.nodes}
     well = {node: fact for node, fact in able.items() if node in sits or not fact.lacks}
     if len(well) < len(able) and _seats_for(known, well, known.elastic.min_nodes, grows=grows) is None:
         well = {**able}

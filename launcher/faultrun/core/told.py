@@ -5,14 +5,17 @@ from dataclasses import replace
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain
 from faultrun.model.elastic import NodesWaiting
 from faultrun.model.events import GoGiven, PlanAdopted
-from faultrun.model.facts import NodeFact
+from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.membership import Act, Tell, WarnPeers
+
+_HEARS_ANEW = (NodeStatus.JOINED, NodeStatus.DRAINED, NodeStatus.DONE, NodeStatus.READY)
 
 
 def words_of(act: Act, fact: NodeFact) -> str:
     """What is said once, named; empty for what is done until it shows.
 
-    GO each time that it is ready, a plan whenever it waits for one: it does not hear it while it looks.
+    GO each time that it is ready; a plan, and that it is over, whenever it has no ranks: while it looks it
+    hears neither.
     """
     boot, stated_s = fact.boot, fact.at_s
     match act:
@@ -24,8 +27,10 @@ def words_of(act: Act, fact: NodeFact) -> str:
             return f"stay {act.event.incarnation} {boot}"
         case Tell(event=GoGiven(incarnation=incarnation)):
             return f"go {incarnation} {stated_s} {boot}"
-        case Tell(event=PlanAdopted(incarnation=incarnation)) if not fact.status.busy:
+        case Tell(event=PlanAdopted(incarnation=incarnation)) if fact.status in _HEARS_ANEW:
             return f"plan {incarnation} {stated_s} {boot}"
+        case Tell(event=IncarnationOver(incarnation=incarnation)) if fact.status in _HEARS_ANEW:
+            return f"over {incarnation} {stated_s} {boot}"
         case Tell(event=event):
             return f"{type(event).__name__} {event.incarnation} {boot}"
         case WarnPeers(alarm=alarm):

@@ -39,6 +39,7 @@ _CHUNK = 1 << 16
 _READY = b"ready"
 
 Parse = Callable[[bytes], Notice | None]
+_Stamp = tuple[int, int, int]
 
 
 def fault_file_watcher_for(spec: RunSpec) -> "FaultFileWatcher | None":
@@ -70,7 +71,6 @@ class FaultFileWatcher:
         self._fd, report = os.pipe2(os.O_CLOEXEC)
         stop, self._held = os.pipe2(os.O_CLOEXEC)
         self._unread = b""
-        self._is_ready = False
         self._watcher = Forked(lambda: _Watcher(watched, report).run(stop), keep=(report, stop))
         os.close(report)
         os.close(stop)
@@ -84,29 +84,23 @@ class FaultFileWatcher:
             readable, _, _ = select.select([self._fd], [], [], left_s)
             for line in self._lines() if readable else ():
                 if line == _READY:
-                    self._is_ready = True
                     return tuple(found)
-                found += _notices(line)
+                found += (notice for notice, _ in _notices(line))
         return tuple(found)
 
     def attach(self, reactor: Reactor, workers: Incarnation) -> None:
         """Have every further notice returned by ``reactor``, after how far the workers are.
 
-        What the watcher read at its first look was there before, although it may have come too late for
-        ``first``: a file is written just then, or the machine is busy.
+        What was there as the watcher began was known, although it may have come too late for ``first``:
+        another file is written just then, or the machine is busy.
         """
 
         def told() -> Iterable[Event]:
             for line in self._lines():
-                self._is_ready = self._is_ready or line == _READY
-                for notice in _notices(line):
+                for notice, known in _notices(line):
                     yield from workers.newest_steps()
-                    yield FaultNotice(
-                        at_s=reactor.clock.now(),
-                        incarnation=workers.number,
-                        notice=notice,
-                        known=not self._is_ready,
-                    )
+                    at_s, life = reactor.clock.now(), workers.number
+                    yield FaultNotice(at_s=at_s, incarnation=life, notice=notice, known=known)
             if self._fd < 0:
                 reactor.forget(watched)
 
@@ -152,15 +146,20 @@ class _Reset:
 
 @dataclass(slots=True)
 class _Watcher:
-    """In the child: looks when something may have changed, and tells what is new."""
+    """In the child: looks when something may have changed, and tells what is new, and whether it was old.
+
+    ``began`` is how each file was when this process began: to read them may take longer than anybody waits.
+    """
 
     watched: dict[Path, Parse]
     report: int
+    began: dict[Path, _Stamp | None] = field(default_factory=dict)
     said: dict[Path, Notice] = field(default_factory=dict)
     doubts: dict[Path, tuple[float, str]] = field(default_factory=dict)
 
     def run(self, stop: int) -> None:
         """Return when the supervisor's end of ``stop`` is closed."""
+        self.began = {file: _stamp(file) for file in self.watched}
         kinds = [parse.kind_file for parse in self.watched.values() if isinstance(parse, _Reset)]
         watch = FileWatch((*self.watched, *kinds))
         poll = select.poll()
@@ -201,12 +200,22 @@ class _Watcher:
     def _tell(self, file: Path, notice: Notice) -> None:
         if self.said.get(file) != notice:
             self.said[file] = notice
-            self._write(json.dumps(encode(notice)).encode())
+            old = self.began.get(file)
+            known = old is not None and _stamp(file) == old and not isinstance(notice, UnreadableNotice)
+            self._write(json.dumps({"known": known, "notice": encode(notice)}).encode())
 
     def _write(self, line: bytes) -> None:
         data = line + b"\n"
         while data:
             data = data[os.write(self.report, data) :]
+
+
+def _stamp(file: Path) -> _Stamp | None:
+    """None where it is not there."""
+    with contextlib.suppress(OSError):
+        seen = file.stat()
+        return seen.st_ino, seen.st_size, seen.st_mtime_ns
+    return None
 
 
 def _since(file: Path) -> float:
@@ -228,10 +237,11 @@ def _settled(file: Path) -> bytes:
     raise ValueError("it does not stop changing")
 
 
-def _notices(line: bytes) -> list[Notice]:
-    """What a line of our own child says: one notice, or nothing if it was cut off by its end."""
+def _notices(line: bytes) -> list[tuple[Notice, bool]]:
+    """What a line of our child says: a notice, and whether it was old; none if it was cut off by its end."""
     try:
-        notice: Notice = decode(json.loads(line), Notice)
-    except (ValueError, CodecError):
+        told = json.loads(line)
+        notice: Notice = decode(told["notice"], Notice)
+    except (ValueError, TypeError, KeyError, CodecError):
         return []
-    return [notice]
+    return [(notice, bool(told["known"]))]

@@ -4,9 +4,11 @@ Each run holds a lock of its own name in a hidden folder beside the checkpoints.
 when the process ends; the name stays as a trace for whoever is still there, until somebody new comes.
 """
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from filelock import BaseFileLock
 
@@ -90,12 +92,11 @@ class Neighbours:
         """Who holds the name ``path``; '' when nobody does any more, and then it goes.
 
         Whoever merely looks holds it for a moment, as we do: it is asked again before that is believed.
-        A lease is only looked at: whoever lives renews it, and so do we.
+        A lease is only looked at: whoever lives renews it.
         """
         lease = path.with_name(f"{path.name}{_LEASE}")
         if lease.exists():
-            own = path.with_name(f"{self._name}{_LEASE}")
-            lives = own.exists() and lease.stat().st_mtime > own.stat().st_mtime - 1.5 * LEASE_S
+            lives = lease.stat().st_mtime > _now(path.parent) - 1.5 * LEASE_S
             return "its lease is renewed" if lives else ""
         try:
             with held(path, wait_s=0.0 if path in self._living else self._moment_s):
@@ -104,3 +105,9 @@ class Neighbours:
         except Busy as busy:
             self._living.add(path)
             return busy.holder
+
+
+def _now(folder: Path) -> float:
+    """The time of the folder's file server, whatever our clock says."""
+    with NamedTemporaryFile(prefix=".", dir=folder) as file:
+        return os.fstat(file.fileno()).st_mtime

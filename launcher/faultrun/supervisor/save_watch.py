@@ -38,6 +38,7 @@ class SaveWatch:
         self._began_s = 0.0
         self._before: Mapping[str, Stamp] | None = None
         self._fresh: Mapping[str, Stamp] = {}
+        self._looking = False
         self._took_s = 0.0
 
     def tell(self, event: Event, step: Step) -> None:
@@ -58,22 +59,38 @@ class SaveWatch:
 
     def _send(self, life: int) -> Iterable[Event]:
         if life == self._life:
-            self._errands.offer(lambda: self._look(life))
+            self._offer(life)
             now_s = self._reactor.now()
             interval_s = max(_SHARE * (now_s - self._began_s), _COST * self._took_s)
             at_s = now_s + min(_LATEST_S, max(_SOONEST_S, interval_s))
             self._reactor.call_at(at_s, lambda: self._send(life))
-            self._reactor.call_at(now_s + _SOONEST_S, lambda: self._confirm(life))
+            self._reactor.call_at(now_s + _SOONEST_S, lambda: self._confirm(life, _SOONEST_S))
         return ()
 
-    def _confirm(self, life: int) -> Iterable[Event]:
-        """A moment later, if something new was seen."""
-        if life == self._life and self._fresh:
+    def _offer(self, life: int) -> None:
+        if self._errands.idle():
+            self._looking = True
             self._errands.offer(lambda: self._look(life))
+
+    def _confirm(self, life: int, wait_s: float) -> Iterable[Event]:
+        """A moment after a look, if that has seen something new."""
+        if life != self._life:
+            return ()
+        if self._looking or not self._errands.idle():
+            at_s = self._reactor.now() + wait_s
+            self._reactor.call_at(at_s, lambda: self._confirm(life, 2 * wait_s))
+        elif self._fresh:
+            self._offer(life)
         return ()
 
     def _look(self, life: int) -> Iterable[Event]:
         """In the errands' thread, one at a time."""
+        try:
+            yield from self._compared(life)
+        finally:
+            self._looking = False
+
+    def _compared(self, life: int) -> Iterable[Event]:
         began_s = self._reactor.now()
         there = self._listed()
         self._took_s = self._reactor.now() - began_s

@@ -194,11 +194,11 @@ class LocalWorld:
         if self._swept is None:
             return
         order, before = self._swept
-        kept = self._group.kept_states()
+        kept, left_s = self._group.kept_states(), order.write_by_s - self._reactor.now()
         late = kept.lost_since(before)
-        if late is not None:
+        if late is not None and left_s > 0:
             self._swept = (order, kept)
-            self._chores.send(lambda: late.write(order, _LATE_S, self._reactor.now()))
+            self._chores.send(lambda: late.write(order, min(_LATE_S, left_s), self._reactor.now()))
 
     def _find(self, action: FindRecoveryPoint) -> Iterable[Event]:
         """The catalog belongs to one thread at a time, and what is being read back is soon known."""
