@@ -14,8 +14,6 @@ from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
-import psutil
-
 T = TypeVar("T")
 
 PATIENCE_S = 120.0
@@ -103,8 +101,10 @@ def wait_until(
 def stand_still(pid: int) -> None:
     """SIGSTOP; returns once the process does nothing any more."""
     os.kill(pid, signal.SIGSTOP)
-    process = psutil.Process(pid)
-    wait_until(lambda: process.status() == psutil.STATUS_STOPPED, what=f"pid {pid} to stand still")
+    stat = Path(f"/proc/{pid}/stat")
+    wait_until(
+        lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", what=f"pid {pid} to stand still"
+    )
 
 
 def let_go(pipe: Path) -> None:
