@@ -4,15 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from faultrun.model.actions import (
-    FindRecoveryPoint,
-    Kill,
-    Prepare,
-    Publish,
-    RaiseAlarm,
-    RequestGasp,
-    Spawn,
-)
+from faultrun.model.actions import FindRecoveryPoint, Kill, Prepare, Publish, RaiseAlarm, RequestGasp, Spawn
 from faultrun.model.agreement import AgreementSilent, IncarnationOver, LookAgain, MembershipLost
 from faultrun.model.events import FaultNotice, GoGiven, RecoveryPointChosen, RunFinished, Timer
 from faultrun.model.exits import Signaled

@@ -244,6 +244,14 @@ def test_what_was_there_before_and_is_read_too_late_is_no_news(tmp_path: Path) -
 
 
 @pytest.mark.timeout(180)
+def test_a_new_kind_of_restart_beside_a_file_that_is_as_it_was_is_news(tmp_path: Path) -> None:
+    (tmp_path / "reset.json").write_text(text(reset({1: "unrecovered"})))
+    with looking(tmp_path) as ears:
+        write_whole(tmp_path / "restartType", "podReschedule")
+        assert isinstance(ears.next(), ResetNotice)
+
+
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("content", ['{"fault":', "[1,2]"])
 def test_a_file_that_has_long_been_unreadable_is_told_at_the_start(tmp_path: Path, content: str) -> None:
     (tmp_path / "fault-npus").write_text(content)

@@ -275,7 +275,7 @@ class RunFinished(FactOfNodes):
     ``aftermath`` is of the incident of several nodes that no plan answers any more.
     ``unheard`` are nodes of which this one, whose own ranks all ended with 0, does not know how theirs did.
     ``restarts`` of the run, which a node without a seat has not followed; None: its own plan tells.
-    ``wanting``: nodes for want of whose checkpoints it ends, by what they saw when they looked.
+    ``wanting``: nodes for want of whose checkpoints it ends: another look of theirs may show more.
     """
 
     exit_code: int

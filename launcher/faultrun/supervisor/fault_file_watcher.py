@@ -169,6 +169,7 @@ class _Watcher:
         self._look()
         self._tell_doubts()
         self._write(_READY)
+        self.began.clear()  # a file that is as it was may mean something else beside a new ``restartType``
         while stop not in (fd for fd, _ in poll.poll(_TICK_MS)):
             if watch.touched():
                 self._look()
