@@ -3,12 +3,16 @@
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from faultrun.errors import LogDirError
 from faultrun.journal import logdir
@@ -103,15 +107,86 @@ def test_a_run_that_ended_is_set_aside_with_everything(tmp_path: Path) -> None:
 
 def test_what_stays_is_not_set_aside_with_its_neighbours(tmp_path: Path) -> None:
     left_by(tmp_path, finished())
-    for name in ("a/b/kept", "a/b/moved", "a/moved"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(name)
-    aside = set_aside(tmp_path, "before", staying=[tmp_path / "a" / "b" / "kept"])
-    assert [path.relative_to(tmp_path) for path in (tmp_path / "a").rglob("*") if path.is_file()] == [
-        Path("a/b/kept")
+    kept = {"/a.yaml": {"name": "001-a.yaml"}, "/b.yaml": {"name": "hand-001-b.yaml"}}
+    written(tmp_path, {"original/index.json": json.dumps(kept), "original/001-a.yaml": "of the run"})
+    written(tmp_path, {"original/hand-001-b.yaml": "of a person"})
+    aside = set_aside(tmp_path, "before", staying=[tmp_path / "original" / "hand-001-b.yaml"])
+    assert files_below(tmp_path / "original") == {"hand-001-b.yaml"}
+    assert files_below(aside / "original") == {"index.json", "001-a.yaml"}
+
+
+OURS = {
+    "incident_1.txt",
+    "incident_1.json",
+    "incident_1/rank_0.txt",
+    "report.html",
+    "checkpoints.jsonl",
+    ".run.json.4711",
+    "standby_0.log",
+    "rank_table_of_2_nodes.json",
+    "rank_table_of_0_2.json",
+    "device0/group_info.pb",
+    "etcd/etcd.log",
+    "etcd/data/member/wal",
+    "edited/0123abcd/a.yaml",
+}
+
+
+THEIRS = st.sampled_from(
+    [
+        *("train.py", ".git/HEAD", "notes.txt", "model.ckpt", "ckpt/step_20.pt", "runs/events.out", "a b/c"),
+        *("original/001-cat.jpg", "original/index.html", "edited/cat.jpg", "etcd/conf.yml", "data/x.bin"),
+        *(
+            "device0/net-1_20.ckpt",
+            "device0/rank_0.log",
+            "devices/group_info.pb",
+            "incident.txt",
+            "report.pdf",
+        ),
+        *("worker_0.txt", "worker_7.log", "incarnation/x", "incident_one.txt", "rank_table_8pcs.json"),
+        *(
+            "journal.jsonl.bak",
+            "my_run.json",
+            "standby_a.log",
+            ".env",
+            ".notes.1",
+            "compile_cache/graph.mindir",
+        ),
+        *(
+            "node_a/x",
+            "report.pdf",
+            "compile_cache/a.mindir",
+            "group_info.pb",
+            "checkpoints/a.jsonl",
+            ".venv/bin/python",
+            "训练/模型.pt",
+        ),
     ]
-    assert (aside / "a" / "b" / "moved").read_text() == "a/b/moved"
-    assert (aside / "a" / "moved").exists()
+)
+
+
+@given(theirs=st.sets(THEIRS, max_size=12), ours=st.sets(st.sampled_from(sorted(OURS))))
+def test_of_a_log_dir_only_what_bears_our_names_is_moved(theirs: set[str], ours: set[str]) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        left_by(folder, finished())
+        written(folder, dict.fromkeys({*theirs, *ours}, "x"))
+        (folder / "latest").symlink_to("ckpt")
+        aside = set_aside(folder, "before")
+        moved = {FILE_NAME, RECORD, "worker_0.log", "incarnation_0/worker_0.log"}
+        assert files_below(aside) == {*ours, *moved}
+        assert {one for one in files_below(folder) if not one.startswith("runs/before/")} == {*theirs}
+        assert (folder / "latest").is_symlink()
+
+
+def written(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def files_below(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.long

@@ -20,6 +20,7 @@ from faultrun.errors import LogDirError
 from faultrun.files import replace_durably, sync_folder
 from faultrun.journal.append import FILE_NAME, utc_now
 from faultrun.journal.lines import journal_lines
+from faultrun.journal.own_names import own_entries
 from faultrun.journal.read import Past, replay
 from faultrun.locks import Busy, hold
 from faultrun.model.events import RunStarted
@@ -92,15 +93,16 @@ def _found(path: Path, start: RunState, run_id: str) -> Claimed:
 
 
 def set_aside(path: Path, run_id: str, *, staying: Iterable[Path] = ()) -> Path:
-    """Move everything but the lock, older runs and what is ``staying`` to ``runs/<run_id>``; say where.
+    """Move what the run left to ``runs/<run_id>``, but for what is ``staying``; say where.
 
-    The journal goes last and nothing is overwritten: killed at any moment, the next call goes on where
-    this one was. LogDirError when the journal cannot be moved.
+    Only names of our own are moved (``own_names``): whatever else lies there is somebody's. The journal goes
+    last and nothing is overwritten: killed at any moment, the next call goes on where this one was.
+    LogDirError when the journal cannot be moved.
     """
     journal, record = path / FILE_NAME, path / RECORD
     target = _place_for(path / _RUNS, run_id)
     try:
-        _move_all(path, target, {path / _LOCK, path / _RUNS, journal, record, *staying})
+        _move_own(path, target, {journal, record, *staying})
         if record.exists():  # it says how the run ended: it must not leave before the journal
             shutil.copy2(record, target / RECORD)
         sync_folder(path)
@@ -125,16 +127,17 @@ def _place_for(runs: Path, run_id: str) -> Path:
     return target
 
 
-def _move_all(folder: Path, target: Path, staying: set[Path]) -> None:
+def _move_own(folder: Path, target: Path, staying: set[Path]) -> None:
     target.mkdir(parents=True, exist_ok=True)
-    for entry in sorted(folder.iterdir()):
-        if entry in staying:
-            continue
+    entries = [entry for entry in own_entries(folder) if entry not in staying]
+    for entry in entries:
+        place = target / entry.relative_to(folder)
         with suppress(OSError):
-            if any(entry in path.parents for path in staying):
-                _move_all(entry, target / entry.name, staying)
-            else:
-                _move(entry, target / entry.name)
+            place.parent.mkdir(exist_ok=True)
+            _move(entry, place)
+    for emptied in {entry.parent for entry in entries} - {folder}:
+        with suppress(OSError):  # something of somebody else lies there
+            emptied.rmdir()
     sync_folder(target)
 
 
