@@ -123,10 +123,8 @@ def wrapped(net: Net) -> Any:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh("cpu", (NOTES.world,))
-    for layer in net.layers:
-        fully_shard(layer, mesh=mesh)
-    fully_shard(net, mesh=mesh)
+    # As one group: where modules within the model are sharded, survivors do not stay.
+    fully_shard(net, mesh=init_device_mesh("cpu", (NOTES.world,)))
     return net
 
 

@@ -188,11 +188,8 @@ def wrapped(net: nn.Sequential) -> Any:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh("cpu", (WORLD,))
-    for layer in net:
-        if isinstance(layer, nn.Linear):
-            fully_shard(layer, mesh=mesh)
-    fully_shard(net, mesh=mesh)
+    # As one group: where modules within the model are sharded, survivors do not stay.
+    fully_shard(net, mesh=init_device_mesh("cpu", (WORLD,)))
     return net
 
 

@@ -107,15 +107,18 @@ def test_a_shard_of_fsdp2_that_dies_with_its_rank_comes_back_from_memory(tmp_pat
         assert [redone(stage, number) for number in range(len(kills))] == [0] * len(kills)
 
 
-def test_a_shard_with_replicas_dies_and_the_groups_of_its_mesh_are_made_again(tmp_path: Path) -> None:
-    words = ("18", "hsdp", "every-1")
-    kills = "kill-1-5-begin", "kill-0-9-backward", "kill-3-13-update", "kill-2-16-updated"
-    expected = undisturbed(tmp_path, words, world=4)
-    with stage_of(tmp_path / "hit", *words, *kills, world=4) as stage:
+@pytest.mark.parametrize("layout", ["nested", "HSDP"])
+def test_modules_that_would_add_up_the_gradients_of_two_attempts_say_that_no_rank_stays(
+    layout: str, tmp_path: Path
+) -> None:
+    words = ("4", "hsdp") if layout == "HSDP" else ("4", "fsdp", "nested")
+    with stage_of(tmp_path / "refused", *words, "every-1", world=2) as stage:
         stage.begin()
-        assert ends(stage) == expected
-        assert len(stage.incidents) == len(kills)
-        assert_groups_have_the_timeout_of_the_script(stage)
+        ends(stage)
+        assert stage.heard("can_rejoin") == []
+        told = stage.heard("cannot_rejoin")
+        assert {one["rank"] for one in told} == {0, 1}
+        assert all(f"({layout})" in str(one["why"]) for one in told)
 
 
 def test_shards_that_are_copied_every_four_steps_go_back_by_four_at_most(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def main() -> None:
         sizes = (WORLD,) if MODE == "fsdp" else (2, WORLD // 2)
         mesh = init_device_mesh("cpu", sizes, mesh_dim_names=("replicas", "shards")[-len(sizes) :])
         for layer in net:
-            if isinstance(layer, nn.Linear):
+            if isinstance(layer, nn.Linear) and "nested" in WORDS:
                 fully_shard(layer, mesh=mesh)
         fully_shard(net, mesh=mesh)
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)

@@ -37,6 +37,22 @@ class Sharded:
             return "this torch keeps the groups of fully_shard elsewhere"
         if any(getattr(info, "reduce_scatter_process_group", None) is not None for info in self._infos()):
             return "fully_shard with a process group of its own for reduce-scatter"
+        return self.not_taken_back
+
+    @property
+    def not_taken_back(self) -> str:
+        """Why gradients of an interrupted backward pass would be added to those of the repeated one; or "".
+
+        torch keeps them in each group of parameters until its own reduction has ended, and
+        ``reset_iter_state`` leaves them there. A single group over one dimension has handed them over
+        before anything can fail.
+        """
+        if any(mesh.ndim > 1 for mesh in meshes_of([*self._root.parameters()])):
+            return (
+                "fully_shard over a mesh of several dimensions (HSDP): an interrupted step is not taken back"
+            )
+        if len(self._groups()) > 1:
+            return "fully_shard on modules within the model (nested): an interrupted step is not taken back"
         return ""
 
     @property
@@ -64,13 +80,16 @@ class Sharded:
 
     def _infos(self) -> list[Any]:
         """Each mesh's own, once."""
-        found = {
-            id(group.mesh_info): group.mesh_info
+        return list({id(group.mesh_info): group.mesh_info for group in self._groups()}.values())
+
+    def _groups(self) -> list[Any]:
+        """The parameters that are gathered and reduced together, of all modules."""
+        return [
+            group
             for module in self._root.modules()
             if callable(getattr(module, "_get_fsdp_state", None))
             for group in groups_of(module._get_fsdp_state())
-        }
-        return list(found.values())
+        ]
 
 
 def _point(mesh: Any) -> None:

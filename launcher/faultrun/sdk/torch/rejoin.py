@@ -68,6 +68,8 @@ class Rejoin:
         self._able = False
         self._alike: AskedAlike | None = None
         """Of a rank that could rejoin as training began: all such meet at the end, whatever came since."""
+        self._only_copies = False
+        """Whether no rank of this layout stays, so that its copies are for the files of a restart of all."""
         self._steps = 0
         self._said = False
         self.of_newcomer = worker.session.is_outside
@@ -96,19 +98,23 @@ class Rejoin:
         alike.tell(self._memory.asked)
         why = self._unable.before_steps
         if why:
-            alike.refuse(why)
+            self._only_copies = not newcomer and self._unable.is_copied_all_the_same
+            if not self._only_copies:
+                alike.refuse(why)
             self._cannot(why)
             if newcomer:
                 hint = "--on_fault=restart starts all ranks again instead"
                 raise FaultrunError("this rank cannot take a dead one's place", because=why, hint=hint)
+            if self._only_copies:
+                self._alike = alike
+                self._begin_copies()
             return
         self._able, self._alike, guard = True, alike, self._guard
         if guard.parts.shards is None:
             ddp = find_ddp(self._model)
             if ddp is not None:
                 self._averaging = Averaging(ddp, self._before_gradients, in_group=not newcomer)
-        self._memory.rehearse()
-        self._memory.goes_on_after(guard.position.step)
+        self._begin_copies()
         gc.collect()
         gc.freeze()
         self._worker.regroup.abort = self._abort
@@ -116,6 +122,10 @@ class Rejoin:
             self._state.is_whole = False
             self._worker.say("can_join")
             self._rejoin(timeout_s=None)
+
+    def _begin_copies(self) -> None:
+        self._memory.rehearse()
+        self._memory.goes_on_after(self._guard.position.step)
 
     def settle(self) -> None:
         """Before a step, and behind one: if a peer was lost, be in the next group and at the common step."""
@@ -201,7 +211,7 @@ class Rejoin:
     def finish(self, barrier: Callable[[], object]) -> bool:
         """All steps are done: leave together. False when a peer was lost in it, and ``settle`` comes next."""
         # Who has no room for copies, or none yet, comes too: others know nothing of that and wait here.
-        if self._alike is None or not (self._steps or self._came_late):
+        if self._alike is None or self._only_copies or not (self._steps or self._came_late):
             return True
         try:
             barrier()
