@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.adopt.launcher_rows import LAUNCHERS
-
-ROOT = Path(__file__).resolve().parents[2]
+from support.places import ROOT
 
 
 @pytest.mark.torch

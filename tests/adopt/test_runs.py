@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from examples.codes import last_step, losses, resumed_at
-from examples.launched import FAULTRUN, ROOT, Run, launched
+from examples.launched import FAULTRUN, Run, launched
 from support.adopting import adopted, asked, written
 from support.installed import need
+from support.places import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,9 @@ from faultrun.checkpoints.format import Look, Unreadable
 from faultrun.checkpoints.torch_dcp import TORCH_DCP
 from faultrun.model.checkpoint import Depth, Verdict
 from support.entries import entry_of, listing_of, reason_of
+from support.places import DATA
 
-SAVED = Path(__file__).parents[1] / "data" / "torch" / "step_1200"
+SAVED = DATA / "torch" / "step_1200"
 SECOND = 1_000_000_000
 
 

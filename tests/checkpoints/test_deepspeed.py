@@ -12,8 +12,9 @@ from faultrun.checkpoints.registry import builtin_formats
 from faultrun.core.recover import Chosen, Need, NoneUsable
 from faultrun.model.checkpoint import Depth
 from support.catalogs import catalog_of, judge, only, survey_of
+from support.places import TESTS
 
-DATA = Path(__file__).parents[1] / "data" / "deepspeed"
+DATA = TESTS / "data" / "deepspeed"
 ALL = builtin_formats()
 TWO = Need(world_size=2)
 

@@ -18,9 +18,10 @@ from faultrun.supervisor.checkpoint_finder import CheckpointFinder, Surveyed
 from faultrun.supervisor.reactor import RunClock
 from support.catalogs import judge, survey_of
 from support.ckpt_bytes import ckpt, save
+from support.places import TESTS
 from support.specs import a_spec
 
-DATA = Path(__file__).parents[1] / "data" / "mindspore"
+DATA = TESTS / "data" / "mindspore"
 MODES = ("AES-GCM", "AES-CBC", "SM4-CBC")
 FRAME = (DATA / "AES-GCM.ckpt").read_bytes()
 """MindSpore 2.10: 256 float32 zeros, epoch_num and step_num, under a key of 16 bytes."""

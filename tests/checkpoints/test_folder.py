@@ -14,9 +14,10 @@ from faultrun.checkpoints.find import Findings
 from faultrun.checkpoints.registry import builtin_formats
 from faultrun.core.recover import Chosen, NoneUsable, NothingFound
 from support.catalogs import survey_of
+from support.places import DATA
 from support.torch_files import ZIP
 
-MODEL = (Path(__file__).parents[1] / "data" / "safetensors" / "model.safetensors").read_bytes()
+MODEL = (DATA / "safetensors" / "model.safetensors").read_bytes()
 TORCH = ZIP.read_bytes()
 TRAINER = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "training_args.bin")
 ACCELERATE = ("model.safetensors", "optimizer.bin", "scheduler.bin", "sampler.bin", "random_states_0.pkl")

@@ -20,10 +20,11 @@ from faultrun.core.recover import Chosen
 from support.catalogs import survey_of
 from support.free_port import free_port
 from support.lightly import lightly
+from support.places import TESTS
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(240)]
 
-WRITER = Path(__file__).parents[1] / "support" / "real_folders.py"
+WRITER = TESTS / "support" / "real_folders.py"
 ALONE = {
     "trainer": "checkpoint-{step}",
     "trainer_sharded": "checkpoint-{step}",

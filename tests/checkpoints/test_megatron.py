@@ -12,8 +12,8 @@ from faultrun.checkpoints.registry import builtin_formats
 from faultrun.core.recover import Chosen, Need, NoneUsable, NothingFound
 from faultrun.model.checkpoint import Depth
 from support.catalogs import catalog_of, judge, survey_of
+from support.places import DATA
 
-DATA = Path(__file__).parents[1] / "data"
 ALL = builtin_formats()
 TWO = Need(world_size=2)
 LAYOUTS = {"torch_dist": "megatron/torch_dist", "torch": "megatron/torch", "verl": "verl"}

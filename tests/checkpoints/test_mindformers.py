@@ -8,8 +8,9 @@ import pytest
 from faultrun.checkpoints.registry import builtin_formats
 from faultrun.core.recover import Chosen, Need, NothingFound
 from support.catalogs import catalog_of, survey_of
+from support.places import DATA
 
-MODEL = (Path(__file__).parents[1] / "data" / "safetensors" / "model.safetensors").read_bytes()
+MODEL = (DATA / "safetensors" / "model.safetensors").read_bytes()
 ALL = builtin_formats()
 
 

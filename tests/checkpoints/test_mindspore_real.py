@@ -13,10 +13,11 @@ from faultrun.core.recover import Chosen, Need
 from faultrun.model.checkpoint import Depth, Entry, Kind
 from support.catalogs import catalog_of, reasons, survey_of
 from support.ckpt_bytes import save
+from support.places import TESTS
 
 pytestmark = [pytest.mark.mindspore, pytest.mark.slow]
 
-WRITER = Path(__file__).parent.parent / "support/mindspore_saves.py"
+WRITER = TESTS / "support" / "mindspore_saves.py"
 Seen = dict[str, dict[str, float | str]]
 
 

@@ -16,8 +16,9 @@ from faultrun.checkpoints.format import Foreign, Look, Unreadable
 from faultrun.checkpoints.safetensors import MAX_HEADER_BYTES, SAFETENSORS
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 from support.entries import entry_of, listing_of, reason_of
+from support.places import TESTS
 
-DATA = Path(__file__).parents[1] / "data" / "safetensors"
+DATA = TESTS / "data" / "safetensors"
 PLAIN, CHECKED, HUGGING = (
     DATA / "tiny-3_15.safetensors",
     DATA / "tiny_1-3_15.safetensors",

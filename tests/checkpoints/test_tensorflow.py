@@ -17,8 +17,9 @@ from faultrun.checkpoints.tensorflow_index import crc32c, masked
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 from faultrun.text.protobuf import encode_message, encode_varint
 from support.entries import listing_of, reason_of
+from support.places import TESTS
 
-DATA = Path(__file__).parents[1] / "data" / "tensorflow"
+DATA = TESTS / "data" / "tensorflow"
 
 
 def entry(prefix: Path, step: int | None = None) -> Entry:

@@ -13,8 +13,9 @@ import pytest
 from faultrun.checkpoints import torch_dcp, torch_file
 from faultrun.checkpoints.format import Format, Look, Unreadable
 from support.entries import entry_of
+from support.places import TESTS
 
-SAVER = Path(__file__).parents[1] / "support" / "torch_saver.py"
+SAVER = TESTS / "support" / "torch_saver.py"
 KILLS = 40
 
 

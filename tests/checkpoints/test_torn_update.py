@@ -15,8 +15,9 @@ from faultrun.model.checkpoint import Kind
 from support.catalogs import catalog_of, reasons, survey_of
 from support.free_port import free_port
 from support.lightly import lightly
+from support.places import TESTS
 
-WORKER = Path(__file__).parent.parent / "support/mindspore_peers.py"
+WORKER = TESTS / "support" / "mindspore_peers.py"
 _PATIENCE_S = 150
 
 

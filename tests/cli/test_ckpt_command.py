@@ -12,9 +12,8 @@ from faultrun.cli.ckpt.command import ckpt as command
 from faultrun.errors import FaultrunError, NoWholeCheckpoint, UsageError
 from support.ckpt_bytes import WEIGHTS, ckpt, records, save
 from support.group_infos import group_info
+from support.places import GOLDEN
 from support.scripts import ended
-
-GOLDEN = Path(__file__).parent.parent / "golden"
 
 
 def run(root: Path, *args: str) -> tuple[str, int]:

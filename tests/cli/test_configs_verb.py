@@ -9,8 +9,9 @@ from click.testing import CliRunner
 
 from faultrun.cli.config import config
 from faultrun.errors import FaultrunError
+from support.places import TESTS
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "config_verb.txt"
+GOLDEN = TESTS / "golden" / "config_verb.txt"
 TEXT = "a: 1\npre_trained: ''  # path\n---\npre_trained: help\n"
 
 SESSION = (

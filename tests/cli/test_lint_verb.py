@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from faultrun.cli.manifests import lint, render
 from faultrun.errors import FaultrunError, UsageError
 from support.manifests import FIELD, rendered
+from support.places import GOLDEN
 from support.scripts import faultrun
 
 
@@ -36,7 +37,7 @@ def test_a_finding_is_a_line_with_file_line_and_rule_and_ends_with_1(tmp_path: P
     file = saved(tmp_path / "job.yaml", FIELD)
     told = run_lint(file)
     assert told.return_value == 1
-    agreed = (Path(__file__).parent.parent / "golden" / "lint_field.txt").read_text(encoding="utf-8")
+    agreed = (GOLDEN / "lint_field.txt").read_text(encoding="utf-8")
     assert told.stdout == agreed.replace("vcjob.yaml", file)
     assert all(line.count(" · ") == 2 for line in told.stdout.splitlines())
 

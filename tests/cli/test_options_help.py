@@ -15,8 +15,7 @@ from faultrun.cli.options.settings import OPTIONS
 from faultrun.cli.options.short_help import EXAMPLE, everyday_rows
 from faultrun.cli.verbs import VERBS, verb_command
 from support.asking import ask, program
-
-GOLDEN = Path(__file__).parent.parent / "golden"
+from support.places import GOLDEN
 
 
 def page(*words: str, whole: bool = False, group: FaultrunGroup | None = None, width: int = 100) -> str:

@@ -9,6 +9,7 @@ import pytest
 from faultrun.cli.options.option import Takes
 from faultrun.cli.options.settings import OPTIONS, Asked, collect
 from faultrun.cli.options.torchrun import needles
+from support.places import DOCS
 
 EVERYDAY = {
     "nnodes", "nproc_per_node", "node_rank", "master_addr", "master_port", "max_restarts", "standalone",
@@ -118,7 +119,7 @@ def test_the_everyday_options_of_torchrun_are_promised_whatever_is_installed() -
 
 @pytest.mark.torch
 def test_the_page_for_torchruns_users_names_each_of_its_options() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "coming-from-torchrun.md").read_text(encoding="utf-8")
+    page = (DOCS / "coming-from-torchrun.md").read_text(encoding="utf-8")
     table = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     named = {word.strip("`, ") for cell in table for word in cell.split()}
     real = declared(source_of("torch", "distributed/run.py"))

@@ -24,6 +24,7 @@ from faultrun.observe.status import RankState, chosen
 from faultrun.observe.status_ranks import Pace
 from support import silences
 from support.account_stories import written
+from support.places import DATA
 
 
 def test_the_tail_begins_at_the_last_plan_and_has_one_heartbeat(tmp_path: Path) -> None:
@@ -138,7 +139,7 @@ def test_a_rank_that_was_warned_of_is_shown_until_it_goes_on(tmp_path: Path) -> 
 
 
 def test_a_rank_that_left_because_it_was_asked_has_not_failed(tmp_path: Path) -> None:
-    kept = Path(__file__).parents[1] / "data" / "journals" / "a_fault_then_two_preemptions.jsonl"
+    kept = DATA / "journals" / "a_fault_then_two_preemptions.jsonl"
     lines = kept.read_text().splitlines(keepends=True)
     ends = [number for number, line in enumerate(lines, start=1) if '"event":"RunFinished"' in line]
     (tmp_path / "journal.jsonl").write_text("".join(lines[: ends[1]]))

@@ -20,10 +20,11 @@ from faultrun.configs.apply import apply
 from faultrun.configs.files import LOCAL, Disk
 from faultrun.configs.originals import restore
 from faultrun.model.edit import Setting
+from support.places import ROOT
 
 OLD = b'# a\npre_trained: ""  # b\nhas_trained_epoch: 0\n'
 NEW = b'# a\npre_trained: "/ckpt/x"  # b\nhas_trained_epoch: 3\n'
-LAUNCHER = Path(__file__).parents[2] / "launcher"
+LAUNCHER = ROOT / "launcher"
 
 
 class Dying:

@@ -12,8 +12,9 @@ import pytest
 
 from faultrun.configs.apply import apply
 from faultrun.model.edit import Setting
+from support.places import ROOT
 
-LAUNCHER = Path(__file__).parents[2] / "launcher"
+LAUNCHER = ROOT / "launcher"
 NOBODY = 65534
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount and to become somebody else")

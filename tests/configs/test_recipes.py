@@ -16,9 +16,9 @@ from faultrun.core.template import Values
 from faultrun.errors import ConfigError
 from faultrun.model.spec import Framework, Recovery, Replicas, Rewrite
 from support.asking import plan
+from support.places import ROOT
 from support.scripts import faultrun, printed
 
-ROOT = Path(__file__).resolve().parents[2]
 CONTRACT = [
     "mindio-ttp",
     "mindio-uce",

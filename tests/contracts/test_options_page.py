@@ -1,10 +1,9 @@
 """docs/options.md and the tables of the code say the same."""
 
-from pathlib import Path
-
 from faultrun.cli.options.page import page
+from support.places import DOCS
 
-PAGE = Path(__file__).parents[2] / "docs" / "options.md"
+PAGE = DOCS / "options.md"
 
 
 def test_the_page_of_options_is_made_from_the_code() -> None:

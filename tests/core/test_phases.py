@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,9 +45,10 @@ from faultrun.model.rendezvous import RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase, RunState
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, NodeId
+from support.places import ROOT
 from support.story import NODE, STAYING, first_plan, new_run
 
-DESIGN = Path(__file__).parents[2] / "launcher" / "DESIGN.md"
+DESIGN = ROOT / "launcher" / "DESIGN.md"
 Arrow = tuple[str, str, str]
 ENDING = (Phase.DRAINING, Phase.KILLING, Phase.SWEEPING)
 

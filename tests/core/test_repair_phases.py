@@ -1,7 +1,6 @@
 """The matrix of ``docs/survivors-stay.md``: a second fault in each phase of a replacement."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -11,10 +10,11 @@ from faultrun.model.events import FirstStep, Timer
 from faultrun.model.hang import Activity
 from faultrun.model.run import Phase
 from faultrun.observe.card import render
+from support.places import DOCS
 from support.story import POLICY, Story
 from support.survivors import World, training
 
-PAGE = Path(__file__).parents[2] / "docs" / "survivors-stay.md"
+PAGE = DOCS / "survivors-stay.md"
 PHASES = ("told", "left", "comes", "state", "group", "first step")
 WITHIN_S = 15.0
 """``--rejoin_timeout`` of these stories."""

@@ -6,7 +6,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from examples.launched import FAULTRUN, ROOT, run_to_the_end
+from examples.launched import FAULTRUN, run_to_the_end
+from support.places import ROOT
 
 _LEFT_BY_RUNS = (
     "faultrun_log", "__pycache__", "output", "checkpoints", "ttp_checkpoints", "model_dir", "rank_*", "*.ckpt"

@@ -16,7 +16,6 @@ from typing import Any
 
 from support.lightly import lightly
 
-ROOT = Path(__file__).resolve().parents[2]
 FAULTRUN = (sys.executable, "-m", "faultrun")
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
 

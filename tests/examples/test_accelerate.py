@@ -15,8 +15,9 @@ from examples.codes import (
     resumed_at,
     undisturbed,
 )
-from examples.launched import ROOT, launched
+from examples.launched import launched
 from support.installed import need
+from support.places import ROOT
 
 need("accelerate")
 

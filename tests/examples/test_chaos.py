@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from examples.launched import FAULTRUN, ROOT
+from examples.launched import FAULTRUN
+from support.places import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from examples.launched import FAULTRUN, ROOT, TORCHRUN, Run, launched, run_to_the_end
+from examples.launched import FAULTRUN, TORCHRUN, Run, launched, run_to_the_end
 from support.lightly import LIGHT
+from support.places import ROOT
 
 EXAMPLE = ROOT / "examples" / "13_deepspeed" / "train.py"
 DEEPSPEED = ROOT / ".codes" / "deepspeed"

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from examples.codes import final_line, undisturbed
-from examples.launched import FAULTRUN, ROOT, Run, launched
+from examples.launched import FAULTRUN, Run, launched
+from support.places import ROOT
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from examples.documented import changed_files
-from examples.launched import FAULTRUN, ROOT, Output, in_background, launched, run_to_the_end
+from examples.launched import FAULTRUN, Output, in_background, launched, run_to_the_end
+from support.places import ROOT
 
 pytestmark = [pytest.mark.mindspore, pytest.mark.slow]
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from examples.launched import FAULTRUN, ROOT, run_to_the_end
+from examples.launched import FAULTRUN, run_to_the_end
 from faultrun.agreement.embedded import etcd_of_package
+from support.places import ROOT
 from support.processes import marked
 
 pytestmark = [

@@ -5,7 +5,8 @@ from collections import defaultdict
 
 import pytest
 
-from examples.launched import FAULTRUN, ROOT, launched, run_to_the_end
+from examples.launched import FAULTRUN, launched, run_to_the_end
+from support.places import ROOT
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

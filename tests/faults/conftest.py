@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from support.places import TESTS
 from support.runs import Launcher
 
 QUICK = (
@@ -20,7 +21,7 @@ QUICK = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.parent == Path(__file__).parent and item.name not in QUICK:
+        if item.path.parent == TESTS / "faults" and item.name not in QUICK:
             item.add_marker(pytest.mark.slow)
 
 

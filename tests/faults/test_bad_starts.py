@@ -7,15 +7,12 @@ import socket
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
+from support.places import GOLDEN
 from support.processes import marked
 from support.runs import Launcher, Run
-
-GOLDEN = Path(__file__).parent.parent / "golden"
-
 
 _STAMP = re.compile(r"^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \S+ (?=faultrun: )", re.MULTILINE)
 """The time and host before a line of a run that has begun."""

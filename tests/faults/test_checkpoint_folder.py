@@ -1,10 +1,9 @@
 """Folders of checkpoints that vanish under a run, or that nobody named; real processes."""
 
-from pathlib import Path
-
+from support.places import TESTS
 from support.runs import Launcher, Run
 
-COUNT = Path(__file__).parent / "gasp_count.py"
+COUNT = TESTS / "faults" / "gasp_count.py"
 
 SAVES = """
 import json, struct, time

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from support.places import TESTS
 from support.runs import Launcher, Run
 
-COUNT = Path(__file__).parent / "gasp_count.py"
+COUNT = TESTS / "faults" / "gasp_count.py"
 
 
 def counting(launcher: Launcher, *words: str, trouble: int = 0, options: tuple[str, ...] = ()) -> Run:

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +19,8 @@ from benchmarks.campaigns.gasps_table import keeps
 from benchmarks.harness.notes import Note
 
 from support.lightly import lightly
+from support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 FAULT = Fault(number=1, rank=1, step=8, place=Place.UPDATE, fraction=0.5)
 WORKERS = 2
 KILLED = {"is": "Signaled", "signum": 9}

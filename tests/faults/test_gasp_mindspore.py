@@ -3,15 +3,13 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from support.lightly import lightly
+from support.places import ROOT
 
 pytestmark = [pytest.mark.mindspore, pytest.mark.slow, pytest.mark.timeout(600)]
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_rank_that_dies_in_a_step_costs_at_most_one_step() -> None:

@@ -4,9 +4,10 @@ import re
 import signal
 from pathlib import Path
 
+from support.places import TESTS
 from support.runs import Launcher, Run
 
-COUNT = Path(__file__).parent / "hang_count.py"
+COUNT = TESTS / "faults" / "hang_count.py"
 _CALL = re.compile(r'hang_count\.py(?:", line \d+ in |:\d+\))')
 """As the rank says it, or py-spy: one that somebody stops again and again may not come to say it."""
 

@@ -9,14 +9,14 @@ import socket
 import subprocess
 import sys
 import tarfile
-from pathlib import Path
 
 import pytest
 
+from support.places import DATA
 from support.processes import PATIENCE_S
 from support.runs import Launcher, Run
 
-KEPT = Path(__file__).parents[1] / "data" / "log_dirs"
+KEPT = DATA / "log_dirs"
 
 
 def left_by(name: str, launcher: Launcher) -> None:

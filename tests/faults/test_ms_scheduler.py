@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from support.places import TESTS
 from support.processes import environment, marked, wait_until
 from support.runs import Launcher
 
-RING = Path(__file__).parents[1] / "support" / "mindspore_ring.py"
+RING = TESTS / "support" / "mindspore_ring.py"
 PATIENCE_S = 240.0
 
 STRANGE = """

@@ -4,15 +4,15 @@ import json
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from support.outlets import all_agree
+from support.places import TESTS
 from support.recount import Recount
 from support.runs import FAULTRUN, Launcher, Run
 
-STEPS = (sys.executable, str(Path(__file__).with_name("steps.py")))
+STEPS = (sys.executable, str(TESTS / "faults" / "steps.py"))
 OPTIONS = ("--worker_num=2", "--metrics_file=run.prom", "--on_event=(cat; echo) >> told.jsonl")
 
 

@@ -5,7 +5,6 @@ import signal
 import socket
 import sys
 import urllib.request
-from pathlib import Path
 
 import psutil
 import pytest
@@ -13,11 +12,12 @@ import pytest
 from faultrun.platforms.local import every_address
 from support.free_port import free_port
 from support.otlp import spans
+from support.places import TESTS
 from support.processes import wait_until
 from support.receiver import receiving
 from support.runs import Launcher
 
-COUNT = (sys.executable, str(Path(__file__).with_name("gasp_count.py")), "0")
+COUNT = (sys.executable, str(TESTS / "faults" / "gasp_count.py"), "0")
 ENV = {"FAULTRUN_REPORT": "True"}
 HOOK = "/hook?token=secret"
 

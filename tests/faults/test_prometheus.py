@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from support.free_port import free_port
+from support.places import ROOT
 from support.processes import wait_until
 from support.runs import Launcher
 
-RULES = Path(__file__).parents[2] / "templates" / "monitoring" / "alerts.yaml"
+RULES = ROOT / "templates" / "monitoring" / "alerts.yaml"
 PATIENCE_S = 120.0
 
 pytestmark = pytest.mark.skipif(

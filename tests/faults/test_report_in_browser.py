@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from support.places import TESTS
 from support.runs import Launcher
 
-FIVE = (sys.executable, str(Path(__file__).with_name("five_faults.py")), "96", "0.02")
+FIVE = (sys.executable, str(TESTS / "faults" / "five_faults.py"), "96", "0.02")
 SIZES = {"desk": (1280, 2600), "narrow": (500, 3600), "phone": (390, 4600)}
 HEADINGS = {
     "At a glance", "What to do next", "Where the time went", "Timeline", "Faults by cause",

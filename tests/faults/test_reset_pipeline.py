@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from faultrun.platforms.rank_table import read_rank_table
+from support.places import TESTS
 from support.platform_files import (
     INITIALIZING,
     ConfigMapVolume,
@@ -20,7 +21,7 @@ from support.platform_files import (
 from support.processes import wait_until
 from support.runs import FAULTRUN, Launcher, Run
 
-COUNT = Path(__file__).parent / "reset_count.py"
+COUNT = TESTS / "faults" / "reset_count.py"
 RANKS = range(4)
 
 

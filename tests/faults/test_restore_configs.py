@@ -3,11 +3,11 @@
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
+from support.places import TESTS
 from support.runs import Launcher, Run
 
-COUNT = Path(__file__).parent / "gasp_count.py"
+COUNT = TESTS / "faults" / "gasp_count.py"
 CONFIG = "# ours\nmodel:\n  pre_trained: ''   # from here\n  heads: 2\n"
 
 

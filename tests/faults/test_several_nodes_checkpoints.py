@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from examples.codes import undisturbed
+from support.places import TESTS
 from support.runs import Run
 from support.several_nodes import LONG_LEASE, Job, job
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
-TRAIN = Path(__file__).parent / "nodes_ddp.py"
+TRAIN = TESTS / "faults" / "nodes_ddp.py"
 BOTH = ("a", "b")
 
 

@@ -9,12 +9,13 @@ import pytest
 
 from support.free_port import free_port
 from support.lightly import lightly
+from support.places import TESTS
 from support.processes import wait_until
 from support.several_nodes import job
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
-TRAIN = Path(__file__).parent.parent / "sdk" / "scripts" / "train_stay.py"
+TRAIN = TESTS / "sdk" / "scripts" / "train_stay.py"
 PROGRAM = (sys.executable, "-u", str(TRAIN), "12", "fsdp", "every-1", "copies")
 STANDS_AT = 8
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from support.places import TESTS
 from support.processes import wait_until
 from support.runs import LIGHT_PYTHON, Launcher, Run
 from support.several_nodes import Job, job
 
 pytestmark = pytest.mark.slow
 
-TRAIN = Path(__file__).parent / "nodes_mindspore.py"
+TRAIN = TESTS / "faults" / "nodes_mindspore.py"
 PATIENCE_S = 240.0
 TAKEN = 29_777
 LEASE = "--lease_ttl=10s"

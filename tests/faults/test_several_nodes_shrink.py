@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support.places import TESTS
 from support.platform_files import table_v1
 from support.processes import wait_until
 from support.runs import Run
@@ -16,8 +17,8 @@ from support.several_nodes import Job, job
 
 pytestmark = pytest.mark.slow
 
-SHRINKS = Path(__file__).parent / "shrinks.py"
-OF_MINDSPORE = Path(__file__).parent / "shrinks_mindspore.py"
+SHRINKS = TESTS / "faults" / "shrinks.py"
+OF_MINDSPORE = TESTS / "faults" / "shrinks_mindspore.py"
 SLOW_S = 300.0
 """Two starts of torch on a machine that is busy."""
 

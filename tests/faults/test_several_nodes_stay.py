@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from examples.codes import undisturbed
+from support.places import TESTS
 from support.processes import wait_until
 from support.several_nodes import Job, job
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
-TRAIN = Path(__file__).parent.parent / "sdk" / "scripts" / "train_stay.py"
+TRAIN = TESTS / "sdk" / "scripts" / "train_stay.py"
 STEPS = 24
 STANDS = "hang-3-20-begin"
 """The others wait in the collective of that step when the host is lost."""

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from support.places import TESTS
 from support.processes import wait_until
 from support.runs import FAULTRUN, Launcher
 from support.same_training import is_the_same_training
 
-SHRINKS = Path(__file__).parent / "shrinks.py"
-HYBRID = Path(__file__).parent / "hybrid_count.py"
-OF_MINDSPORE = Path(__file__).parent / "shrinks_mindspore.py"
+SHRINKS = TESTS / "faults" / "shrinks.py"
+HYBRID = TESTS / "faults" / "hybrid_count.py"
+OF_MINDSPORE = TESTS / "faults" / "shrinks_mindspore.py"
 SLOW_S = 300.0
 """Two starts of torch on a machine that is busy."""
 

@@ -9,10 +9,11 @@ from typing import Any
 from faultrun.cli.status.gather import gather
 from faultrun.observe.status import RunStatus, Supervised, lines
 from faultrun.observe.status_ranks import Pace
+from support.places import TESTS
 from support.processes import wait_until
 from support.runs import FAULTRUN, Launcher
 
-COUNT = (sys.executable, str(Path(__file__).with_name("gasp_count.py")), "1")
+COUNT = (sys.executable, str(TESTS / "faults" / "gasp_count.py"), "1")
 WORDS = ("--worker_num=2", "--checkpoint_dir=ck", *COUNT)
 
 

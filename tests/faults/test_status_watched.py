@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from support.places import TESTS
 from support.processes import let_go, wait_until
 from support.runs import FAULTRUN, Launcher, Run
 from support.tmux import Tmux
 
-COUNT = (sys.executable, str(Path(__file__).with_name("gasp_count.py")), "0", "held", "stays")
+COUNT = (sys.executable, str(TESTS / "faults" / "gasp_count.py"), "0", "held", "stays")
 SIZES = {"small": (80, 24), "large": (200, 50)}
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed (Debian: tmux)")

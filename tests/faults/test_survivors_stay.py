@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from examples.codes import undisturbed
+from support.places import TESTS
 from support.processes import lives, wait_until
 from support.runs import FAULTRUN, Launcher, Run
 
-STAYS = Path(__file__).parent / "stays.py"
-TRAIN = Path(__file__).parent.parent / "sdk" / "scripts" / "train_stay.py"
+STAYS = TESTS / "faults" / "stays.py"
+TRAIN = TESTS / "sdk" / "scripts" / "train_stay.py"
 
 
 def staying(launcher: Launcher, *words: str, options: tuple[str, ...] = (), last: int = 100_000) -> Run:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support.places import TESTS
 from support.runs import FAULTRUN, Launcher, Run
 
 JOB = r"""
@@ -110,7 +111,7 @@ def test_steps_that_only_a_log_tells_are_known_while_the_run_is_not_over(
     alive: bool, launcher: Launcher
 ) -> None:
     words = ("60", "0:0:20:ready", "0:1:20:9", "1:0:50:ready", "1:1:50:ready")
-    steps = (sys.executable, str(Path(__file__).with_name("steps.py")))
+    steps = (sys.executable, str(TESTS / "faults" / "steps.py"))
     run = launcher.command("--worker_num=2", *steps, *words).trains((0, 1), incarnation=1)
     if not alive:
         run.kill_supervisor()

@@ -28,10 +28,10 @@ from faultrun.model.topology import BootId, NodeSlots, RunId, Topology
 from faultrun.model.worker_identity import WorkerIdentity
 from faultrun.sdk.session import read_session
 from faultrun.supervisor.prepare import values
+from support.places import GOLDEN
 from support.specs import a_spec
 from support.story import NODE, checkpoint, first_plan
 
-GOLDEN = Path(__file__).parent.parent / "golden"
 WORKERS = 4
 FIRST = first_plan(WORKERS)
 RESUMED = replace(FIRST, incarnation=2, reason=Reason.FAULT, point=checkpoint(1200, "/ckpt/net-1200.ckpt"))

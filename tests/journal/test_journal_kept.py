@@ -7,9 +7,10 @@ import pytest
 
 from faultrun.journal.read import Past, replay
 from faultrun.model.run import Phase
+from support.places import DATA
 from support.story import new_run
 
-KEPT = sorted((Path(__file__).parents[1] / "data" / "journals").glob("*.jsonl"))
+KEPT = sorted((DATA / "journals").glob("*.jsonl"))
 PREEMPTED = next(path for path in KEPT if path.stem == "a_fault_then_two_preemptions")
 
 

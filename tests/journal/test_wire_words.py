@@ -6,15 +6,15 @@
 import dataclasses
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from faultrun.journal.codec import wire_name
 from faultrun.model.actions import Action
 from faultrun.model.events import Event
 from faultrun.model.spec import RunSpec
+from support.places import DATA
 
-KEPT = json.loads((Path(__file__).parents[1] / "data" / "wire_words.json").read_text())
+KEPT = json.loads((DATA / "wire_words.json").read_text())
 
 
 def written() -> dict[str, set[str]]:

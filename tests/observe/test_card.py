@@ -1,7 +1,6 @@
 """The first-failure card, compared with what a person last agreed to read."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -11,9 +10,8 @@ from faultrun.model.recovery import Began, ResumeChecked
 from faultrun.model.tone import Tone
 from faultrun.model.topology import NodeId, Replacement
 from faultrun.observe.card import duration, in_colours, lost_steps, render
+from support.places import GOLDEN
 from support.story import SIGKILL, checkpoint
-
-GOLDEN = Path(__file__).parent.parent / "golden"
 
 KILLED = Incident(
     number=1,

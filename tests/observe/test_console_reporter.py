@@ -25,11 +25,11 @@ from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId, NodeSlots, Topology
 from faultrun.observe.card_keeper import CardKeeper
 from faultrun.observe.reporters import ConsoleReporter
+from support.places import GOLDEN
 from support.specs import a_spec
 from support.story import SIGTERM, Story, checkpoint, first_plan, rule
 
 NOW = datetime(2026, 11, 22, 21, 30, 5, 123_000, timezone(timedelta(hours=1)))
-GOLDEN = Path(__file__).parent.parent / "golden"
 
 
 def told(story: Story, log_dir: Path, spec: RunSpec | None = None) -> tuple[list[str], ConsoleReporter]:

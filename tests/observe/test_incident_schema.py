@@ -1,15 +1,15 @@
 """``incident_<n>.json``: every key that is written is described in the documentation."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from faultrun.model.evidence import Finding, Raised, Signature
 from faultrun.model.incident import Card, Cause, Incident, Save, Unsaved
+from support.places import DOCS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "when-a-run-fails.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "when-a-run-fails.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("value", [Card, Incident, Save, Unsaved, Finding, Raised, Signature])

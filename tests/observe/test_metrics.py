@@ -16,8 +16,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from faultrun.journal.lines import journal_lines
 from faultrun.model.spec import RestartPolicy
 from faultrun.observe.exporter import Exporter
+from support.places import ROOT
 
-MONITORING = Path(__file__).parents[2] / "templates" / "monitoring"
+MONITORING = ROOT / "templates" / "monitoring"
 _OF_RUNNING_RANKS = {"faultrun_step_age_seconds", "faultrun_slowest_step"}
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from support.outlets import all_agree
+from support.places import DATA
 
-DATA = Path(__file__).parents[1] / "data"
 JOURNALS = sorted((DATA / "journals").glob("*.jsonl"))
 LOG_DIRS = sorted((DATA / "log_dirs").glob("*.tar.gz"))
 

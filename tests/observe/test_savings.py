@@ -28,10 +28,11 @@ from support.account_stories import (
     one_fault,
     passes,
 )
+from support.places import DATA
 from support.savings_stories import NO_WAIT, TORCH, gasp
 from support.story import NODE, Story, checkpoint, rule
 
-KEPT = sorted((Path(__file__).parents[1] / "data" / "journals").glob("*.jsonl"))
+KEPT = sorted((DATA / "journals").glob("*.jsonl"))
 
 
 def account_of_file(path: Path) -> Account:

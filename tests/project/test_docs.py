@@ -12,7 +12,8 @@ from faultrun.cli.app import program
 from faultrun.cli.options.page import WORKER_VARIABLES
 from faultrun.cli.verbs import VERBS
 from faultrun.errors import FaultrunError
-from support.pages import PAGES, ROOT, behind_faultrun, blocks, commands, links
+from support.pages import PAGES, behind_faultrun, blocks, commands, links
+from support.places import ROOT
 
 
 def understand(words: list[str]) -> None:

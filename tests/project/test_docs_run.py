@@ -16,7 +16,8 @@ import pytest
 from faultrun.cli.app import program
 from faultrun.errors import FaultrunError
 from support.free_port import free_port
-from support.pages import PAGES, ROOT, behind_faultrun, commands
+from support.pages import PAGES, behind_faultrun, commands
+from support.places import ROOT
 from support.processes import PATIENCE_S, end_all
 from support.receiver import receiving
 from support.runs import FAULTRUN

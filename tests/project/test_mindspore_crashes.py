@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from support.places import TESTS
+
 pytestmark = pytest.mark.slow
 
-TESTS = Path(__file__).parents[1]
 OF_MINDSPORE = (
     "RECV_EVENT_LOOP[9002]: segfault at 0 ip 00007f17d0c96d2f error 4 in libmindspore_cluster.so[296d2f]"
 )
@@ -18,7 +19,7 @@ CASES = f"""
 from pathlib import Path
 import pytest
 
-HERE = Path(__file__).parent
+HERE = TESTS / "project"
 
 @pytest.fixture(scope="module")
 def reference():

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from faultrun.cli.docs import pages
+from support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 READ_BY_THE_PROGRAM = {".yaml", ".html", ".md", ".json", ".sbatch", ".typed"}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.pages import ROOT
+from support.places import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -1,10 +1,9 @@
 """Phrases that readers stumbled over do not come back, neither in messages nor on the pages."""
 
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from support.places import ROOT
+
 RIDDLES = (
     "; ... says it",
     "nothing says that another start would end otherwise",

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from support.places import TESTS
 from support.rehearsals import rehearse_command
 
-SCRIPT = Path(__file__).with_name("scripts") / "train.py"
+SCRIPT = TESTS / "rehearse" / "scripts" / "train.py"
 RESUME = "--resume_arg=--resume={checkpoint}"
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from support.places import TESTS
 from support.rehearsals import fault, rehearse_command
 
-SCRIPT = Path(__file__).with_name("scripts") / "train.py"
+SCRIPT = TESTS / "rehearse" / "scripts" / "train.py"
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,9 @@ from faultrun.cli.app import program
 from faultrun.cli.options.command import run_command
 from faultrun.cli.verbs import verb_command
 from faultrun.errors import UsageError
+from support.places import TESTS
 
-SCRIPT = str(Path(__file__).with_name("scripts") / "train.py")
+SCRIPT = str(TESTS / "rehearse" / "scripts" / "train.py")
 
 
 def typed(*words: str) -> object:

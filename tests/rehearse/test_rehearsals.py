@@ -13,12 +13,13 @@ import pytest
 
 from faultrun.rehearse.confinement import can_confine
 from faultrun.rehearse.untouched import changed, marks_of
+from support.places import TESTS
 from support.processes import PATIENCE_S, marked, wait_until
 from support.rehearsals import fault
 
 pytestmark = pytest.mark.slow
 
-SCRIPT = Path(__file__).with_name("scripts") / "train.py"
+SCRIPT = TESTS / "rehearse" / "scripts" / "train.py"
 
 Rehearse = Callable[..., tuple[int, dict[str, Any]]]
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from faultrun.rehearse.scratch_room import ScratchFull, require_room
+from support.places import TESTS
 
-SCRIPT = Path(__file__).with_name("scripts") / "train.py"
+SCRIPT = TESTS / "rehearse" / "scripts" / "train.py"
 SMALL = 'mount -t tmpfs -o size=1m none "$0" || exit 69; exec "$@"'
 
 

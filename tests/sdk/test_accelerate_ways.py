@@ -6,12 +6,13 @@ import pytest
 
 from examples.launched import TORCHRUN, run_to_the_end
 from support.installed import need
+from support.places import TESTS
 
 need("accelerate")
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
-SCRIPT = Path(__file__).with_name("scripts") / "accelerate_ways.py"
+SCRIPT = TESTS / "sdk" / "scripts" / "accelerate_ways.py"
 
 
 def test_every_kind_of_loader_goes_on_where_it_was_from_either_kind_of_save(tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-SDK = Path(__file__).parents[2] / "launcher" / "faultrun" / "sdk"
+from support.places import ROOT
+
+SDK = ROOT / "launcher" / "faultrun" / "sdk"
 BEGIN = """
 import atexit, contextlib, os, sys, threading
 from ending import ExitWatch

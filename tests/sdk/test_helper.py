@@ -12,10 +12,11 @@ import pytest
 
 from faultrun.model.wire import VERDICT_VARIABLE
 from sdk.support.fake_supervisor import PATIENCE_S, FakeSupervisor, supervised
+from support.places import TESTS
 
 pytestmark = pytest.mark.slow
 
-COUNT = Path(__file__).parent / "scripts" / "count.py"
+COUNT = TESTS / "sdk" / "scripts" / "count.py"
 _ENDS_BY_ITSELF = frozenset({"raise-own", "raise-peer", "exit-peer"})
 
 

@@ -16,10 +16,11 @@ from faultrun.sdk.session import Session
 from faultrun.sdk.torch import protect
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.worker import Worker
+from support.places import TESTS
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
-KEPT = Path(__file__).parent / "data" / "kept"
+KEPT = TESTS / "sdk" / "data" / "kept"
 
 
 def kept_in(directory: Path) -> Path:

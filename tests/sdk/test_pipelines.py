@@ -7,10 +7,11 @@ import pytest
 
 from sdk.support.rejoin_stage import RejoinStage, rejoining
 from sdk.support.torch_imports import IMPORTS
+from support.places import TESTS
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
-SCRIPT = Path(__file__).parent / "scripts" / "train_pipeline.py"
+SCRIPT = TESTS / "sdk" / "scripts" / "train_pipeline.py"
 
 
 def pipeline_of(folder: Path, *words: str):  # type: ignore[no-untyped-def]

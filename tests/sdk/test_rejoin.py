@@ -9,10 +9,11 @@ import pytest
 
 from sdk.support.rejoin_stage import RejoinStage, rejoining
 from sdk.support.torch_imports import IMPORTS
+from support.places import TESTS
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
-SCRIPT = Path(__file__).parent / "scripts" / "train_stay.py"
+SCRIPT = TESTS / "sdk" / "scripts" / "train_stay.py"
 DDP = ("24", "ddp", "bn")
 FSDP = ("24", "fsdp")
 SHARDS = ("30", "fsdp", "loader")

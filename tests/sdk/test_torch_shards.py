@@ -14,10 +14,11 @@ from sdk.support.bits import UNHURRIED_S, Job, Outcome, kill_at_random, outcome,
 from sdk.support.checksums import checksums, local_tensors
 from sdk.support.fake_supervisor import supervised
 from sdk.support.torch_imports import IMPORTS
+from support.places import TESTS
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
-SCRIPT = Path(__file__).parent / "scripts" / "train_fsdp.py"
+SCRIPT = TESTS / "sdk" / "scripts" / "train_fsdp.py"
 KILLS = int(os.environ.get("FAULTRUN_TEST_KILLS", "2"))
 
 Sums = dict[int, dict[int, tuple[str, str]]]

@@ -28,10 +28,11 @@ from sdk.scripts.train_all import Everything
 from sdk.support import wrappers
 from sdk.support.fake_supervisor import supervised
 from sdk.support.torch_imports import IMPORTS
+from support.places import TESTS
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
-TRAIN_ALL = Path(__file__).parent / "scripts" / "train_all.py"
+TRAIN_ALL = TESTS / "sdk" / "scripts" / "train_all.py"
 
 
 class Letters(IterableDataset):  # type: ignore[misc]

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from examples.codes import faultrun, undisturbed
-from examples.launched import ROOT, launched
+from examples.launched import launched
 from support.installed import need
+from support.places import ROOT
 
 need("transformers")
 

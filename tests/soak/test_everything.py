@@ -30,8 +30,8 @@ from benchmarks.jobs import everything_numbers as numbers
 from benchmarks.jobs.nodes import PAGE
 
 from support.lightly import lightly
+from support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 NOT_POSSIBLE = 77
 
 

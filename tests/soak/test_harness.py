@@ -21,7 +21,8 @@ from benchmarks.harness.readme import PART, table
 from benchmarks.harness.report import Circumstances
 from benchmarks.harness.series import Readings, Series
 
-ROOT = Path(__file__).resolve().parents[2]
+from support.places import ROOT
+
 IDLE = ROOT / "benchmarks" / "jobs" / "idle.py"
 PARENT = (
     "import signal, subprocess, sys\n"

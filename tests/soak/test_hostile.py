@@ -15,8 +15,8 @@ from benchmarks.campaigns.hostile_plan import Blow, Deed, End, History, Session,
 from benchmarks.campaigns.hostile_run import Ended, Told
 
 from support.lightly import lightly
+from support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 QUIET = Session(strikes=(), end=End.FINISH, end_after=5, deeds_between=(), folder_gone=False)
 
 

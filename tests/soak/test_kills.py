@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,8 @@ from benchmarks.campaigns.kill_plan import SAVE_EVERY, STEPS, WORKERS, Kill, Way
 from benchmarks.harness.notes import Note
 
 from support.lightly import lightly
+from support.places import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 DIGEST = "c0ffee"
 KILL = Kill(number=1, rank=1, step=8, when=When.BEFORE, way=Way.REWRITE)
 

@@ -21,9 +21,9 @@ from benchmarks.campaigns.nodes_ledger import Census, Life, Told
 from benchmarks.campaigns.nodes_plan import Kind, When, Whom, draw
 from benchmarks.jobs.nodes import PAGE
 
+from support.places import ROOT
 from support.processes import wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
 NOT_POSSIBLE = 77
 
 

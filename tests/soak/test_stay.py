@@ -20,8 +20,7 @@ from benchmarks.campaigns.stay_plan import How, Whom, of_phases, sessions
 from benchmarks.jobs.stay_board import OF_A_REPAIR, OF_A_STEP, Board, Place
 
 from support.lightly import lightly
-
-ROOT = Path(__file__).resolve().parents[2]
+from support.places import ROOT
 
 
 @pytest.mark.slow

@@ -10,11 +10,12 @@ from faultrun.frameworks.top_imports import top_imports
 from faultrun.model.exits import Exited
 from support.installed import need
 from support.lightly import lightly
+from support.places import TESTS
 from support.standby_stage import Stage, hears, status_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
-SUPPORT = Path(__file__).parents[1] / "support"
+SUPPORT = TESTS / "support"
 TELLS = """
 import json, os, sys
 early = set(sys.modules)

@@ -14,10 +14,11 @@ import pytest
 from faultrun.frameworks.rehearse import program_at
 from faultrun.model.exits import Exited
 from faultrun.workers.standby import PROBED, Listener, probe
+from support.places import TESTS
 from support.processes import wait_until
 from support.standby_stage import PATIENCE_S, Stage, hears, ready, status_of
 
-SCRIPT = Path(__file__).parent.parent / "support" / "worker_properties.py"
+SCRIPT = TESTS / "support" / "worker_properties.py"
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ from faultrun.cli.status.command import status
 from faultrun.model.facts import NodeStatus
 from faultrun.model.topology import NodeId
 from support.one_of_several import Hub
+from support.places import TESTS
 from support.processes import wait_until
 from support.runs import Launcher, Run
 
 pytestmark = pytest.mark.long
 
 A = NodeId("a")
-TESTS = Path(__file__).parents[1]
 WORKER = """
 import json
 from faultrun import sdk

@@ -8,6 +8,7 @@ import pytest
 
 from support.etcds import programs
 from support.free_port import free_port
+from support.places import TESTS
 from support.processes import marked, wait_until
 from support.scripts import Done, ended
 
@@ -40,7 +41,7 @@ def served(listen: str, folder: Path, code: str) -> Done:
 
 
 def _environ(folder: Path) -> dict[str, str]:
-    tests = str(Path(__file__).parents[1])
+    tests = str(TESTS)
     path = os.pathsep.join(filter(None, (tests, os.environ.get("PYTHONPATH", ""))))
     return {**os.environ, "TEST_ETCD": str(folder), "PYTHONPATH": path}
 

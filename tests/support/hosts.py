@@ -17,6 +17,7 @@ from secrets import token_hex
 import pytest
 from benchmarks.harness.netns import Namespace, address, refused, switched
 
+from support.places import TESTS
 from support.processes import marked
 
 _MARK = "FAULTRUN_TEST_HOST"
@@ -190,7 +191,7 @@ def _linked(stack: ExitStack, mark: str, names: Sequence[str]) -> tuple[Host, li
 @contextmanager
 def _janitor(mark: str) -> Iterator[None]:
     """A process that kills what bears the mark once its standard input ends: with us, however we end."""
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    environ = {**os.environ, "PYTHONPATH": str(TESTS)}
     command = [sys.executable, "-S", "-c", _JANITOR, f"{_MARK}={mark}"]
     janitor = subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, start_new_session=True)
     try:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
@@ -14,12 +13,13 @@ from faultrun.manifests.finding import LintFinding
 from faultrun.manifests.lint import lint
 from faultrun.manifests.lint_input import LintSettings
 from faultrun.manifests.render import GivenValue, ManifestTemplate, load, write
+from support.places import DATA, ROOT
 
-TEMPLATES = Path(__file__).parents[2] / "templates"
+TEMPLATES = ROOT / "templates"
 CLUSTER = LintSettings(reader=read_requirements)
 KINDS = ("vcjob", "ascendjob", "job", "jobset")
 
-FIELD = (Path(__file__).parents[1] / "data/field_vcjob.yaml").read_text(encoding="utf-8")
+FIELD = (DATA / "field_vcjob.yaml").read_text(encoding="utf-8")
 """A job as the field writes them: a shell, scripts, 900 seconds, no hook, no label on the reset-config."""
 
 
@@ -33,7 +33,7 @@ class Case:
 
 def cases(name: str) -> list[Case]:
     """Read ``tests/data/NAME``: a head behind ``####``, texts between ``<<<<``, ``====``, ``>>>>``."""
-    content = (Path(__file__).parents[1] / "data" / name).read_text(encoding="utf-8")
+    content = (DATA / name).read_text(encoding="utf-8")
     blocks = re.findall(r"^#### ([^\n]*)\n<<<<\n(.*?)\n>>>>$", content, re.DOTALL | re.MULTILINE)
     return [Case(head=tuple(head.split(" | ")), texts=tuple(body.split("\n====\n"))) for head, body in blocks]
 

@@ -4,7 +4,8 @@ import re
 import shlex
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from support.places import ROOT
+
 PAGES = sorted(
     [*ROOT.glob("docs/*.md"), ROOT / "README.md", *(ROOT / "templates").glob("**/README.md")],
     key=lambda path: (path.name != "README.md" or path.parent != ROOT, path),

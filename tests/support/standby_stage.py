@@ -13,6 +13,7 @@ from faultrun.workers.launch import Launch
 from faultrun.workers.priority import may_rise_again
 from faultrun.workers.process import Process, start
 from faultrun.workers.standby import Standby
+from support.places import TESTS
 from support.processes import wait_until
 
 PATIENCE_S = 240.0
@@ -27,7 +28,7 @@ class Stage:
         self.standbys: list[Standby] = []
 
     def launch(self, *program: str, out: str = "out", **environ: str) -> Launch:
-        env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), **environ}
+        env = {**os.environ, "PYTHONPATH": str(TESTS / "support"), **environ}
         return Launch(
             argv=(sys.executable, "-u", *program), env=env, stdout=self.folder / out, cwd=str(self.folder)
         )

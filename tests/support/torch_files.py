@@ -8,8 +8,9 @@ from faultrun.checkpoints.format import Look
 from faultrun.checkpoints.torch_file import TORCH_FILE
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 from support.entries import entry_of, reason_of
+from support.places import TESTS
 
-DATA = Path(__file__).parents[1] / "data" / "torch"
+DATA = TESTS / "data" / "torch"
 ZIP, LEGACY, NO_CHECKSUMS = DATA / "zip.pt", DATA / "legacy.pt", DATA / "no_checksums.pt"
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.places import TESTS
 from support.processes import lives, wait_until
 from support.scripts import ended
 
@@ -26,7 +27,7 @@ def write(rank, text):
         file.write(text)
 """
 
-_ENVIRON = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+_ENVIRON = os.environ | {"PYTHONPATH": str(TESTS)}
 
 
 def test_lines_are_copied_behind_their_prefix_to_their_stream(tmp_path: Path) -> None:

@@ -12,11 +12,12 @@ import torch
 from sdk.support.checksums import checksums
 from sdk.support.fake_supervisor import FakeSupervisor, supervised
 from sdk.support.torch_imports import IMPORTS
+from support.places import TESTS
 
 UNHURRIED_S = 0.05
 """A step of a training that is told something at a certain step: the test may see that one late."""
 
-TRAIN = Path(__file__).parents[1] / "scripts" / "train_ddp.py"
+TRAIN = TESTS / "sdk" / "scripts" / "train_ddp.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

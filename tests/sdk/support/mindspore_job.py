@@ -9,9 +9,10 @@ from pathlib import Path
 
 from sdk.support.fake_supervisor import FakeSupervisor, supervised
 from support.free_port import free_port
+from support.places import TESTS
 from support.preloaded import preloaded
 
-SCRIPTS = Path(__file__).parents[1] / "scripts"
+SCRIPTS = TESTS / "sdk" / "scripts"
 IMPORTS = ("mindspore.dataset", "mindspore.communication")
 STEPS_PER_EPOCH = 15
 LAST_STEP = 3 * STEPS_PER_EPOCH
