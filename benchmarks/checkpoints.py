@@ -12,7 +12,7 @@ from benchmarks.campaigns.savers import record
 from benchmarks.harness.benchmark import OURS, Attempt, Benchmark, Metric, NotMeasured, Promise, Unit, Verdict
 from benchmarks.harness.series import Readings
 from faultrun.checkpoints.catalog import Catalog
-from faultrun.checkpoints.mindspore_ckpt import MindSporeCkpt
+from faultrun.checkpoints.formats.mindspore.ckpt import MindSporeCkpt
 from faultrun.checkpoints.registry import Registry, builtin_formats
 from faultrun.model.checkpoint import Entry
 

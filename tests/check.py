@@ -26,7 +26,7 @@ QUIET: dict[str, list[str | Path]] = {
         *sorted(ROOT.glob("examples/[0-9]*/**/*.py")),
     ],
 }
-JOBS = ("faults", "sdk", "examples", "soak")
+JOBS = ("faults", "sdk", "examples")
 """Folders whose tests wait for real jobs: ``make test`` only, as all that is marked slow or long."""
 ONE_EXAMPLE_IN = "20"
 """Of the examples that a property test asks for; ``make test`` draws all of them."""
@@ -58,7 +58,8 @@ def _start(command: list[str | Path]) -> "subprocess.Popen[str]":
 
 def _halves() -> tuple[list[str], list[str]]:
     """Every other folder of tests, in two parts that take about as long."""
-    folders = {path.parent.name for path in ROOT.glob("tests/*/test_*.py")} - set(JOBS)
+    tests = ROOT / "tests"
+    folders = {path.relative_to(tests).parts[0] for path in tests.rglob("test_*.py")} - set(JOBS)
     first = folders & set(FIRST_HALF)
     return sorted(first), sorted(folders - first)
 

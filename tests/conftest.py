@@ -7,26 +7,12 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis import is_hypothesis_test, settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-pytest_plugins = ("support.mindspore_crashes",)
+from support.property_examples import EXAMPLES, ONE_IN, PROFILE
 
-# A red build must mean that the change is wrong, and not that the machine has other work.
-settings.register_profile("desk", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# CI draws the same examples each time, a desk draws new ones.
-settings.register_profile(
-    "ci", settings.get_profile("desk"), derandomize=True, print_blob=True, database=None
-)
-# ``make soak-properties``: every property test and nothing else, with this many examples each.
-_EXAMPLES = int(os.environ.get("EXAMPLES") or 0)
-settings.register_profile(
-    "long", settings.get_profile("desk"), max_examples=_EXAMPLES or 100, print_blob=True
-)
-# ``make check``: of the examples that a test asks for, one in as many as this.
-_ONE_IN = int(os.environ.get("EXAMPLES_ONE_IN") or 1)
-_PROFILE = "long" if _EXAMPLES else "ci" if os.environ.get("CI") else "desk"
-settings.load_profile(_PROFILE)
+pytest_plugins = ("support.mindspore_crashes",)
 
 # Images set this for their one start. Here hundreds of processes would each compile half the launcher anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -38,25 +24,39 @@ for _signum in (signal.SIGHUP, signal.SIGQUIT):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_JOBS = frozenset({"faults", "soak"})
+_JOBS = frozenset({"faults", "benchmarks"})
 """Folders whose tests wait for real jobs; the others' compute in their own process, or start one."""
 _EITHER = frozenset({"examples", "sdk"})
 """Real trainings with minutes of patience: whoever is done first takes them."""
 _LONG = frozenset(
     {
-        *(
-            "adopt/test_runs",
-            "rehearse/test_bad_scripts",
-            "rehearse/test_rehearsals",
-            "project/test_docs_run",
-        ),
-        *("standby/test_codes_preloaded", "core/test_phases", "project/test_pythons"),
-        *("examples/test_deepspeed", "examples/test_fsdp2_dcp", "examples/test_lightning"),
-        *("examples/test_transformers_trainer", "examples/test_mindspore_lenet", "examples/test_mindio_ttp"),
-        *("sdk/test_two_trainers", "sdk/test_rejoin", "sdk/test_torch_shards", "sdk/test_mindspore_gasp"),
-        *("faults/test_survivors_stay", "faults/test_several_nodes", "faults/test_several_nodes_mindspore"),
-        *("faults/test_reset_pipeline", "faults/test_several_nodes_faults", "faults/test_hangs"),
-        *("soak/test_stay", "soak/test_pauses", "soak/test_everything", "soak/test_hostile"),
+        "benchmarks/tests/test_everything.py",
+        "benchmarks/tests/test_hostile.py",
+        "benchmarks/tests/test_pauses.py",
+        "benchmarks/tests/test_stay.py",
+        "tests/adopt/test_runs.py",
+        "tests/core/phases/test_picture_of_phases.py",
+        "tests/examples/test_deepspeed.py",
+        "tests/examples/test_fsdp2_dcp.py",
+        "tests/examples/test_lightning.py",
+        "tests/examples/test_mindio_ttp.py",
+        "tests/examples/test_mindspore_lenet.py",
+        "tests/examples/test_transformers_trainer.py",
+        "tests/faults/nodes/test_faults.py",
+        "tests/faults/nodes/test_hosts.py",
+        "tests/faults/nodes/test_mindspore.py",
+        "tests/faults/recovery/test_hangs.py",
+        "tests/faults/recovery/test_reset_pipeline.py",
+        "tests/faults/recovery/test_survivors_stay.py",
+        "tests/project/test_docs_run.py",
+        "tests/project/test_pythons.py",
+        "tests/rehearse/test_bad_scripts.py",
+        "tests/rehearse/test_rehearsals.py",
+        "tests/sdk/mindspore/test_dying_gasp.py",
+        "tests/sdk/torch/state/test_shards.py",
+        "tests/sdk/torch/stay/test_rejoin.py",
+        "tests/sdk/transformers/test_two_trainers.py",
+        "tests/standby/test_codes_preloaded.py",
     }
 )
 """Files of most of a minute or more: begun last, one of them would keep all others waiting for it."""
@@ -93,11 +93,12 @@ class _Shares(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types 
 
 def _turn(scope: str) -> bool:
     """The long ones first; those that compare equal stay in their order."""
-    return scope.removeprefix("tests/").removesuffix(".py") not in _LONG
+    return scope not in _LONG
 
 
 def _share(scope: str) -> str:
-    folder = scope.split("/")[1]
+    first, second, *_ = scope.split("/")
+    folder = second if first == "tests" else first
     return "jobs" if folder in _JOBS else "either" if folder in _EITHER else "alone"
 
 
@@ -109,8 +110,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Shares:
 
 def pytest_report_header(config: pytest.Config) -> str:
     """Which examples the property tests draw, and how to draw them once more."""
-    drawn = "the same each time" if _PROFILE == "ci" else f"seed {config.getoption('--hypothesis-seed')}"
-    return f"property tests: profile {_PROFILE}, {drawn}" + (f", {_EXAMPLES} examples" if _EXAMPLES else "")
+    drawn = "the same each time" if PROFILE == "ci" else f"seed {config.getoption('--hypothesis-seed')}"
+    return f"property tests: profile {PROFILE}, {drawn}" + (f", {EXAMPLES} examples" if EXAMPLES else "")
 
 
 def pytest_collection_finish() -> None:
@@ -120,17 +121,17 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With ``EXAMPLES`` or ``EXAMPLES_ONE_IN``, the number that a property test asks for is another."""
-    if not _EXAMPLES and _ONE_IN == 1:
+    """With ``EXAMPLES`` or ``EXAMPLESONE_IN``, the number that a property test asks for is another."""
+    if not EXAMPLES and ONE_IN == 1:
         return
     tests = [(item, getattr(item, "obj", None)) for item in items]
-    if _EXAMPLES:
+    if EXAMPLES:
         config.hook.pytest_deselected(items=[item for item, test in tests if not is_hypothesis_test(test)])
         items[:] = [item for item, test in tests if is_hypothesis_test(test)]
     for _, test in tests:
         if test is not None and is_hypothesis_test(test):
             own = getattr(test, "_hypothesis_internal_use_settings", None) or settings()
-            drawn = _EXAMPLES or max(_FEWEST, own.max_examples // _ONE_IN)
+            drawn = EXAMPLES or max(_FEWEST, own.max_examples // ONE_IN)
             test._hypothesis_internal_use_settings = settings(own, max_examples=drawn, print_blob=True)
 
 

@@ -15,20 +15,25 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
-FAULT = "tests/faults/test_killed_ranks.py::test_any_rank_may_be_killed_the_first_too"
-QUICK = ("tests/core/test_decide.py", "tests/journal/test_logdir.py", "tests/project/test_locks.py", FAULT)
+FAULT = "tests/faults/processes/test_killed_ranks.py::test_any_rank_may_be_killed_the_first_too"
+QUICK = (
+    "tests/core/phases/test_decide.py",
+    "tests/journal/test_logdir.py",
+    "tests/project/test_locks.py",
+    FAULT,
+)
 NEEDS_EXTRAS = (
     "project/test_docs_run",
-    "checkpoints/test_group_info",
+    "checkpoints/formats/mindspore/test_group_info",
     "manifests/test_render",
-    "observe/test_metrics",
-    "cli/test_options_scheduler",
-    "observe/test_report",
-    "observe/test_scalars",
-    "observe/test_tracer",
+    "observe/outlets/test_prometheus",
+    "cli/resolve/test_scheduler",
+    "observe/report/test_report",
+    "observe/outlets/test_tensorboard",
+    "observe/outlets/test_opentelemetry",
 )
 """Tests of what an extra or a framework brings."""
-JOBS = ("faults", "sdk", "examples", "soak")
+JOBS = ("faults", "sdk", "examples")
 """Folders whose tests wait for real jobs."""
 WHOLE = (
     "-m", "not slow", "tests", FAULT,

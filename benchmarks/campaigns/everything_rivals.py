@@ -27,7 +27,7 @@ from benchmarks.campaigns.promises import Row
 from benchmarks.harness import launchers, machine
 from benchmarks.harness.netns import refused
 from benchmarks.jobs.nodes import boot_s
-from support.hosts import Network, network
+from support.nodes.hosts import Network, network
 
 _NOT_POSSIBLE = 77
 _STARTS_S, _RECOVERS_S, _SHOWS_S = 180.0, 90.0, 0.3

@@ -38,7 +38,7 @@ from benchmarks.campaigns.everything_strike import Striker, Struck
 from benchmarks.campaigns.nodes_judge import unequal_ends, unnamed_waits
 from benchmarks.campaigns.promises import Broken, Row, add
 from benchmarks.jobs.nodes import boot_s
-from support.hosts import network
+from support.nodes.hosts import network
 
 _STARTS_S, _RECOVERS_S, _ENDS_S, _GROWS_S = 180.0, 150.0, 90.0, 60.0
 _PHASE_S, _GONE_S, _SHOWS_S, _LOOK_S = 6.0, 5.0, 0.3, 0.02

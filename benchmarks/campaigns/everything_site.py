@@ -14,7 +14,7 @@ from benchmarks.campaigns.nodes_plan import NODE_WAIT_S
 from benchmarks.campaigns.nodes_site import Node, Stage
 from benchmarks.harness.launched import ROOT
 from benchmarks.jobs.everything_notes import HANDED
-from support.hosts import Network
+from support.nodes.hosts import Network
 
 STEP_S = 0.05
 NODES = dict.fromkeys(Way, ("a", "b", "c", "d")) | {Way.SHRINKS: ("a", "b", "c")}

@@ -19,8 +19,8 @@ from benchmarks.campaigns.nodes_ledger import Census, Ledgers
 from benchmarks.campaigns.nodes_plan import LEASE_S, MEMBERS, NODE_WAIT_S, NODES, SEATS, Session
 from benchmarks.harness.launched import ROOT, clean_environ
 from benchmarks.jobs.nodes import boot_s
-from support.etcd_cluster import EtcdCluster
-from support.hosts import Network, network
+from support.nodes.etcd_cluster import EtcdCluster
+from support.nodes.hosts import Network, network
 
 _CLONE_NEWNS = 0x00020000
 _LOOK_S = 0.01

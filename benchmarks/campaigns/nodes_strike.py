@@ -9,7 +9,7 @@ from functools import partial
 
 from benchmarks.campaigns.nodes_plan import MEMBERS, Fault, Kind, Whom
 from benchmarks.campaigns.nodes_site import Node, Stage, fill
-from support.hosts import Host
+from support.nodes.hosts import Host
 
 
 class Striker:

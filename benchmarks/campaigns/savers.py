@@ -63,7 +63,7 @@ def _records(step: int, *, appended: bool) -> list[bytes]:
 
 
 def record(tag: str, kind: str, content: bytes, dims: tuple[int, ...] | None = None) -> bytes:
-    """One record of a MindSpore checkpoint (``checkpoints/mindspore_records.py`` has its grammar)."""
+    """One record of a MindSpore checkpoint (``formats/mindspore/ckpt_records.py`` has its grammar)."""
     shape = (len(content),) if dims is None else dims
     tensor = b"".join(b"\x08" + _varint(length) for length in shape)
     tensor += _field(0x12, kind.encode()) + _field(0x1A, content)

@@ -30,7 +30,7 @@ from benchmarks.campaigns.savers import Saver
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import scan_and_choose
 from faultrun.checkpoints.registry import Registry, builtin_formats
-from faultrun.core.recover import Chosen, Need
+from faultrun.core.recovery.choose import Chosen, Need
 
 FORMATS = Registry(formats=builtin_formats())
 _KEPT = 4

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from faultrun.cli.options.values import seconds
-from faultrun.observe.card import duration
+from faultrun.observe.card.card import duration
 
 DAY_S = 86_400.0
 _YEAR_S = 365 * DAY_S

@@ -32,8 +32,8 @@ from torch.utils.data.distributed import DistributedSampler  # noqa: E402
 
 from benchmarks.jobs import everything_numbers as numbers  # noqa: E402
 from faultrun import sdk  # noqa: E402
-from faultrun.sdk.torch.shards import local_of  # noqa: E402
-from faultrun.sdk.worker import worker  # noqa: E402
+from faultrun.sdk.torch.state.shards import local_of  # noqa: E402
+from faultrun.sdk.worker.worker import worker  # noqa: E402
 
 CKPT = FOLDER / "ckpt"
 SAVE_EVERY, KEEP, EPOCHS = 20, 4, 1 << 30

@@ -20,8 +20,8 @@ from torch.distributed.fsdp import fully_shard
 
 from benchmarks.jobs.tell import Teller
 from faultrun import sdk
-from faultrun.sdk.snapshot_interval import SnapshotInterval
-from faultrun.sdk.torch.shard_copies import ShardCopies
+from faultrun.sdk.snapshots.interval import SnapshotInterval
+from faultrun.sdk.torch.snapshots.shard_copies import ShardCopies
 
 WIDTH, PAIRS = map(int, sys.argv[1:])
 LAYERS, BATCH = 6, 64

@@ -15,7 +15,7 @@ from torch import nn
 from benchmarks.jobs.ddp import batch, create, find_checkpoint, read_options, tell
 from benchmarks.jobs.tell import life, rank
 from faultrun import sdk
-from faultrun.sdk.worker import worker
+from faultrun.sdk.worker.worker import worker
 
 
 class Times(dict[str, float]):

@@ -22,9 +22,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.jobs.stay_board import Board, Place
 from faultrun import sdk
-from faultrun.sdk.torch.shards import local_of, packed
-from faultrun.sdk.torch.trees import map_tensors
-from faultrun.sdk.worker import worker
+from faultrun.sdk.torch.state.shards import local_of, packed
+from faultrun.sdk.torch.state.trees import map_tensors
+from faultrun.sdk.worker.worker import worker
 
 MODE, LAST, FOLDER = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 PAUSE_S = float(sys.argv[4]) if len(sys.argv) > 4 else 0.0

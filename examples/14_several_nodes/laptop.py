@@ -19,8 +19,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from faultrun.agreement.embedded import find_etcd
 from faultrun.errors import FaultrunError
+from faultrun.nodes.etcd.own_server import find_etcd
 
 TRAIN = Path(__file__).resolve().parents[1] / "02_torch_ddp" / "train.py"
 LEASE_S = 5

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from faultrun.model.tone import Tone, painted
+from faultrun.model.line_tone import Tone, painted
 
 CLEAR = b"\r\x1b[K"
 """To the beginning of a terminal's row, and wipe it."""

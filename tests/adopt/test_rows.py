@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.adopt.launcher_rows import LAUNCHERS
+from faultrun.adopt.launcher_options import LAUNCHERS
 from support.places import ROOT
 
 

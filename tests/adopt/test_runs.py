@@ -11,7 +11,7 @@ import pytest
 from examples.codes import last_step, losses, resumed_at
 from examples.launched import FAULTRUN, Run, launched
 from support.adopting import adopted, asked, written
-from support.installed import need
+from support.machine.installed import need
 from support.places import ROOT
 
 pytestmark = pytest.mark.slow

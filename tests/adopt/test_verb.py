@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from faultrun.errors import FaultrunError
 from support.adopting import adopted, asked, refused, written
-from support.scripts import faultrun
+from support.machine.scripts import faultrun
 
 COMMAND = "torchrun --nproc-per-node=2 train.py"
 LOOP = '''"""A toy."""

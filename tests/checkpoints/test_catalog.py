@@ -12,14 +12,14 @@ import pytest
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.format import Claim, Listing, Look
-from faultrun.checkpoints.generic import Pattern
+from faultrun.checkpoints.formats.user_pattern import Pattern
 from faultrun.checkpoints.names import is_unfinished, place_of, rank_of_directory
 from faultrun.checkpoints.registry import GROUP, Registry, builtin_formats
-from faultrun.core.recover import Chosen, Need, NoneUsable
+from faultrun.core.recovery.choose import Chosen, Need, NoneUsable
 from faultrun.errors import UsageError
 from faultrun.model.checkpoint import Depth, Entry, Verdict
-from support.catalogs import MINDSPORE, catalog_of, judge, only, reasons, survey_of
-from support.ckpt_bytes import ckpt, save
+from support.checkpoints.catalogs import MINDSPORE, catalog_of, judge, only, reasons, survey_of
+from support.checkpoints.ckpt_bytes import ckpt, save
 
 
 def test_a_missing_root_is_no_error_and_an_unlistable_one_is_reported(tmp_path: Path) -> None:

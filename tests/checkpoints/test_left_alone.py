@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from faultrun.checkpoints.catalog import Catalog
-from faultrun.checkpoints.memory import LEFT_ALONE
-from support.catalogs import catalog_of
-from support.ckpt_bytes import ckpt, save
+from faultrun.checkpoints.verdict_cache import LEFT_ALONE
+from support.checkpoints.catalogs import catalog_of
+from support.checkpoints.ckpt_bytes import ckpt, save
 
 OLD = 9
 

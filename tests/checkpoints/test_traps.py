@@ -7,9 +7,9 @@ from pathlib import Path
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import scan_and_choose
 from faultrun.checkpoints.registry import Registry
-from faultrun.core.recover import Chosen, Need, NoneUsable, NothingFound
-from support.catalogs import MINDSPORE, catalog_of, reasons, survey_of
-from support.ckpt_bytes import WEIGHTS, ckpt, records, save
+from faultrun.core.recovery.choose import Chosen, Need, NoneUsable, NothingFound
+from support.checkpoints.catalogs import MINDSPORE, catalog_of, reasons, survey_of
+from support.checkpoints.ckpt_bytes import WEIGHTS, ckpt, records, save
 
 
 def chosen(root: Path, need: Need | None = None) -> str:

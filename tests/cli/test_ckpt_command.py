@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from faultrun.cli.ckpt.command import ckpt as command
 from faultrun.errors import FaultrunError, NoWholeCheckpoint, UsageError
-from support.ckpt_bytes import WEIGHTS, ckpt, records, save
-from support.group_infos import group_info
+from support.checkpoints.ckpt_bytes import WEIGHTS, ckpt, records, save
+from support.checkpoints.group_infos import group_info
+from support.machine.scripts import ended
 from support.places import GOLDEN
-from support.scripts import ended
 
 
 def run(root: Path, *args: str) -> tuple[str, int]:
@@ -227,7 +227,7 @@ from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.format import Claim
 from faultrun.checkpoints.registry import Registry
 from faultrun.checkpoints.find import verify_all
-from faultrun.cli.ckpt.bar import Bar
+from faultrun.cli.ckpt.progress_bar import Bar
 from faultrun.model.checkpoint import Depth, Verdict
 
 class Slow:

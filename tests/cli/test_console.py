@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from support.machine.scripts import printed
 from support.runs import FAULTRUN
-from support.scripts import printed
 
 _BEGIN = """
 import os, sys

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.scripts import faultrun
+from support.machine.scripts import faultrun
 
 
 def doctor(*words: str, environ: dict[str, str] | None = None, cwd: Path) -> tuple[int, list[dict[str, str]]]:
@@ -52,7 +52,7 @@ def test_a_log_dir_that_cannot_be_written_fails(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_last_checkpoint_is_held_against_the_window(tmp_path: Path) -> None:
-    from support.ckpt_bytes import ckpt, save
+    from support.checkpoints.ckpt_bytes import ckpt, save
 
     for rank in range(2):
         save(tmp_path / f"rank_{rank}" / "net-2_40.ckpt", ckpt(2, 80, global_step=80))

@@ -7,11 +7,11 @@ import pytest
 
 from faultrun.cli.doctor import checks as doctor
 from faultrun.cli.doctor.checks import Check, CheckStatus, NewestSave, ProbedFolder
-from faultrun.model.spec import Windows
+from faultrun.model.spec.run_spec import Windows
 from faultrun.platforms.cgroup import Limits
 from faultrun.platforms.host import SeenProcess, Ulimit
-from faultrun.platforms.local import Accelerators
 from faultrun.platforms.storage import Room, Sample
+from faultrun.platforms.this_machine import Accelerators
 
 GIB = 1 << 30
 NO_LIMITS = Limits(

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.platforms import cgroup, host, local, storage
+from faultrun.platforms import cgroup, host, storage, this_machine
 from faultrun.platforms.cgroup import Limits
 from faultrun.platforms.host import Ulimit
-from support.scripts import printed
+from support.machine.scripts import printed
 
 GIB = 1 << 30
 
@@ -198,8 +198,8 @@ def test_versions_come_from_the_installation_and_nothing_is_imported() -> None:
 def test_device_files(tmp_path: Path) -> None:
     for name in ("davinci0", "davinci11", "davinci_manager", "nvidia0", "nvidiactl", "null"):
         (tmp_path / name).touch()
-    assert local.device_files(tmp_path) == ("davinci0", "davinci11", "nvidia0")
-    assert local.device_files(tmp_path / "none") == ()
+    assert this_machine.device_files(tmp_path) == ("davinci0", "davinci11", "nvidia0")
+    assert this_machine.device_files(tmp_path / "none") == ()
 
 
 def test_a_lock_that_somebody_holds_does_not_make_a_file_system_without_locks(tmp_path: Path) -> None:

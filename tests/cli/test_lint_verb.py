@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 
 from faultrun.cli.manifests import lint, render
 from faultrun.errors import FaultrunError, UsageError
+from support.machine.scripts import faultrun
 from support.manifests import FIELD, rendered
 from support.places import GOLDEN
-from support.scripts import faultrun
 
 
 def run_lint(*words: str, stdin: bytes | None = None) -> Result:

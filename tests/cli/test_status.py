@@ -11,20 +11,20 @@ from click.testing import CliRunner
 
 from faultrun.cli.status.command import status
 from faultrun.cli.status.gather import gather
-from faultrun.cli.status.saved import SavedSoFar
+from faultrun.cli.status.savings_so_far import SavedSoFar
 from faultrun.journal.lines import journal_lines, tail
 from faultrun.journal.logdir import read_record
 from faultrun.model.events import Event, PlanAdopted, RunStarted
-from faultrun.model.hang import Activity, HangDismissed, HangSuspected, Suspicion
+from faultrun.model.observed.hang import Activity, HangDismissed, HangSuspected, Suspicion
 from faultrun.model.run import Phase
-from faultrun.model.spec import RestartPolicy
+from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.wire import Progress, pack_progress
-from faultrun.observe.run_snapshot import RunSnapshot
-from faultrun.observe.status import RankState, chosen
-from faultrun.observe.status_ranks import Pace
-from support import silences
-from support.account_stories import written
+from faultrun.observe.status.ranks import Pace
+from faultrun.observe.status.snapshot import RunSnapshot
+from faultrun.observe.status.status import RankState, chosen
 from support.places import DATA
+from support.stories import hang_stories
+from support.stories.account_stories import written
 
 
 def test_the_tail_begins_at_the_last_plan_and_has_one_heartbeat(tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_a_hang_that_is_looked_into_is_shown_until_it_is_dismissed(tmp_path: Pat
 
 
 def test_a_rank_that_was_warned_of_is_shown_until_it_goes_on(tmp_path: Path) -> None:
-    warning = (silences.warned(0, 0, 1, Activity.SLEEPING), "")
-    over = (silences.over(0, 0, 1, paused_s=4.0, warned=True), "")
+    warning = (hang_stories.warned(0, 0, 1, Activity.SLEEPING), "")
+    over = (hang_stories.over(0, 0, 1, paused_s=4.0, warned=True), "")
     assert suspected_after(tmp_path, warning).startswith("rank 1 sleeps (state S)")
     assert suspected_after(tmp_path, warning, over) == ""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.config_files import MODELZOO
+from support.checkpoints.config_files import MODELZOO
 
 
 @pytest.fixture

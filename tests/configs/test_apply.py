@@ -10,8 +10,8 @@ from faultrun.configs.apply import apply, carry_out, check
 from faultrun.configs.originals import restore
 from faultrun.core.template import Values
 from faultrun.errors import ConfigError
-from faultrun.model.spec import Rewrite
-from support.config_files import MODELZOO, one, written
+from faultrun.model.spec.run_spec import Rewrite
+from support.checkpoints.config_files import MODELZOO, one, written
 
 REWRITES = (
     Rewrite(file="train.yaml", key="pre_trained"),

@@ -10,7 +10,7 @@ from faultrun.configs.argv import check_template, pointed, resume_args
 from faultrun.core import template
 from faultrun.errors import ConfigError
 from faultrun.model.edit import EditedCopy
-from support.config_texts import hostile_text
+from support.checkpoints.config_texts import hostile_text
 
 
 @pytest.mark.parametrize(

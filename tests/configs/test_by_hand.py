@@ -13,7 +13,7 @@ from faultrun.configs.originals import of_a_person, restore
 from faultrun.errors import ConfigError
 from faultrun.journal.logdir import set_aside
 from faultrun.model.edit import By
-from support.config_files import one
+from support.checkpoints.config_files import one
 
 FIRST = 'lr: 5  # warm\nepochs: 9\npre_trained: ""\n'
 

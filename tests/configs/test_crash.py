@@ -156,7 +156,7 @@ EDITOR = """
 import os, sys
 from pathlib import Path
 from faultrun.configs.apply import apply
-from faultrun.configs.registry import edit
+from faultrun.configs.editors.registry import edit
 from faultrun.model.edit import Setting
 
 file, originals = Path(sys.argv[1]), Path(sys.argv[2])

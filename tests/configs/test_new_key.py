@@ -6,7 +6,7 @@ import pytest
 
 from faultrun.configs.apply import check
 from faultrun.configs.new_key import doubtful_keys
-from faultrun.model.spec import Rewrite
+from faultrun.model.spec.run_spec import Rewrite
 
 TEXTS = {
     "a.yaml": "pre_trained: ''\nhas_trained_epoch: 1\nmodel:\n  load_path: x\n",

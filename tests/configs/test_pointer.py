@@ -8,7 +8,7 @@ from faultrun.configs.originals import restore
 from faultrun.configs.pointer import point
 from faultrun.core.template import Values
 from faultrun.errors import ConfigError
-from faultrun.model.spec import Pointer
+from faultrun.model.spec.run_spec import Pointer
 
 LATEST = (Pointer(name="latest", template="{checkpoint_name}"),)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from faultrun.configs.apply import apply
 from faultrun.configs.files import Attributes
-from support.config_files import one
+from support.checkpoints.config_files import one
 
 NOBODY = 65534
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.configs.registry import FORMATS, edit, format_of
+from faultrun.configs.editors.registry import FORMATS, edit, format_of
 from faultrun.configs.target import parse_key, parse_rewrite
 from faultrun.errors import ConfigError
-from faultrun.model.spec import Rewrite
-from support.config_texts import Steps, key_of
+from faultrun.model.spec.run_spec import Rewrite
+from support.checkpoints.config_texts import Steps, key_of
 
 
 def read(text: str, *there: str) -> Rewrite:

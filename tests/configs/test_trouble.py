@@ -11,8 +11,8 @@ from faultrun.configs.apply import apply, check, preview
 from faultrun.configs.argv import pointed
 from faultrun.configs.files import MAX_BYTES, Disk, locked
 from faultrun.errors import ConfigError
-from faultrun.model.spec import Rewrite
-from support.config_files import MODELZOO, one, written
+from faultrun.model.spec.run_spec import Rewrite
+from support.checkpoints.config_files import MODELZOO, one, written
 
 
 def make(kind: str, path: Path) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from benchmarks.harness.netns import refused
 
-from support.etcd_cluster import EtcdCluster
-from support.hosts import Host, Network, network
-from support.processes import PATIENCE_S, end_all, lives, marked, wait_until
+from support.machine.processes import PATIENCE_S, end_all, lives, marked, wait_until
+from support.nodes.etcd_cluster import EtcdCluster
+from support.nodes.hosts import Host, Network, network
 
 pytestmark = [
     pytest.mark.slow,
@@ -36,7 +36,7 @@ signal.pause()
 """
 _TEST = """
 import sys, pathlib
-from support.hosts import network
+from support.nodes.hosts import network
 with network("a") as hosts:
     log = pathlib.Path(sys.argv[1])
     hosts["a"].start(["sh", "-c", "setsid sleep 1000 & sleep 1000 & wait"], log=log)

@@ -12,8 +12,8 @@ from faultrun.model.events import Event
 from faultrun.model.run import Step
 from faultrun.model.topology import BootId
 from faultrun.supervisor.ports import Journal
-from support.memory_journal import MemoryJournal
-from support.story import NODE, SIGTERM, Story, checkpoint
+from support.stories.memory_journal import MemoryJournal
+from support.stories.story import NODE, SIGTERM, Story, checkpoint
 
 
 class Readable(Journal, Protocol):

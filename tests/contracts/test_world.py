@@ -36,12 +36,12 @@ from faultrun.model.events import (
     WorkerStarted,
 )
 from faultrun.model.exits import Exited, Signaled
-from faultrun.model.facts import NodeFact, NodeStatus
-from faultrun.model.gasp import GaspRequested, GaspVerified
+from faultrun.model.observed.dying_gasp import GaspRequested, GaspVerified
+from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.topology import BootId
-from support.fake_world import SIGKILL, SIGTERM, Habit
-from support.nodes import Asked, FakeNode, Make, RealNode, Wanted, plan_of, spawn_of
-from support.story import NODE
+from support.stories.fake_world import SIGKILL, SIGTERM, Habit
+from support.stories.real_and_fake_node import Asked, FakeNode, Make, RealNode, Wanted, plan_of, spawn_of
+from support.stories.story import NODE
 
 BOTH = pytest.mark.parametrize("make", [FakeNode, RealNode], ids=["fake", "real"])
 

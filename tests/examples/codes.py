@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from examples.launched import FAULTRUN, Run
-from support.free_port import free_port
 from support.lightly import LIGHT, lightly
+from support.machine.free_port import free_port
+from support.machine.processes import stand_still
 from support.preloaded import Forked, Preloaded
-from support.processes import stand_still
 
 _STEP = re.compile(r"^step (\d+) loss (\S+)$", re.MULTILINE)
 _FINAL = re.compile(r"^final step \d+ loss \S+ digest [0-9a-f]{8}$", re.MULTILINE)

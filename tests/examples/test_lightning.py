@@ -8,7 +8,7 @@ import pytest
 
 from examples.codes import faultrun, final_line, last_step, losses, resumed_at, undisturbed
 from examples.launched import Run, launched
-from support.installed import need
+from support.machine.installed import need
 from support.places import ROOT
 
 need("lightning")

@@ -9,7 +9,7 @@ import pytest
 
 from examples.documented import documented
 from examples.launched import FAULTRUN, Run, launched, run_to_the_end
-from support.processes import stand_still
+from support.machine.processes import stand_still
 
 pytestmark = [pytest.mark.mindspore, pytest.mark.slow]
 

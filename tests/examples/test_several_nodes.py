@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from examples.launched import FAULTRUN, run_to_the_end
-from faultrun.agreement.embedded import etcd_of_package
+from faultrun.nodes.etcd.own_server import etcd_of_package
+from support.machine.processes import marked
 from support.places import ROOT
-from support.processes import marked
 
 pytestmark = [
     pytest.mark.torch,

@@ -16,7 +16,7 @@ from examples.codes import (
     undisturbed,
 )
 from examples.launched import launched
-from support.installed import need
+from support.machine.installed import need
 from support.places import ROOT
 
 need("transformers")

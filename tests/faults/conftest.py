@@ -21,7 +21,7 @@ QUICK = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.parent == TESTS / "faults" and item.name not in QUICK:
+        if TESTS / "faults" in item.path.parents and item.name not in QUICK:
             item.add_marker(pytest.mark.slow)
 
 

@@ -8,7 +8,7 @@ import pytest
 from faultrun.frameworks.environment import compile_cache_variables
 from faultrun.model.plan import Attempt, Ledger, Reason, Restart
 from support.asking import plan
-from support.story import checkpoint, first_plan
+from support.stories.story import checkpoint, first_plan
 
 POINT = checkpoint(10, "/ckpt/net-10.ckpt")
 PLAN = first_plan(2, incarnation=1, reason=Reason.FAULT, point=POINT)

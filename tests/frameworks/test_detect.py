@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.frameworks.detect import detect, find_module
-from faultrun.model.spec import Framework
+from faultrun.model.spec.run_spec import Framework
 
 Write = Callable[[str, str], Path]
 

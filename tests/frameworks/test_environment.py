@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, worker_environment
 from faultrun.frameworks.mindspore import needs_scheduler, scheduler_argv, scheduler_environment
 from faultrun.model.checkpoint import RankFile, RecoveryPoint
-from faultrun.model.elastic import Elastic
 from faultrun.model.exits import WorkerExitCodes
 from faultrun.model.plan import Plan, Reason
-from faultrun.model.spec import (
+from faultrun.model.spec.elastic import Elastic
+from faultrun.model.spec.run_spec import (
     Command,
     Framework,
     Rendezvous,
@@ -24,13 +24,13 @@ from faultrun.model.spec import (
     Simulation,
     Supervision,
 )
+from faultrun.model.spec.worker_identity import WorkerIdentity
 from faultrun.model.topology import BootId, NodeSlots, RunId, Topology
-from faultrun.model.worker_identity import WorkerIdentity
-from faultrun.sdk.session import read_session
-from faultrun.supervisor.prepare import values
+from faultrun.sdk.worker.session import read_session
+from faultrun.supervisor.launch.prepare import values
 from support.places import GOLDEN
-from support.specs import a_spec
-from support.story import NODE, checkpoint, first_plan
+from support.stories.specs import a_spec
+from support.stories.story import NODE, checkpoint, first_plan
 
 WORKERS = 4
 FIRST = first_plan(WORKERS)

@@ -12,11 +12,11 @@ import pytest
 from faultrun.journal.append import JournalWriter
 from faultrun.journal.read import Past, cut_torn_tail, event_of, lines, replay
 from faultrun.model.events import FirstStep, RunStarted, SpawnFailed
-from faultrun.model.gasp import GaspFailed
+from faultrun.model.observed.dying_gasp import GaspFailed
 from faultrun.model.run import RunState, Step
 from faultrun.model.topology import BootId
-from support.processes import files_limited_to, no_more_threads
-from support.story import NODE, SIGTERM, Story, checkpoint, new_run
+from support.machine.processes import files_limited_to, no_more_threads
+from support.stories.story import NODE, SIGTERM, Story, checkpoint, new_run
 
 WORLD_SIZE = 2
 START = new_run(WORLD_SIZE)

@@ -17,19 +17,19 @@ from faultrun.journal.read import event_of
 from faultrun.model.actions import Action
 from faultrun.model.events import Event, Timer, WorkerExit
 from faultrun.model.exits import Exited, ExitStatus, Signaled
-from faultrun.model.hang import Activity, Suspicion
-from faultrun.model.notice import ResetNotice
+from faultrun.model.observed.hang import Activity, Suspicion
+from faultrun.model.observed.platform_notice import ResetNotice
+from faultrun.model.observed.progress import WorkPhase
+from faultrun.model.observed.recovery import Began
 from faultrun.model.plan import Ledger, Plan, Reason
-from faultrun.model.progress import WorkPhase
-from faultrun.model.recovery import Began
 from faultrun.model.run import Step
-from faultrun.model.spec import RunSpec
-from faultrun.model.standby import StandbyPhase
+from faultrun.model.spec.run_spec import RunSpec
+from faultrun.model.spec.standby import StandbyPhase
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId, NodeSlots
-from support.generated import ACTION_TYPES, EVENT_TYPES, values
-from support.specs import a_spec
-from support.story import new_run, topology
+from support.stories.generated import ACTION_TYPES, EVENT_TYPES, values
+from support.stories.specs import a_spec
+from support.stories.story import new_run, topology
 
 STEP = Step(state=new_run(1), why="because the test says so")
 
@@ -151,7 +151,7 @@ from faultrun.model.actions import Action
 from faultrun.model.events import Event
 codec.get_ready(Event, Action)
 looked_up = [found.cache_info().misses for found in (codec._decoder, codec._encoder, codec._hints)]
-from support.story import Story, checkpoint
+from support.stories.story import Story, checkpoint
 story = Story(2).starts().chose(checkpoint(5, "ckpt")).killed(1)
 for event, step in story.steps:
     assert codec.decode(codec.encode(event), Event) == event

@@ -8,7 +8,7 @@ import pytest
 from faultrun.journal.read import Past, replay
 from faultrun.model.run import Phase
 from support.places import DATA
-from support.story import new_run
+from support.stories.story import new_run
 
 KEPT = sorted((DATA / "journals").glob("*.jsonl"))
 PREEMPTED = next(path for path in KEPT if path.stem == "a_fault_then_two_preemptions")

@@ -21,8 +21,8 @@ from faultrun.journal.logdir import RECORD, Claimed, make, mark_ended, read_reco
 from faultrun.model.events import RunStarted
 from faultrun.model.run import RunState
 from faultrun.model.topology import BootId
-from support.processes import files_limited_to, killed_at_change
-from support.story import NODE, SIGTERM, Story, new_run
+from support.machine.processes import files_limited_to, killed_at_change
+from support.stories.story import NODE, SIGTERM, Story, new_run
 
 START = new_run(2)
 
@@ -346,8 +346,8 @@ import sys
 from pathlib import Path
 sys.path[:0] = {sys.path!r}
 from faultrun.journal.logdir import claim, write_record
-from support.processes import files_limited_to
-from support.story import new_run
+from support.machine.processes import files_limited_to
+from support.stories.story import new_run
 folder = Path(sys.argv[1])
 mine = claim(folder, new_run(2), "theirs")
 write_record(folder, {{"run_id": "theirs", "pid": 4711}})

@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 from faultrun.journal.codec import wire_name
 from faultrun.model.actions import Action
 from faultrun.model.events import Event
-from faultrun.model.spec import RunSpec
+from faultrun.model.spec.run_spec import RunSpec
 from support.places import DATA
 
 KEPT = json.loads((DATA / "wire_words.json").read_text())

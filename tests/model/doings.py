@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from faultrun.model.roster import PlanPhase
+from faultrun.nodes.values.roster import PlanPhase
 from model import values
 from model.cluster import (
     NO_PROMISE,

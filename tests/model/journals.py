@@ -16,7 +16,6 @@ from faultrun.journal.codec import CodecError, decode
 from faultrun.journal.lines import moment
 from faultrun.journal.read import event_of, lines
 from faultrun.model.actions import Publish
-from faultrun.model.agreement import AgreementSilent, LookAgain, MembershipLost
 from faultrun.model.events import (
     Drained,
     Event,
@@ -27,9 +26,10 @@ from faultrun.model.events import (
     WorkerExit,
     WorkerStarted,
 )
-from faultrun.model.facts import NodeFact
+from faultrun.model.observed.agreement import AgreementSilent, LookAgain, MembershipLost
+from faultrun.model.observed.node_fact import NodeFact
+from faultrun.model.observed.rejoin import RankRejoined
 from faultrun.model.plan import Plan
-from faultrun.model.rejoin import RankRejoined
 from faultrun.model.run import Phase
 from faultrun.model.topology import NodeId
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from faultrun.errors import NoWholeCheckpoint
 from faultrun.model.plan import Ledger
-from faultrun.model.roster import PlanPhase
+from faultrun.nodes.values.roster import PlanPhase
 from model import values
 from model.cluster import UP, WHOLE, Node, Setting, State
 from model.senses import judged

@@ -7,14 +7,16 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
-from faultrun.core import hold
-from faultrun.core.membership import judge
 from faultrun.errors import NoWholeCheckpoint
-from faultrun.model.agreement import IncarnationOver, LookAgain
-from faultrun.model.elastic import NodesWaiting
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
-from faultrun.model.facts import NodeStatus
-from faultrun.model.membership import (
+from faultrun.model.observed.agreement import IncarnationOver, LookAgain
+from faultrun.model.observed.node_fact import NodeStatus
+from faultrun.model.plan import Plan
+from faultrun.model.spec.elastic import NodesWaiting
+from faultrun.model.topology import BootId, NodeId
+from faultrun.nodes.protocol import lease_deadline
+from faultrun.nodes.protocol.judge import judge
+from faultrun.nodes.values.membership import (
     ALARMS,
     COORDINATOR_KEY,
     NODES,
@@ -32,10 +34,8 @@ from faultrun.model.membership import (
     Tell,
     WarnPeers,
 )
-from faultrun.model.plan import Plan
-from faultrun.model.roster import Alarm, Leadership, PlanHeader, PlanPhase, Roster, Statement
-from faultrun.model.topology import BootId, NodeId
-from faultrun.model.transaction import Absent, Compare, CreatedAt, Delete, Operation, Put, Unchanged
+from faultrun.nodes.values.roster import Alarm, Leadership, PlanHeader, PlanPhase, Roster, Statement
+from faultrun.nodes.values.transaction import Absent, Compare, CreatedAt, Delete, Operation, Put, Unchanged
 from model.cluster import STAYS, Key, Word
 from model.values import (
     NOW_S,
@@ -78,14 +78,14 @@ class Verdict(NamedTuple):
 def answers(node: int, boot: int, word: Word, number: int, age: int, heard: int, dropped: bool) -> bool:
     """Whether a peer says "deaf, too", to whoever asks about the incarnation that it is in."""
     held = lease(number, dropped, age, heard, 0)
-    return hold.answer(_question(word), fact(node, boot, word), None, held, TIMES, NOW_S).deaf
+    return lease_deadline.answer(_question(word), fact(node, boot, word), None, held, TIMES, NOW_S).deaf
 
 
 @cache
 def says_done(node: int, boot: int, word: Word, plan: int) -> bool:
     """Whether a peer that has read this plan says that its ranks have come to their end."""
     header = plan_of(plan).header if plan else None
-    said = hold.answer(_question(word), fact(node, boot, word), header, None, TIMES, NOW_S)
+    said = lease_deadline.answer(_question(word), fact(node, boot, word), header, None, TIMES, NOW_S)
     return said.status is NodeStatus.DONE
 
 

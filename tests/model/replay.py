@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from faultrun.core.place import on_own_disks
-from faultrun.model.agreement import LookAgain, OwnNodeAside
+from faultrun.core.placement.place import on_own_disks
 from faultrun.model.events import (
     GoGiven,
     PlanAdopted,
@@ -21,12 +20,13 @@ from faultrun.model.events import (
     WorkerExit,
     WorkerStarted,
 )
-from faultrun.model.facts import NodeFact
-from faultrun.model.gasp import GaspSaved, GaspVerified
 from faultrun.model.incident import Cause, Incident
+from faultrun.model.observed.agreement import LookAgain, OwnNodeAside
+from faultrun.model.observed.dying_gasp import GaspSaved, GaspVerified
+from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
-from faultrun.model.roster import PlanHeader, PlanPhase, Roster, RosterEntry
 from faultrun.model.topology import BootId, NodeId
+from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster, RosterEntry
 from model import values
 from model.cluster import ALL_FAULTS, Etcd, Node, Setting, State
 from model.journals import Life, Told, lives, silences, told, without_clock

@@ -12,7 +12,6 @@ import pytest
 
 from faultrun.journal.append import FILE_NAME, line_of
 from faultrun.model.actions import Publish
-from faultrun.model.agreement import AgreementSilent, IncarnationOver, MembershipLost, OwnNodeAside
 from faultrun.model.events import (
     Drained,
     Event,
@@ -24,16 +23,17 @@ from faultrun.model.events import (
     WorkerStarted,
 )
 from faultrun.model.exits import Exited, Signaled
-from faultrun.model.facts import NodeFact, NodeStatus
-from faultrun.model.gasp import GaspSaved, GaspVerified
 from faultrun.model.incident import Cause, Incident
+from faultrun.model.observed.agreement import AgreementSilent, IncarnationOver, MembershipLost, OwnNodeAside
+from faultrun.model.observed.dying_gasp import GaspSaved, GaspVerified
+from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.observed.rejoin import RankRejoined
 from faultrun.model.plan import Ledger, Restart
-from faultrun.model.rejoin import RankRejoined
 from faultrun.model.run import Drain, Life, Phase, RunState, Step
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from model.replay import broken_laws
 from model.values import point
-from support.story import WINDOWS, first_plan
+from support.stories.story import WINDOWS, first_plan
 
 A, B = NodeId("a"), NodeId("b")
 SEATS = Topology(nodes=(NodeSlots(node=A, slots=1), NodeSlots(node=B, slots=1)))

@@ -5,9 +5,8 @@ from dataclasses import replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from faultrun.core.decide import decide
+from faultrun.core.phases.decide import decide
 from faultrun.model.actions import Publish
-from faultrun.model.agreement import IncarnationOver, LookAgain, MembershipLost
 from faultrun.model.events import (
     Drained,
     Event,
@@ -20,7 +19,8 @@ from faultrun.model.events import (
     WorkerExit,
 )
 from faultrun.model.exits import Exited, ExitStatus, Signaled
-from faultrun.model.facts import NodeFact
+from faultrun.model.observed.agreement import IncarnationOver, LookAgain, MembershipLost
+from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.run import Phase, RunState
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from model.cluster import Node, Setting, State, Word
@@ -28,7 +28,7 @@ from model.doings import told
 from model.environment import training
 from model.mind import Move
 from model.work import ended, worked
-from support.story import WINDOWS, first_plan
+from support.stories.story import WINDOWS, first_plan
 
 SETTING = Setting(1, 0, 0)
 PHASES = {

@@ -7,14 +7,18 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
-from faultrun.core.agree import Rules
+from faultrun.core.plan.next_plan import Rules
 from faultrun.model.checkpoint import Kind, RecoveryPoint, Shared
-from faultrun.model.elastic import Elastic
 from faultrun.model.exits import Exited
-from faultrun.model.facts import NodeFact, NodeStatus
 from faultrun.model.incident import Cause, Incident
-from faultrun.model.lease import Lease, LeaseTimes
-from faultrun.model.membership import (
+from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.plan import Ledger, Plan, Reason
+from faultrun.model.spec.elastic import Elastic
+from faultrun.model.spec.run_spec import RestartPolicy
+from faultrun.model.stop import StopSource
+from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+from faultrun.nodes.values.lease import Lease, LeaseTimes
+from faultrun.nodes.values.membership import (
     BODIES,
     ROSTERS,
     CommonKeys,
@@ -25,11 +29,15 @@ from faultrun.model.membership import (
     Stated,
     Terms,
 )
-from faultrun.model.plan import Ledger, Plan, Reason
-from faultrun.model.roster import Alarm, Leadership, PlanHeader, PlanPhase, Roster, RosterEntry, Statement
-from faultrun.model.spec import RestartPolicy
-from faultrun.model.stop import StopSource
-from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+from faultrun.nodes.values.roster import (
+    Alarm,
+    Leadership,
+    PlanHeader,
+    PlanPhase,
+    Roster,
+    RosterEntry,
+    Statement,
+)
 from model.cluster import DEAF, FENCE, HOLD, STAYS, TTL, Answer, Key, Word
 
 NOW_S = 100.0

@@ -1,6 +1,6 @@
 """Report, status, cards, metrics and announcements of kept runs: every number is the journal's own.
 
-The journals were written by real runs. ``support.recount`` counts them anew without the product.
+The journals were written by real runs. ``support.stories.recount`` counts them anew without the product.
 """
 
 import shutil
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.outlets import all_agree
 from support.places import DATA
+from support.reporting.outlets import all_agree
 
 JOURNALS = sorted((DATA / "journals").glob("*.jsonl"))
 LOG_DIRS = sorted((DATA / "log_dirs").glob("*.tar.gz"))

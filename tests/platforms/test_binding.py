@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.model.spec import Binding, Hold
+from faultrun.model.spec.run_spec import Binding, Hold
 from faultrun.platforms.binding import (
     BindFile,
     NotOurs,

@@ -7,15 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.model.notice import FaultRanks, RankStatus, ReportedRank, ResetNotice, RestartKind
-from faultrun.platforms.documents import Unfinished
+from faultrun.model.observed.platform_notice import (
+    FaultRanks,
+    RankStatus,
+    ReportedRank,
+    ResetNotice,
+    RestartKind,
+)
 from faultrun.platforms.fault_files import (
     parse_fault_ranks,
     parse_reset,
     parse_restart_kind,
     parse_version,
 )
-from support.platform_files import INITIALIZING, reset, text
+from faultrun.platforms.untrusted_files import Unfinished
+from support.checkpoints.platform_files import INITIALIZING, reset, text
 
 
 def ranks(content: str) -> set[int] | None:

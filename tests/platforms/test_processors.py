@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.core.room import idle_processors
+from faultrun.core.standby.headroom import idle_processors
 from faultrun.platforms import processors
-from support.processes import wait_until
+from support.machine.processes import wait_until
 
 TICKS = os.sysconf("SC_CLK_TCK")
 MINE = sorted(os.sched_getaffinity(0))

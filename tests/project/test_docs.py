@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from faultrun.cli.app import program
-from faultrun.cli.options.page import WORKER_VARIABLES
+from faultrun.cli.options.help.options_page import WORKER_VARIABLES
 from faultrun.cli.verbs import VERBS
 from faultrun.errors import FaultrunError
-from support.pages import PAGES, behind_faultrun, blocks, commands, links
 from support.places import ROOT
+from support.reporting.pages import PAGES, behind_faultrun, blocks, commands, links
 
 
 def understand(words: list[str]) -> None:

@@ -15,11 +15,11 @@ import pytest
 
 from faultrun.cli.app import program
 from faultrun.errors import FaultrunError
-from support.free_port import free_port
-from support.pages import PAGES, behind_faultrun, commands
+from support.machine.free_port import free_port
+from support.machine.processes import PATIENCE_S, end_all
+from support.machine.receiver import receiving
 from support.places import ROOT
-from support.processes import PATIENCE_S, end_all
-from support.receiver import receiving
+from support.reporting.pages import PAGES, behind_faultrun, commands
 from support.runs import FAULTRUN
 
 NOT_RUN = {
@@ -34,11 +34,11 @@ NOT_RUN = {
     },
     "faultrun --recipe=transformers": "a mention: it needs a script",
     "faultrun --recipe=NAME --worker_num=4 train.py ...": "a mention: test_recipe_examples.py",
-    "faultrun prestop": "tests/faults/test_told_to_stop.py: it ends the run that the other commands look at",
-    "faultrun stop": "tests/faults/test_told_to_stop.py, for the same reason",
-    "faultrun checkpoint-now": "tests/faults/test_gasp.py: only workers that know the SDK can save and go on",
+    "faultrun prestop": "faults/processes/test_told_to_stop.py: it ends the run that the others look at",
+    "faultrun stop": "faults/processes/test_told_to_stop.py, for the same reason",
+    "faultrun checkpoint-now": "faults/saves/test_dying_gasp.py: a worker with the SDK saves and goes on",
     **{
-        f"faultrun --recipe={words}": "tests/configs/test_recipe_examples.py: the code's own script"
+        f"faultrun --recipe={words}": "tests/configs/recipes/test_examples.py: the code's own script"
         for words in (
             "megatron --worker_num=8 pretrain_gpt.py --save=ckpt --load=ckpt --save-interval=500",
             "mindformers --worker_num=8 run_mindformer.py --config=pretrain_qwen3.yaml",
@@ -64,7 +64,7 @@ NOT_RUN = {
         )
     },
     **{
-        f"faultrun {verb} --rdzv-endpoint={words}": "tests/cli/test_in_etcd.py: it needs an etcd"
+        f"faultrun {verb} --rdzv-endpoint={words}": "tests/cli/nodes/test_run_in_etcd.py: it needs an etcd"
         for verb, words in (
             ("status", "e0:2379,e1:2379,e2:2379 --rdzv-id=job42"),
             ("status", "e0:2379 --rdzv-id=job42 --watch"),
@@ -73,7 +73,7 @@ NOT_RUN = {
             ("report", "e0:2379 --rdzv-id=job42"),
         )
     },
-    "faultrun etcd": "tests/cli/test_etcd_verb.py: it serves until it is told to end",
+    "faultrun etcd": "tests/cli/nodes/test_etcd.py: it serves until it is told to end",
     "kubectl exec trainer-0 -- faultrun status": "needs a cluster; its words are parsed by test_docs",
     "kubectl logs trainer-0": "needs a cluster",
     "kubectl cp trainer-0:/workspace/faultrun_log/report.html report.html": "needs a cluster",

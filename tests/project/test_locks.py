@@ -12,14 +12,14 @@ import pytest
 from filelock import BaseFileLock, UnixFileLock
 
 from faultrun.locks import Busy, held, hold
-from faultrun.workers.forked import Forked
+from faultrun.workers.forked_helper import Forked
 
 _HOLDER = f"""
 import os, sys
 from pathlib import Path
 sys.path[:0] = {sys.path!r}
 from faultrun.locks import hold
-from faultrun.workers.forked import Forked
+from faultrun.workers.forked_helper import Forked
 lock = hold(Path(sys.argv[1]))
 read_end, write_end = os.pipe()
 helper = Forked(lambda: os.read(read_end, 1), keep=(read_end,))

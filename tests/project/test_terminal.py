@@ -9,7 +9,7 @@ from datetime import datetime
 import pytest
 
 from faultrun.cli.console import Head
-from faultrun.model.tone import Tone, coloured, toned
+from faultrun.model.line_tone import Tone, coloured, toned
 from faultrun.terminal import BottomRow, has_colours, never_waits
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from faultrun.rehearse.confinement import can_confine
-from faultrun.rehearse.untouched import changed, marks_of
+from faultrun.rehearse.isolation.file_digests import changed, marks_of
+from faultrun.rehearse.isolation.landlock import can_confine
+from support.machine.processes import PATIENCE_S, marked, wait_until
 from support.places import TESTS
-from support.processes import PATIENCE_S, marked, wait_until
 from support.rehearsals import fault
 
 pytestmark = pytest.mark.slow

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from faultrun.rehearse.saves_seen import SavesSeen
+from faultrun.rehearse.observed_saves import SavesSeen
 from faultrun.rehearse.watched_run import WatchedRun
-from support.story import first_plan
+from support.stories.story import first_plan
 
 
 def test_the_last_lines_of_a_life_are_read_though_the_next_has_begun_by_then(tmp_path: Path) -> None:

@@ -5,25 +5,25 @@ from importlib.util import find_spec
 
 import pytest
 
-from faultrun.sdk.worker import _forget
+from faultrun.sdk.worker.worker import _forget
 from support import preloaded
 
 collect_ignore = [
     name
     for framework, names in {
         "torch": [
-            "test_buckets.py",
-            "test_kept_files.py",
-            "test_rejoin.py",
-            "test_rejoin_refusals.py",
-            "test_shard_layouts.py",
-            "test_torch_gasp.py",
-            "test_torch_shards.py",
-            "test_torch_state.py",
-            "test_torch_wrapped.py",
+            "torch/group/test_buckets.py",
+            "torch/state/test_files_of_before.py",
+            "torch/state/test_shard_layouts.py",
+            "torch/state/test_shards.py",
+            "torch/state/test_state_dict.py",
+            "torch/stay/test_refusals.py",
+            "torch/stay/test_rejoin.py",
+            "torch/test_dying_gasp.py",
+            "torch/test_wrapped.py",
         ],
-        "lightning": ["test_lightning.py"],
-        "mindspore": ["test_mindspore_gasp.py", "test_mindspore_parts.py"],
+        "lightning": ["lightning/test_lightning.py"],
+        "mindspore": ["mindspore/test_dying_gasp.py", "mindspore/test_parts.py"],
     }.items()
     if find_spec(framework) is None
     for name in names

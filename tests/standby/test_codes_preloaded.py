@@ -8,10 +8,10 @@ import pytest
 
 from faultrun.frameworks.top_imports import top_imports
 from faultrun.model.exits import Exited
-from support.installed import need
 from support.lightly import lightly
+from support.machine.installed import need
+from support.machine.standby_stage import Stage, hears, status_of
 from support.places import TESTS
-from support.standby_stage import Stage, hears, status_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from faultrun.model.exits import Exited
-from support.processes import wait_until
-from support.standby_stage import Stage, hears, ready, status_of
+from support.machine.processes import wait_until
+from support.machine.standby_stage import Stage, hears, ready, status_of
 
 pytestmark = pytest.mark.long
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from faultrun.frameworks.rehearse import program_at
+from faultrun.frameworks.standby_suits import program_at
 from faultrun.model.exits import Exited
 from faultrun.workers.standby import PROBED, Listener, probe
+from support.machine.processes import wait_until
+from support.machine.standby_stage import PATIENCE_S, Stage, hears, ready, status_of
 from support.places import TESTS
-from support.processes import wait_until
-from support.standby_stage import PATIENCE_S, Stage, hears, ready, status_of
 
-SCRIPT = TESTS / "support" / "worker_properties.py"
+SCRIPT = TESTS / "support" / "machine" / "worker_properties.py"
 
 
 @pytest.fixture

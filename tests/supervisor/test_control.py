@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from faultrun.model.events import FirstStep
-from faultrun.model.gasp import GaspAcknowledged, GaspFailed, GaspSaved, SaveRequested
+from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspFailed, GaspSaved, SaveRequested
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.wire import SLOT_BYTES, Progress, message, pack_progress
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.reactor import Reactor, RunClock
-from faultrun.supervisor.snapshots import SnapshotMemory
-from support.desk import Desk, open_desk
+from faultrun.supervisor.snapshots.memory import SnapshotMemory
+from support.machine.control_desk import Desk, open_desk
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from faultrun.model.gasp import GaspAcknowledged
+from faultrun.model.observed.dying_gasp import GaspAcknowledged
 from faultrun.model.stop import StopRequested
 from faultrun.model.wire import message
-from support.desk import Desk, open_desk
+from support.machine.control_desk import Desk, open_desk
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from faultrun.core.agree import Rules
-from faultrun.core.standby import StandbyState
+from faultrun.core.plan.next_plan import Rules
+from faultrun.core.standby.policy import StandbyState
 from faultrun.model.actions import Action, Kill, RequestGasp, StartTimer
 from faultrun.model.events import Drained, Event, IncarnationStarted, RunFinished, RunStarted
 from faultrun.model.exits import Exited, Signaled
@@ -13,9 +13,9 @@ from faultrun.model.plan import Plan
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.topology import BootId
 from faultrun.supervisor.loop import supervise
-from support.fake_world import SIGKILL, Circumstances, FakeWorld, Habit
-from support.memory_journal import MemoryJournal
-from support.story import NODE, POLICY, new_run, topology
+from support.stories.fake_world import SIGKILL, Circumstances, FakeWorld, Habit
+from support.stories.memory_journal import MemoryJournal
+from support.stories.story import NODE, POLICY, new_run, topology
 
 
 @dataclass(slots=True)

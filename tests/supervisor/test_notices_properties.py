@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.core.agree import Rules
-from faultrun.core.notices import hold
-from faultrun.core.standby import StandbyState
+from faultrun.core.phases.platform_notices import hold
+from faultrun.core.plan.next_plan import Rules
+from faultrun.core.standby.policy import StandbyState
 from faultrun.model.actions import Spawn
 from faultrun.model.events import Event, FaultNotice, RunStarted
-from faultrun.model.notice import Notice, ReportedRank, ResetNotice
+from faultrun.model.observed.platform_notice import Notice, ReportedRank, ResetNotice
 from faultrun.model.run import RunState, Step
 from faultrun.model.stop import STOP_EXIT_CODES, StopSource
 from faultrun.model.topology import BootId
 from faultrun.supervisor.loop import supervise
-from support.chance import ChancyWorld, SupervisorLost
-from support.generated import values
-from support.memory_journal import MemoryJournal
-from support.story import NODE, POLICY, new_run
+from support.stories.generated import values
+from support.stories.memory_journal import MemoryJournal
+from support.stories.random_node import ChancyWorld, SupervisorLost
+from support.stories.story import NODE, POLICY, new_run
 
 WORLD_SIZE = 3
 LONGEST = 1500

@@ -10,7 +10,7 @@ import pytest
 import faultrun
 
 ROOT = Path(faultrun.__file__).parent
-HANDS = {"faultrun.workers.process", "faultrun.workers.standby", "faultrun.supervisor.worker_group"}
+HANDS = {"faultrun.workers.process", "faultrun.workers.standby", "faultrun.supervisor.workers.worker_group"}
 """What starts, signals and ends processes."""
 
 
@@ -38,17 +38,17 @@ def test_no_listener_comes_near_anything_that_acts(graph: grimp.ImportGraph) -> 
 
 
 def test_the_workers_are_reached_through_the_world_alone(graph: grimp.ImportGraph) -> None:
-    """The inspector is its hand, too; ``last_window`` is for workers whose loop is broken."""
-    assert graph.find_modules_that_directly_import("faultrun.supervisor.worker_group") == {
-        "faultrun.supervisor.world",
-        "faultrun.supervisor.inspection",
-        "faultrun.supervisor.last_window",
+    """The inspector is its hand, too; ``emergency_window`` is for workers whose loop is broken."""
+    assert graph.find_modules_that_directly_import("faultrun.supervisor.workers.worker_group") == {
+        "faultrun.supervisor.executor",
+        "faultrun.supervisor.hangs.inspection",
+        "faultrun.supervisor.emergency_window",
         "faultrun.cli.run.composition",
     }
-    for actor in ("standbys", "schedulers", "orphans", "newcomers"):
+    for actor in ("standby.pool", "workers.schedulers", "workers.session_leftovers", "stay.newcomers"):
         assert graph.find_modules_that_directly_import(f"faultrun.supervisor.{actor}") <= {
-            "faultrun.supervisor.worker_group",
-            "faultrun.supervisor.newcomers",
-            "faultrun.supervisor.last_window",
+            "faultrun.supervisor.workers.worker_group",
+            "faultrun.supervisor.stay.newcomers",
+            "faultrun.supervisor.emergency_window",
             "faultrun.cli.run.composition",
         }

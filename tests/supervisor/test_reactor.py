@@ -8,7 +8,7 @@ import pytest
 
 from faultrun.model.events import Event, FirstStep, Timer, TimerFired
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor, RunClock
-from support.processes import no_more_threads
+from support.machine.processes import no_more_threads
 
 
 def step(number: int) -> Event:

@@ -5,19 +5,19 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.core.agree import Rules
-from faultrun.core.standby import StandbyState
+from faultrun.core.plan.next_plan import Rules
+from faultrun.core.standby.policy import StandbyState
 from faultrun.model.actions import Action, Spawn
 from faultrun.model.events import Event, PlanAdopted, RunStarted
 from faultrun.model.plan import Ledger, Reason
 from faultrun.model.run import RunState, Step
-from faultrun.model.spec import RestartPolicy
+from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.stop import STOP_EXIT_CODES
 from faultrun.model.topology import BootId
 from faultrun.supervisor.loop import supervise
-from support.chance import ChancyWorld, SupervisorLost
-from support.memory_journal import MemoryJournal
-from support.story import NODE, new_run
+from support.stories.memory_journal import MemoryJournal
+from support.stories.random_node import ChancyWorld, SupervisorLost
+from support.stories.story import NODE, new_run
 
 WORLD_SIZE = 3
 LONGEST = 600

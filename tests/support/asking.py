@@ -10,7 +10,7 @@ from faultrun.cli.options.settings import Asked, Settings, collect
 from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.resolve.spec import Resolved, resolve
 from faultrun.errors import FaultrunError
-from faultrun.model.spec import RunSpec
+from faultrun.model.spec.run_spec import RunSpec
 
 SOME_PID = 4711
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from support.lightly import lightly
-from support.processes import PATIENCE_S, end_all, let_go, stand_still, wait_until, watched
+from support.machine.processes import PATIENCE_S, end_all, let_go, stand_still, wait_until, watched
 
 FAULTRUN = (sys.executable, "-m", "faultrun")
 LIGHT_PYTHON = (sys.executable, "-S", "-E")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from faultrun.workers.sweep import TAG_VARIABLE
-from support.processes import PATIENCE_S, lives, wait_until
-from support.scripts import ended
+from support.machine.processes import PATIENCE_S, lives, wait_until
+from support.machine.scripts import ended
 
 _SUPERVISOR = """
 import gc, os, signal, sys

@@ -16,8 +16,8 @@ from faultrun.workers.fork_server import ForkServer
 from faultrun.workers.launch import Launch
 from faultrun.workers.process import Process, start
 from faultrun.workers.sweep import TAG_VARIABLE, sweep, tagged
-from support.fork_servers import fork_server
-from support.processes import PATIENCE_S, lives, wait_until
+from support.machine.fork_servers import fork_server
+from support.machine.processes import PATIENCE_S, lives, wait_until
 
 
 @pytest.fixture

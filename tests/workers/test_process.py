@@ -17,9 +17,9 @@ from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.workers.fork_server import ForkServer
 from faultrun.workers.launch import Launch
 from faultrun.workers.process import Process, start, why_not_started
-from support.fork_servers import fork_server
-from support.processes import lives, wait_until
-from support.scripts import ended, printed
+from support.machine.fork_servers import fork_server
+from support.machine.processes import lives, wait_until
+from support.machine.scripts import ended, printed
 
 
 @dataclass(slots=True)
@@ -259,7 +259,7 @@ print(reap_strangers(frozenset()), child.returncode)
 def test_a_helper_keeps_only_what_it_needs(kept: tuple[int, ...]) -> None:
     code = f"""
 import os, sys
-from faultrun.workers.forked import keep_only
+from faultrun.workers.forked_helper import keep_only
 for fd in range(3, 9):
     os.dup2(1, fd)
 answer = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)

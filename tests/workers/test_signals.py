@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.scripts import ended, printed
+from support.machine.scripts import ended, printed
 
 _BEGIN = """
 import os, signal, sys

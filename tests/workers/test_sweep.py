@@ -19,7 +19,7 @@ from faultrun.workers.sweep import (
     tag_limit,
     tagged,
 )
-from support.processes import lives, wait_until
+from support.machine.processes import lives, wait_until
 
 
 @dataclass(slots=True)

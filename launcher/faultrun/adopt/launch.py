@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from faultrun.adopt.traced import needs_shell
+from faultrun.adopt.source.traced import needs_shell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 
 from faultrun.adopt.launch import AdoptedOption, FoundLaunch, Remark
-from faultrun.adopt.launcher_rows import ALWAYS_SETS, LAUNCHERS, LauncherOptions, Turns
-from faultrun.adopt.over_nodes import ONE_NODE, nodes_of, over_slurm_nodes, srun_words, tasks_of
+from faultrun.adopt.launcher_options import ALWAYS_SETS, LAUNCHERS, LauncherOptions, Turns
+from faultrun.adopt.several_nodes import ONE_NODE, nodes_of, over_slurm_nodes, srun_words, tasks_of
 from faultrun.errors import UsageError
 
 SameOptions = Callable[[Sequence[str]], tuple[Mapping[str, tuple[str, ...]], tuple[str, ...]]]

@@ -12,23 +12,23 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from faultrun.adopt.config_keys import is_config, look_below, look_up_in
-from faultrun.adopt.given_words import given_text
 from faultrun.adopt.launch import FoundLaunch
-from faultrun.adopt.python_code import PythonCode, PythonModule, read_code
-from faultrun.adopt.recipe_marks import marked_recipe
-from faultrun.adopt.trace import ValueTracer
-from faultrun.adopt.traced import needs_shell
-from faultrun.adopt.training import Training, read_training
-from faultrun.configs.recipe import read_recipe, recipe_file
-from faultrun.configs.recipe_detect import recipe_for
-from faultrun.configs.recipe_fill import RecipeFiller, Script
-from faultrun.configs.source_value import SourceCode
+from faultrun.adopt.source.config_keys import is_config, look_below, look_up_in
+from faultrun.adopt.source.given_words import given_text
+from faultrun.adopt.source.python_code import PythonCode, PythonModule, read_code
+from faultrun.adopt.source.recipe_marks import marked_recipe
+from faultrun.adopt.source.trace import ValueTracer
+from faultrun.adopt.source.traced import needs_shell
+from faultrun.adopt.source.training import Training, read_training
+from faultrun.configs.recipes.detect import recipe_for
+from faultrun.configs.recipes.fill import RecipeFiller, Script
+from faultrun.configs.recipes.recipe import read_recipe, recipe_file
+from faultrun.configs.recipes.source_value import SourceCode
 from faultrun.errors import ConfigError
 from faultrun.files import bytes_from
 from faultrun.frameworks.detect import UnreadableSource, detect, find_module, read_imports
 from faultrun.frameworks.program_files import program_sources
-from faultrun.model.spec import Framework
+from faultrun.model.spec.run_spec import Framework
 
 _MOST_BYTES = 4 << 20
 _LONGEST_NAME = 256

@@ -8,13 +8,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from faultrun.adopt.hand_over import HandOver
 from faultrun.adopt.launch import AdoptedOption, FoundLaunch, Remark
-from faultrun.adopt.over_nodes import PER_NODE
-from faultrun.adopt.own_processes import devices_of, unmet
+from faultrun.adopt.launcher_expectations import devices_of, unmet
 from faultrun.adopt.program import KnownProgram, RecipeFit
-from faultrun.adopt.traced import OriginKind
-from faultrun.adopt.training import Training, TypedFolder
+from faultrun.adopt.several_nodes import PER_NODE
+from faultrun.adopt.source.hand_over import HandOver
+from faultrun.adopt.source.traced import OriginKind
+from faultrun.adopt.source.training import Training, TypedFolder
 
 _COUNTS = frozenset({"worker_num", "nproc_per_node", "local_worker_num"})
 _LISTS = frozenset({"checkpoint_dir", "resume_arg", "rewrite"})

@@ -1,7 +1,7 @@
 """Which checkpoints there are, what they say, and whether a given one is whole.
 
 The effectful half of choosing: names, headers and bytes are read here, once
-each, and remembered; ``core/recover.py`` decides.
+each, and remembered; ``core/recovery/choose.py`` decides.
 """
 
 import os
@@ -15,8 +15,8 @@ from heapq import nlargest, nsmallest
 from itertools import chain, islice
 from pathlib import Path
 
-from faultrun.checkpoints import gasp_manifest
 from faultrun.checkpoints.format import Foreign, Format, Listing, Look, Meter, Stamp, Unreadable, no_meter
+from faultrun.checkpoints.formats import faultrun_manifest
 from faultrun.checkpoints.listing import (
     Named,
     claimed,
@@ -26,11 +26,11 @@ from faultrun.checkpoints.listing import (
     unfinished_files,
     walk,
 )
-from faultrun.checkpoints.memory import LEFT_ALONE, LeftAlone, Memory, stamp_in
 from faultrun.checkpoints.names import place_of
-from faultrun.checkpoints.pile import Pile, Scan
 from faultrun.checkpoints.reading import compare_digest, stored_digest
 from faultrun.checkpoints.registry import Registry, load_registry
+from faultrun.checkpoints.scan_result import Pile, Scan
+from faultrun.checkpoints.verdict_cache import LEFT_ALONE, LeftAlone, Memory, stamp_in
 from faultrun.model.checkpoint import Depth, Entry, Refusal, Verdict
 
 _READERS = 8
@@ -103,11 +103,11 @@ class Catalog:
         for root in self.roots:
             self._look(root, walk(root), self.registry.formats, pile)
         for folder in self._adopted:
-            self._look(folder, islice(walk(folder), 1), (gasp_manifest.GASP_MANIFEST,), pile)
+            self._look(folder, islice(walk(folder), 1), (faultrun_manifest.GASP_MANIFEST,), pile)
         pile.keep_one_name_each()
         self._known = {path: self._known_as(one) for path, one in pile.named.items()}
         described = self._describe(tuple(pile.named.values()))
-        marks = frozenset[str]().union(*map(gasp_manifest.marks_of, self.places))
+        marks = frozenset[str]().union(*map(faultrun_manifest.marks_of, self.places))
         entries = [self._as_of_now(one, marks) for one in self._reconciled(described)]
         self._memory.save()
         return Scan(
@@ -187,9 +187,9 @@ class Catalog:
         life = self._memory.first_seen(entry)
         if life != entry.first_seen:
             entry = replace(entry, first_seen=life)
-        if marks and entry.format == gasp_manifest.GASP_MANIFEST.name:
+        if marks and entry.format == faultrun_manifest.GASP_MANIFEST.name:
             with suppress(OSError, Unreadable):
-                return replace(entry, finished=gasp_manifest.mark_of(entry.path) in marks)
+                return replace(entry, finished=faultrun_manifest.mark_of(entry.path) in marks)
         return entry
 
     def _look(

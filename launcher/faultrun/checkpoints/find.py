@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from faultrun.checkpoints.catalog import Catalog
-from faultrun.checkpoints.pile import Scan
-from faultrun.core.recover import (
+from faultrun.checkpoints.scan_result import Scan
+from faultrun.core.recovery.choose import (
     Choice,
     Chosen,
     Need,

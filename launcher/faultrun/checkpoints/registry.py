@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from faultrun.checkpoints.format import Format
 from faultrun.errors import ConfigError
-from faultrun.model.spec import Recovery
+from faultrun.model.spec.run_spec import Recovery
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -19,21 +19,21 @@ GROUP = "faultrun.checkpoint_formats"
 """Entry point group of users' formats; each value names an object with the methods of ``Format``."""
 
 BUILTIN = (
-    "gasp_manifest",
-    "ttp",
-    "deepspeed",
-    "deepspeed_universal",
-    "megatron",
-    "verl",
-    "mindformers",
-    "folder",
-    "mindspore_ckpt",
-    "safetensors",
-    "torch_dcp",
-    "torch_file",
-    "tensorflow",
+    "faultrun_manifest:GASP_MANIFEST",
+    "mindspore.ttp:TTP",
+    "deepspeed:DEEPSPEED",
+    "deepspeed_universal:DEEPSPEED_UNIVERSAL",
+    "megatron:MEGATRON",
+    "verl:VERL",
+    "mindspore.mindformers:MINDFORMERS",
+    "folder:FOLDER",
+    "mindspore.ckpt:MINDSPORE_CKPT",
+    "safetensors:SAFETENSORS",
+    "torch.dcp:TORCH_DCP",
+    "torch.saved_file:TORCH_FILE",
+    "tensorflow:TENSORFLOW",
 )
-"""Modules of this package, each with a format of its name in capitals, in the order to ask them."""
+"""Modules below ``formats``, each with the format that it defines, in the order to ask them."""
 _SAVES, _PATTERN = "faultrun", "pattern"
 
 
@@ -47,10 +47,7 @@ class Registry:
 
 def builtin_formats() -> tuple[Format, ...]:
     """Every format that comes with faultrun."""
-    package = __name__.rpartition(".")[0]
-    return tuple(
-        cast("Format", getattr(import_module(f"{package}.{name}"), name.upper())) for name in BUILTIN
-    )
+    return tuple(map(_builtin, BUILTIN))
 
 
 def load_registry(extra: Sequence[Format] = ()) -> Registry:
@@ -71,7 +68,7 @@ def registry_for(recovery: Recovery) -> Registry:
 
     Saves of the SDK count under any recipe.
     """
-    from faultrun.checkpoints.generic import Pattern  # noqa: PLC0415 - few runs have one
+    from faultrun.checkpoints.formats.user_pattern import Pattern  # noqa: PLC0415 - few runs have one
 
     registry = load_registry((Pattern(recovery.pattern),) if recovery.pattern else ())
     if not recovery.formats:
@@ -97,6 +94,11 @@ def _entry_points() -> "Iterable[EntryPoint]":
 
                     return entry_points(group=GROUP)
     return ()
+
+
+def _builtin(place: str) -> Format:
+    module, _, name = place.partition(":")
+    return cast("Format", getattr(import_module(f"faultrun.checkpoints.formats.{module}"), name))
 
 
 def _checked(candidate: object) -> Format:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from faultrun.cli.console import answer, say
-from faultrun.cli.options.completion import files as offered_files
+from faultrun.cli.options.help.completion import files as offered_files
 from faultrun.cli.verbs import example, log_dir_option
 from faultrun.core import template
 from faultrun.errors import ConfigError, UsageError
@@ -79,7 +79,7 @@ def restore(files: tuple[str, ...], log_dir: str) -> int:
 
 
 def _setting(target: str, value: str) -> Setting:
-    from faultrun.configs.registry import FORMATS
+    from faultrun.configs.editors.registry import FORMATS
     from faultrun.configs.target import parse_rewrite
 
     named = parse_rewrite(target, os.path.exists, FORMATS)
@@ -93,8 +93,8 @@ def _setting(target: str, value: str) -> Setting:
 
 
 def _show_diff(setting: Setting) -> int:
+    from faultrun.configs.editors.registry import edit
     from faultrun.configs.files import snapshot
-    from faultrun.configs.registry import edit
 
     before = snapshot(Path(setting.file)).data
     after = edit(setting.file, before, setting.key, setting.value, format=setting.format).data

@@ -12,8 +12,8 @@ from datetime import date, datetime
 import click
 
 from faultrun.files import DISK_FULL
+from faultrun.model.line_tone import Tone, Toned, coloured, painted
 from faultrun.model.printable import printable
-from faultrun.model.tone import Tone, Toned, coloured, painted
 from faultrun.terminal import CLEAR, BottomRow, has_colours, is_terminal, never_waits
 
 _STDOUT = 1
@@ -82,7 +82,7 @@ def share_terminal(row: BottomRow) -> None:
 
 
 def say(line: str) -> None:
-    """One thing that matters, on stderr, in colours where it has tones (``model/tone.py``).
+    """One thing that matters, on stderr, in colours where it has tones (``model/line_tone.py``).
 
     A console that went away is no reason to stop, and one that does not read
     (Ctrl-S, a pager) none to wait: what it does not take now it is offered

@@ -15,9 +15,9 @@ from typing import Any
 import click
 
 from faultrun.cli.console import answer, say
-from faultrun.cli.options.assumptions import assume_option
 from faultrun.cli.options.settings import Settings
-from faultrun.cli.status.saved import SavedSoFar
+from faultrun.cli.options.table.assumptions import assume_option
+from faultrun.cli.status.savings_so_far import SavedSoFar
 from faultrun.cli.verbs import example, log_dir_option
 from faultrun.errors import LogDirError
 from faultrun.journal.logdir import read_record, which_log_dir

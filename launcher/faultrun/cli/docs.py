@@ -6,7 +6,7 @@ import click
 
 from faultrun.cli.console import answer
 from faultrun.cli.options.choices import likely
-from faultrun.cli.options.completion import names
+from faultrun.cli.options.help.completion import names
 from faultrun.cli.verbs import example
 from faultrun.errors import UsageError
 

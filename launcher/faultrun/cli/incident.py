@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from faultrun.cli.console import answer
-from faultrun.cli.in_etcd import RunLook, or_in_etcd, reachable
+from faultrun.cli.nodes.run_in_etcd import RunLook, or_in_etcd, reachable
 from faultrun.cli.verbs import example, log_dir_option
 from faultrun.errors import LogDirError
 from faultrun.journal.logdir import nodes_in, read_record, which_log_dir
-from faultrun.observe.card import in_colours, render
-from faultrun.observe.nodes_words import where_files_are
-from faultrun.observe.torchft import recovers_by_torchft, told_by_torchft, torchft_lines
+from faultrun.nodes.view.words import where_files_are
+from faultrun.observe.account.torchft import recovers_by_torchft, told_by_torchft, torchft_lines
+from faultrun.observe.card.card import in_colours, render
 
 _NAME = re.compile(r"incident_(\d+)\.txt")
 

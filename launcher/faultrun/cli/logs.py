@@ -16,11 +16,10 @@ from faultrun.errors import LogDirError
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.lines import JournalFollower
 from faultrun.journal.logdir import read_record, which_log_dir
+from faultrun.model.line_tone import Tone, painted
 from faultrun.model.printable import console_output, last_written, printable
-from faultrun.model.tone import Tone, painted
-from faultrun.observe.life_marks import LifeMarks
-from faultrun.observe.status import Supervised
-from faultrun.observe.worker_output import (
+from faultrun.observe.console.life_marks import LifeMarks
+from faultrun.observe.console.worker_output import (
     GrowingLog,
     OutputLine,
     WorkerLog,
@@ -31,8 +30,9 @@ from faultrun.observe.worker_output import (
     logs_of,
     whole,
 )
+from faultrun.observe.status.status import Supervised
 from faultrun.terminal import has_colours, is_terminal
-from faultrun.workers.streams import prefix_of
+from faultrun.workers.logs.streams import prefix_of
 
 _LOOK_S = 0.2
 _ANYBODY_EVERY = 10

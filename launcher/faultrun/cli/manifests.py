@@ -12,9 +12,9 @@ import click
 from faultrun import __version__
 from faultrun.cli.console import answer, say
 from faultrun.cli.options.command import FaultrunGroup, run_command
-from faultrun.cli.options.completion import files as offered_files
-from faultrun.cli.options.completion import names
-from faultrun.cli.options.meeting import endpoints, fewest_nodes
+from faultrun.cli.options.help.completion import files as offered_files
+from faultrun.cli.options.help.completion import names
+from faultrun.cli.options.node_addresses import endpoints, fewest_nodes
 from faultrun.cli.options.settings import Asked, Settings, collect
 from faultrun.cli.verbs import example
 from faultrun.configs.files import LOCAL, explained, locked, replace_file, snapshot
@@ -149,7 +149,7 @@ def _nodes(settings: Settings) -> int | None:
 
 def _templates() -> dict[str, "ManifestTemplate"]:
     """The packaged templates by name."""
-    from faultrun.configs.recipe import templates_folder
+    from faultrun.configs.recipes.recipe import templates_folder
     from faultrun.manifests.render import load
 
     files = (path for path in sorted(templates_folder().iterdir()) if path.is_file() and path.suffix != ".md")

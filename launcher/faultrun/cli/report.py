@@ -10,25 +10,25 @@ from typing import Any, BinaryIO
 import click
 
 from faultrun.cli.console import answer, say
-from faultrun.cli.in_etcd import RunLook, or_in_etcd, reachable
-from faultrun.cli.options.assumptions import assume_option, assumed
+from faultrun.cli.nodes.run_in_etcd import RunLook, or_in_etcd, reachable
+from faultrun.cli.options.table.assumptions import assume_option, assumed
 from faultrun.cli.verbs import example, log_dir_option
-from faultrun.core.span import several, span
+from faultrun.core.humanize import several, span
 from faultrun.errors import LogDirError, UsageError
 from faultrun.files import replace_whole
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.lines import decoded
 from faultrun.journal.logdir import read_record, which_log_dir
+from faultrun.nodes.view.report import document_of_nodes, html_of_nodes, markdown_of_nodes
+from faultrun.nodes.view.words import where_files_are
 from faultrun.observe.account.accountant import Accountant
 from faultrun.observe.account.records import Account
-from faultrun.observe.nodes_words import where_files_are
+from faultrun.observe.account.savings_words import assumptions_of
+from faultrun.observe.account.torchft import told_by_torchft, torchft_section
 from faultrun.observe.report.document import document
-from faultrun.observe.report.of_nodes import document_of_nodes, html_of_nodes, markdown_of_nodes
 from faultrun.observe.report.pages import html, interactive, markdown, plotly_js
 from faultrun.observe.report.words import goodput, twice
-from faultrun.observe.run_snapshot import account_now
-from faultrun.observe.torchft import told_by_torchft, torchft_section
-from faultrun.observe.what_it_saved import assumptions_of
+from faultrun.observe.status.snapshot import account_now
 
 HTML, MARKDOWN, JSON = "report.html", "report.md", "report.json"
 _INTERACTIVE = "report-interactive.html"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from faultrun.cli.options.completion import folders
+from faultrun.cli.options.help.completion import folders
 from faultrun.cli.options.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,7 +39,7 @@ VERBS = {
     "adopt": Verb("Turn another launcher's command into faultrun.yaml.", "adopt.command"),
     "render": Verb("Write a manifest, batch script or Dockerfile.", "manifests"),
     "lint": Verb("Check manifests: grace windows, labels, mounts; --fix.", "manifests"),
-    "etcd": Verb("Serve an etcd for runs of several nodes.", "etcd"),
+    "etcd": Verb("Serve an etcd for runs of several nodes.", "nodes.etcd"),
     "docs": Verb("Read the documentation: its pages, or one of them.", "docs"),
 }
 """In the order of the help page."""
@@ -77,6 +77,6 @@ def log_dir_option(said: str = f"The run's log_dir; also {Settings.log_dir.varia
 
 def _of_this_machine(_: click.Context, __: click.Parameter, path: str) -> str:
     from faultrun.journal.logdir import of_this_machine  # a run's start need not wait for it
-    from faultrun.platforms.local import hostname
+    from faultrun.platforms.this_machine import hostname
 
     return str(of_this_machine(Path(path), hostname()))

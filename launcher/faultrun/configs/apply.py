@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from faultrun.configs.editors.registry import edit
 from faultrun.configs.files import (
     LOCAL,
     TRIES,
@@ -27,11 +28,10 @@ from faultrun.configs.files import (
     still,
 )
 from faultrun.configs.originals import Originals, folder_of_copy, holding
-from faultrun.configs.registry import edit
 from faultrun.core import template
 from faultrun.errors import ConfigError
 from faultrun.model.edit import By, Change, EditedCopy, EditResult, Setting
-from faultrun.model.spec import Rewrite
+from faultrun.model.spec.run_spec import Rewrite
 
 _SAMPLE = template.Values(
     checkpoint="/checkpoints/rank_0/net-2_1215.ckpt",

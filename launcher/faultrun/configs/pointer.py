@@ -26,7 +26,7 @@ from faultrun.configs.files import (
 from faultrun.configs.originals import Originals, holding
 from faultrun.core import template
 from faultrun.model.edit import Change, EditResult
-from faultrun.model.spec import Pointer
+from faultrun.model.spec.run_spec import Pointer
 
 _LONGEST_SHOWN = 200
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 
 from faultrun.errors import ConfigError
 from faultrun.model.edit import Key
-from faultrun.model.spec import Rewrite
+from faultrun.model.spec.run_spec import Rewrite
 
 _DOCUMENT = re.compile(r"([0-9]{1,9})#")
 _POSITION = re.compile(r"\[([0-9]{1,9})\]")

@@ -2,12 +2,12 @@
 
 import hashlib
 
-from faultrun.core.elect import plan_as_seen, still_coordinator
-from faultrun.core.office import Office
-from faultrun.model.membership import NODES, node_key
 from faultrun.model.plan import Plan
-from faultrun.model.roster import Roster, RosterEntry
-from faultrun.model.transaction import Absent, Compare, NothingNewer, Operation, Transaction
+from faultrun.nodes.protocol.coordinator_input import Office
+from faultrun.nodes.protocol.election import plan_as_seen, still_coordinator
+from faultrun.nodes.values.membership import NODES, node_key
+from faultrun.nodes.values.roster import Roster, RosterEntry
+from faultrun.nodes.values.transaction import Absent, Compare, NothingNewer, Operation, Transaction
 
 MOST_COMPARES = 100
 """etcd takes 128 operations in a transaction by default."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from faultrun.core.needles import folded
+from faultrun.core.diagnosis.literal_filter import folded
 
 _STEP = re.compile(
     r"\b(?P<whole>global[_ ])?step\b\s?[:=]?\s*\[?\s*(?P<step>\d{1,15})\b(?!\.\d)"

@@ -3,11 +3,11 @@
 Pure, and taken from the state: a node that was lost and comes back is a spare like any other.
 """
 
-from faultrun.core.completion import is_spare
-from faultrun.core.newcomer_nodes import who_is_aside
-from faultrun.core.span import node_names
-from faultrun.core.standpoint import Standpoint
-from faultrun.model.roster import PlanPhase
+from faultrun.core.humanize import node_names
+from faultrun.nodes.protocol.judge_input import Standpoint
+from faultrun.nodes.protocol.peer_completion import is_spare
+from faultrun.nodes.protocol.waiting_nodes import who_is_aside
+from faultrun.nodes.values.roster import PlanPhase
 
 
 def spare_words(case: Standpoint) -> str:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from faultrun.core.span import several, span
+from faultrun.core.humanize import several, span
 from faultrun.model.printable import one_line
 
 TORCHFT_MARK = "FTFSDP_EVENT "

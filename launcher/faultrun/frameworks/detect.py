@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from faultrun.model.spec import Framework
+from faultrun.model.spec.run_spec import Framework
 
 _MAX_BYTES = 4 << 20
 _MAX_LOCAL_MODULES = 64

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from faultrun.model.exits import WorkerExitCodes
 from faultrun.model.plan import Plan
-from faultrun.model.spec import Framework, RunSpec
+from faultrun.model.spec.run_spec import Framework, RunSpec
+from faultrun.model.spec.worker_identity import FOLDERS_VARIABLE
 from faultrun.model.topology import BootId
 from faultrun.model.wire import (
     ACCUMULATE_VARIABLE,
@@ -19,7 +20,6 @@ from faultrun.model.wire import (
     SOCKET_VARIABLE,
     VERDICT_VARIABLE,
 )
-from faultrun.model.worker_identity import FOLDERS_VARIABLE
 
 GROUP_INFO = "GROUP_INFO_FILE"
 ERROR_VARIABLE = "TORCHELASTIC_ERROR_FILE"

@@ -17,10 +17,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from faultrun.frameworks.environment import WorkerLaunchSpec, scheduler_address
-from faultrun.model.spec import Command, Framework, RunSpec
+from faultrun.model.spec.run_spec import Command, Framework, RunSpec
 
 PROVED: Mapping[str, str] = {
-    "2.10.0": "benchmarks.campaigns.starts and tests/faults/test_ms_scheduler.py, on CPU, 1 to 8 workers",
+    "2.10.0": (
+        "benchmarks.campaigns.starts and tests/faults/processes/test_mindspore_scheduler.py, "
+        "on CPU, 1 to 8 workers"
+    ),
 }
 """Versions whose workers our own scheduler has served, and how that was shown."""
 

@@ -24,8 +24,8 @@ from faultrun.journal.own_names import own_entries
 from faultrun.journal.read import Past, replay
 from faultrun.locks import Busy, hold
 from faultrun.model.events import RunStarted
-from faultrun.model.output import Logs
 from faultrun.model.run import RunState
+from faultrun.model.spec.output import Logs
 from faultrun.model.topology import NODE_FOLDER, NodeId, node_folder
 
 RECORD = "run.json"

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, get_args
 
-from faultrun.core.decide import decide
+from faultrun.core.phases.decide import decide
 from faultrun.journal.append import BECAUSE
 from faultrun.journal.codec import TAG, CodecError, decode, wire_name
 from faultrun.model.events import Event, RunFinished, RunStarted

@@ -8,8 +8,8 @@ from faultrun.manifests.edits import before
 from faultrun.manifests.finding import LintFinding, found
 from faultrun.manifests.lint_input import LintInput
 from faultrun.manifests.workload import Container
-from faultrun.model.output import Logs
-from faultrun.model.spec import PLATFORM_MARGIN_S, TERMINATION_VARIABLE, Windows
+from faultrun.model.spec.output import Logs
+from faultrun.model.spec.run_spec import PLATFORM_MARGIN_S, TERMINATION_VARIABLE, Windows
 from faultrun.text.patch import Patch
 from faultrun.text.yaml_tree import MappingNode, dig, scalar, text_at
 

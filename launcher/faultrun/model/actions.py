@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from faultrun.model.event_base import UNLESS_USED
 from faultrun.model.events import Timer
-from faultrun.model.fact import UNLESS_USED
-from faultrun.model.facts import NodeFact
-from faultrun.model.hang import PauseHistory, Suspicion
 from faultrun.model.incident import Save
+from faultrun.model.observed.hang import PauseHistory, Suspicion
+from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Attempt, Plan
-from faultrun.model.standby import StandbyPhase
+from faultrun.model.spec.standby import StandbyPhase
 from faultrun.model.stop import StopSource
 
 

@@ -1,12 +1,12 @@
 """Checkpoints as values: what a file claims, what was proved about it, and where to resume.
 
-Nothing here opens a file. ``checkpoints/`` reads them, ``core/recover.py`` chooses.
+Nothing here opens a file. ``checkpoints/`` reads them, ``core/recovery/choose.py`` chooses.
 """
 
 from dataclasses import dataclass, field
 from enum import Enum
 
-from faultrun.model.fact import UNLESS_USED
+from faultrun.model.event_base import UNLESS_USED
 from faultrun.model.topology import NodeId
 
 

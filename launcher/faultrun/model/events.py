@@ -9,22 +9,22 @@ continued from the journal by the next, so budgets outlive a boot.
 from dataclasses import dataclass, field
 from enum import Enum
 
-from faultrun.model.agreement import AgreementEvent
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
-from faultrun.model.elastic import ElasticEvent
-from faultrun.model.evidence import DeathNote
+from faultrun.model.event_base import UNLESS_USED, Fact, FactOfNodes
 from faultrun.model.exits import ExitStatus, ended_well
-from faultrun.model.fact import UNLESS_USED, Fact, FactOfNodes
-from faultrun.model.gasp import GaspEvent
-from faultrun.model.hang import HangEvent
 from faultrun.model.incident import Aftermath
-from faultrun.model.notice import Notice
+from faultrun.model.observed.agreement import AgreementEvent
+from faultrun.model.observed.dying_gasp import GaspEvent
+from faultrun.model.observed.evidence import DeathNote
+from faultrun.model.observed.hang import HangEvent
+from faultrun.model.observed.mindspore_rendezvous import RendezvousEvent
+from faultrun.model.observed.platform_notice import Notice
+from faultrun.model.observed.progress import RankStep
+from faultrun.model.observed.recovery import RecoveryEvent
+from faultrun.model.observed.rejoin import RejoinEvent
 from faultrun.model.plan import Plan
-from faultrun.model.progress import RankStep
-from faultrun.model.recovery import RecoveryEvent
-from faultrun.model.rejoin import RejoinEvent
-from faultrun.model.rendezvous import RendezvousEvent
-from faultrun.model.standby import StandbyEvent
+from faultrun.model.spec.elastic import ElasticEvent
+from faultrun.model.spec.standby import StandbyEvent
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, NodeId
 

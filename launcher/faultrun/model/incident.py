@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from faultrun.model.checkpoint import RecoveryPoint
-from faultrun.model.evidence import FaultClass, Finding, Raised, Signature
+from faultrun.model.event_base import UNLESS_USED
 from faultrun.model.exits import ExitStatus
-from faultrun.model.fact import UNLESS_USED
-from faultrun.model.recovery import ResumeChecked
+from faultrun.model.observed.evidence import FaultClass, Finding, Raised, Signature
+from faultrun.model.observed.recovery import ResumeChecked
 from faultrun.model.topology import NodeId, Replacement
 
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from faultrun.model.checkpoint import Identity, RecoveryPoint
-from faultrun.model.elastic import SlotLedger
-from faultrun.model.evidence import Signature
-from faultrun.model.fact import UNLESS_USED
+from faultrun.model.event_base import UNLESS_USED
 from faultrun.model.incident import Aftermath
-from faultrun.model.run_settings import RunSettings
+from faultrun.model.observed.evidence import Signature
+from faultrun.model.spec.elastic import SlotLedger
+from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.topology import BootId, NodeId, Replacement, Topology
 
 

@@ -5,7 +5,7 @@ Texts may hold references to what the user gave (``{arg:config_path}``); nothing
 
 from dataclasses import dataclass
 
-from faultrun.model.spec import Framework, Pointer, Replicas
+from faultrun.model.spec.run_spec import Framework, Pointer, Replicas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,12 @@ from faultrun.model.actions import Action
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import WorkerExit
 from faultrun.model.exits import WorkerExitCodes
-from faultrun.model.hang import PauseHistory, Standstill
 from faultrun.model.incident import Incident, Save
-from faultrun.model.notice import Platform
+from faultrun.model.observed.hang import PauseHistory, Standstill
+from faultrun.model.observed.platform_notice import Platform
+from faultrun.model.observed.progress import RankStep
 from faultrun.model.plan import Ledger, Plan
-from faultrun.model.progress import RankStep
-from faultrun.model.spec import Windows
+from faultrun.model.spec.run_spec import Windows
 from faultrun.model.stop import Stop, StopSource
 from faultrun.model.topology import BootId, NodeId, Topology
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from faultrun.model.fact import Fact
+from faultrun.model.event_base import Fact
 
 _SAME_STOP_S = 2.0
 """One stop may come as two signals: a trap passes on what the group got, systemd sends SIGHUP too."""

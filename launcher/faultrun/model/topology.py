@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import NewType
 
-from faultrun.model.fact import UNLESS_USED
+from faultrun.model.event_base import UNLESS_USED
 
 RunId = NewType("RunId", str)
 """One user request. Comes from outside when a platform has an id for the job."""

@@ -30,7 +30,7 @@ supervisor -> worker
                                                   and wait so long for ``join``
     join    {incarnation, store, page, timeout_s, newcomers, secret?, fds?, stdout?, stderr?, error_file?}
                                                   enter this incarnation: ``store`` is a path for a file, or
-                                                  an address as in ``model.meeting``, which ``secret`` opens;
+                                                  an address (``rendezvous_store``), which ``secret`` opens;
                                                   ``newcomers`` the ranks that were not in the last,
                                                   ``page`` what PROGRESS_VARIABLE has; the worker says hello
                                                   again. ``fds`` 1: its rank's memory snapshots come along

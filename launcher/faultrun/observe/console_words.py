@@ -2,10 +2,10 @@
 
 from collections.abc import Collection
 
-from faultrun.core.span import rank_names
-from faultrun.model.output import LogFormat, Stream
+from faultrun.core.humanize import rank_names
 from faultrun.model.run import RunState
-from faultrun.model.spec import RunSpec
+from faultrun.model.spec.output import LogFormat, Stream
+from faultrun.model.spec.run_spec import RunSpec
 
 
 def shown_output(spec: RunSpec) -> str:

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from faultrun.model.spec import Framework
-from faultrun.platforms.documents import Unfinished, json_document
+from faultrun.model.spec.run_spec import Framework
+from faultrun.platforms.untrusted_files import Unfinished, json_document
 
 _SCHEDULER = "MS_SCHED"
 _LISTED_RANKS = r"\{\s*\d+\s*(,\s*\d+\s*)*\}"

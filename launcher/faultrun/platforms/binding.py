@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
-from faultrun.model.spec import Binding, Hold
+from faultrun.model.spec.run_spec import Binding, Hold
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from faultrun.platforms.local import device_files, visible_accelerators
+from faultrun.platforms.this_machine import device_files, visible_accelerators
 
 SLOT_VARIABLE = "FAULTRUN_SLOT"
 _PROBE = "faultrun.platforms.device_probe"

@@ -11,8 +11,14 @@ ValueError with a reason that follows "because:".
 import re
 from collections.abc import Mapping, Sequence
 
-from faultrun.model.notice import FaultRanks, RankStatus, ReportedRank, ResetNotice, RestartKind
-from faultrun.platforms.documents import json_document, loose_document, python_literal
+from faultrun.model.observed.platform_notice import (
+    FaultRanks,
+    RankStatus,
+    ReportedRank,
+    ResetNotice,
+    RestartKind,
+)
+from faultrun.platforms.untrusted_files import json_document, loose_document, python_literal
 
 MOST_FAULT_FILE_BYTES = 1 << 20
 HIGHEST_RANK = 4095

@@ -11,7 +11,7 @@ from importlib import metadata
 
 import psutil
 
-from faultrun.platforms.watch import FileWatch
+from faultrun.platforms.file_watch import FileWatch
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_GET_PDEATHSIG = 2

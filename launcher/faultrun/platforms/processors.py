@@ -1,13 +1,14 @@
 """How busy the processors are that this process may use: by affinity, ``/proc/stat`` and control group.
 
-Two samples make a measurement; what it means is ``core.room``'s. One costs a tenth of a millisecond.
+Two samples make a measurement; what it means is ``core.standby.headroom``'s. One costs a tenth of a
+millisecond.
 """
 
 import os
 import time
 from pathlib import Path
 
-from faultrun.core.room import ProcessorSample
+from faultrun.core.standby.headroom import ProcessorSample
 from faultrun.files import text_of
 from faultrun.platforms.cgroup import processor_quota
 

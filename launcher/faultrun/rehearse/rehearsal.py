@@ -7,16 +7,14 @@ from pathlib import Path
 
 from faultrun.checkpoints.registry import Registry
 from faultrun.errors import FaultrunError
-from faultrun.rehearse.isolation import Isolation
-from faultrun.rehearse.likeness import Losses, compare, noise_of
+from faultrun.rehearse.find_saves import find_saves
+from faultrun.rehearse.isolation.private_view import SHARED
+from faultrun.rehearse.isolation.ways import Isolation
+from faultrun.rehearse.loss_comparison import Losses, compare, noise_of
+from faultrun.rehearse.observed_saves import SavesSeen
 from faultrun.rehearse.outcome import Fate, Trial, Tried, Undisturbed
-from faultrun.rehearse.played import Play, play
-from faultrun.rehearse.private_view import SHARED
-from faultrun.rehearse.saves_seen import SavesSeen
 from faultrun.rehearse.scene import FaultScene, Shares, play_undisturbed
-from faultrun.rehearse.scratch_room import require_room
-from faultrun.rehearse.strikes import RehearsalLimits
-from faultrun.rehearse.told import (
+from faultrun.rehearse.scene_messages import (
     LossesTold,
     NowDoing,
     SceneFailed,
@@ -25,8 +23,10 @@ from faultrun.rehearse.told import (
     TriedTold,
     UndisturbedTold,
 )
+from faultrun.rehearse.scene_process import Play, play
+from faultrun.rehearse.scratch_room import require_room
+from faultrun.rehearse.strikes import RehearsalLimits
 from faultrun.rehearse.watched_run import WatchedRun
-from faultrun.rehearse.written_saves import find_saves
 
 _LEAST_HANG_S = 8.0
 _ANYBODY_S = 60.0

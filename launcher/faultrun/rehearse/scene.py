@@ -5,8 +5,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from faultrun.rehearse.outcome import Fate, Trial, Undisturbed
+from faultrun.rehearse.scene_messages import (
+    LossesTold,
+    NowDoing,
+    Pairs,
+    SceneOver,
+    Told,
+    TriedTold,
+    UndisturbedTold,
+)
 from faultrun.rehearse.strikes import RehearsalLimits, Striker
-from faultrun.rehearse.told import LossesTold, NowDoing, Pairs, SceneOver, Told, TriedTold, UndisturbedTold
 from faultrun.rehearse.watched_run import WatchedRun
 
 _ENOUGH_SAVES = 6

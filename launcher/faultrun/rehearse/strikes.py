@@ -5,9 +5,9 @@ import time
 from dataclasses import dataclass, replace
 
 from faultrun.model.checkpoint import Kind
-from faultrun.model.recovery import Began
+from faultrun.model.observed.recovery import Began
+from faultrun.rehearse.observed_saves import tear
 from faultrun.rehearse.outcome import Ailment, Fate, Trial, Tried
-from faultrun.rehearse.saves_seen import tear
 from faultrun.rehearse.watched_run import LifeSeen, WatchedRun
 
 _DATA_ERROR = 65

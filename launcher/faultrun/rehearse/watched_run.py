@@ -14,12 +14,12 @@ from faultrun.journal.append import FILE_NAME
 from faultrun.journal.lines import JournalFollower, JournalLine, moment
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import Drained, FirstStep, Heartbeat, PlanAdopted, Timer, TimerFired, WorkerExit
-from faultrun.model.hang import PauseOver
-from faultrun.model.recovery import FirstStepLogged, ResumeChecked
+from faultrun.model.observed.hang import PauseOver
+from faultrun.model.observed.recovery import FirstStepLogged, ResumeChecked
 from faultrun.model.run import Phase
-from faultrun.observe.view import RunView
-from faultrun.rehearse.logs_seen import LogsSeen
-from faultrun.rehearse.saves_seen import SavesSeen
+from faultrun.observe.run_view import RunView
+from faultrun.rehearse.log_progress import LogsSeen
+from faultrun.rehearse.observed_saves import SavesSeen
 from faultrun.workers.process import die_with
 
 _LOOK_S = 0.05

@@ -23,12 +23,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from faultrun.model.progress import WorkPhase
-from faultrun.sdk.files import Folder, SaveWriter, folder_of
+from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.memory_fault import MemoryFault, MemoryFaultKind
-from faultrun.sdk.session import ResumePoint as RecoveryPoint
-from faultrun.sdk.state_provider import ScriptProvider, preflight
-from faultrun.sdk.worker import worker
+from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of
+from faultrun.sdk.worker.session import ResumePoint as RecoveryPoint
+from faultrun.sdk.worker.state_provider import ScriptProvider, preflight
+from faultrun.sdk.worker.worker import worker
 
 __all__ = [
     "Folder",

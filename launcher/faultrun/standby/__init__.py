@@ -20,8 +20,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from .imports import Plainer, ProgramImports, children
 from .process_state import ProcessState, leftovers, shadowed
+from .program_imports import Plainer, ProgramImports, children
 from .rehearsal import CannotStandBy, Rehearsal, rehearsal_for
 
 _CHANNEL = "FAULTRUN_STANDBY_CHANNEL"

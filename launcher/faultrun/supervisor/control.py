@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from faultrun.core.heard import path, said, seconds, short, whole
+from faultrun.core.control_messages import path, said, seconds, short, whole
 from faultrun.model.events import Event, FirstStep, Heartbeat
-from faultrun.model.gasp import SaveRequested
-from faultrun.model.rejoin import MemoryFaultFound
-from faultrun.model.standby import StandbyChanged, StandbyPhase
+from faultrun.model.observed.dying_gasp import SaveRequested
+from faultrun.model.observed.rejoin import MemoryFaultFound
+from faultrun.model.spec.standby import StandbyChanged, StandbyPhase
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import NodeId, RunId
 from faultrun.model.wire import message, parse
-from faultrun.supervisor.control_peer import ControlPeer, is_of_same_user, listen_in
-from faultrun.supervisor.kept_states import KeptMemory
-from faultrun.supervisor.next_node import NextNode
-from faultrun.supervisor.progress import ProgressPage
+from faultrun.supervisor.control_connections import ControlPeer, is_of_same_user, listen_in
+from faultrun.supervisor.launch.progress_page import ProgressPage
+from faultrun.supervisor.rank_connections import Seats
 from faultrun.supervisor.reactor import Reactor
-from faultrun.supervisor.seats import Seats
-from faultrun.supervisor.snapshots import SnapshotMemory
+from faultrun.supervisor.snapshots.memory import SnapshotMemory
+from faultrun.supervisor.snapshots.to_files import KeptMemory
+from faultrun.supervisor.snapshots.to_next_node import NextNode
 
 _GOODBYE_S = 3.0
 _SAVE_S = 60.0

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from faultrun.core.needles import needles
+from faultrun.core.diagnosis.literal_filter import needles
 from faultrun.files import text_of
-from faultrun.model.evidence import DeathNote, FaultClass, Finding, Row
 from faultrun.model.exits import Exited, ExitStatus, Signaled
+from faultrun.model.observed.evidence import DeathNote, FaultClass, Finding, Row
 from faultrun.platforms.cgroup import memory_group, oom_kill_count
 from faultrun.platforms.kernel_log import KernelLog, Record, memory_fault, oom_kills, thread_fault
 from faultrun.supervisor.reactor import RunClock
-from faultrun.workers.last_words import death_note
-from faultrun.workers.logs import LogFiles
+from faultrun.workers.logs.last_words import death_note
+from faultrun.workers.logs.log_files import LogFiles
 
 _SIGKILL, _SIGSEGV, _SIGBUS = 9, 11, 7
 _SHM = "/dev/shm"

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from faultrun.core.decide import decide
-from faultrun.core.standby import StandbyState, decide_standbys
+from faultrun.core.phases.decide import decide
+from faultrun.core.standby.policy import StandbyState, decide_standbys
 from faultrun.model.actions import (
     Action,
     FindRecoveryPoint,
@@ -16,7 +16,7 @@ from faultrun.model.actions import (
     Spawn,
     Sweep,
 )
-from faultrun.model.facts import NodeStatus
+from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.run import RunState
 from faultrun.supervisor.ports import EventListener, Journal, World
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from faultrun.errors import UsageError
-from faultrun.model.spec import Rendezvous
-from faultrun.platforms.local import address_of, is_address
+from faultrun.model.spec.run_spec import Rendezvous
 from faultrun.platforms.ports import fresh_port, is_free
+from faultrun.platforms.this_machine import address_of, is_address
 
 
 class MasterPort:

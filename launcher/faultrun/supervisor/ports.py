@@ -9,7 +9,7 @@ from typing import Protocol
 
 from faultrun.model.actions import Action, RaiseAlarm
 from faultrun.model.events import Event
-from faultrun.model.facts import NodeFact
+from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.run import Step
 
 

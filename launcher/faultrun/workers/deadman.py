@@ -12,7 +12,7 @@ import os
 import select
 
 from faultrun.workers.deadline import NEVER, Deadline, boottime
-from faultrun.workers.forked import Forked
+from faultrun.workers.forked_helper import Forked
 from faultrun.workers.sweep import kill_tagged, sweep, tagged
 
 _CLOCK_BOOTTIME = 7

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from faultrun.files import bytes_from
 from faultrun.model.wire import STACKS_SIGNAL
-from faultrun.workers.look import catches
+from faultrun.workers.proc_reader import catches
 from faultrun.workers.process import Process
 
 _LOOK_S = 0.004

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from faultrun.model.standby import StandbyWish
+from faultrun.model.spec.standby import StandbyWish
 from faultrun.workers.launch import Launch
-from faultrun.workers.look import state_of
 from faultrun.workers.priority import Priority
+from faultrun.workers.proc_reader import state_of
 from faultrun.workers.process import Process, start
 
 HOOK = Path(__file__).parent.parent / "standby" / "hook"

@@ -32,9 +32,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
 from faultrun import sdk
-from faultrun.sdk.torch.shards import local_of, packed
-from faultrun.sdk.torch.trees import map_tensors
-from faultrun.sdk.worker import worker
+from faultrun.sdk.torch.state.shards import local_of, packed
+from faultrun.sdk.torch.state.trees import map_tensors
+from faultrun.sdk.worker.worker import worker
 
 STEPS, MODE, *WORDS = sys.argv[1:]
 LAST = int(STEPS)

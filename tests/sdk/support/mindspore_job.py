@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sdk.support.fake_supervisor import FakeSupervisor, supervised
-from support.free_port import free_port
+from support.machine.free_port import free_port
 from support.places import TESTS
 from support.preloaded import preloaded
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from faultrun.model.wire import SLOT_BYTES, message
 from sdk.support.lines import accept, answer
-from support.free_port import free_port
+from support.machine.free_port import free_port
 from support.preloaded import Forked, preloaded
 
 PATIENCE_S = 180.0

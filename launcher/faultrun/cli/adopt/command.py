@@ -10,11 +10,12 @@ from pathlib import Path
 import click
 
 from faultrun.adopt.container import command_lines
+from faultrun.adopt.find_launch import Start, read_start
 from faultrun.adopt.program import read_program
 from faultrun.adopt.proposal import Proposal, propose, yaml_page
-from faultrun.adopt.start import Start, read_start
-from faultrun.adopt.training import where_variables_are
-from faultrun.cli.adopt.lines import (
+from faultrun.adopt.source.training import where_variables_are
+from faultrun.cli.adopt.check_options import refusal_of, same_options, without_effect
+from faultrun.cli.adopt.sdk_diff import (
     FileChange,
     launch_change,
     offered,
@@ -24,9 +25,8 @@ from faultrun.cli.adopt.lines import (
     write,
     written_line,
 )
-from faultrun.cli.adopt.trial import refusal_of, same_options, without_effect
 from faultrun.cli.console import answer
-from faultrun.cli.options.beside import CONFIG_NAME
+from faultrun.cli.options.config_beside_script import CONFIG_NAME
 from faultrun.cli.verbs import example
 from faultrun.errors import ConfigError, UsageError
 from faultrun.files import replace_durably

@@ -10,7 +10,7 @@ import click
 
 from faultrun.cli.console import answer, say
 from faultrun.cli.options.choices import likely
-from faultrun.cli.options.completion import files, folders
+from faultrun.cli.options.help.completion import files, folders
 from faultrun.cli.verbs import example
 from faultrun.errors import NoWholeCheckpoint, UsageError
 from faultrun.model.checkpoint import Depth
@@ -18,7 +18,7 @@ from faultrun.model.checkpoint import Depth
 if TYPE_CHECKING:
     from faultrun.checkpoints.catalog import Catalog
     from faultrun.checkpoints.find import Findings
-    from faultrun.checkpoints.pile import Scan
+    from faultrun.checkpoints.scan_result import Scan
 
 _DATA_ERROR = 65
 
@@ -107,9 +107,9 @@ def choose(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more:
     """
     from faultrun.checkpoints.find import scan_and_choose
     from faultrun.cli.ckpt import restore
-    from faultrun.cli.ckpt.bar import Bar
+    from faultrun.cli.ckpt.progress_bar import Bar
     from faultrun.cli.ckpt.rows import choice_object
-    from faultrun.core.recover import NoneUsable
+    from faultrun.core.recovery.choose import NoneUsable
 
     catalog = _catalog(roots, more.pop("pattern"), more.pop("log_dir"))
     request = restore.ChooseOptions(**more)
@@ -125,7 +125,7 @@ def choose(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more:
 
 def _catalog(roots: tuple[str, ...], pattern: str | None, log_dir: str | None) -> "Catalog":
     from faultrun.checkpoints.catalog import Catalog
-    from faultrun.checkpoints.generic import Pattern
+    from faultrun.checkpoints.formats.user_pattern import Pattern
     from faultrun.checkpoints.registry import load_registry
 
     for root in roots:
@@ -146,7 +146,7 @@ def _show(
     roots: tuple[str, ...], depth: Depth, *, as_json: bool, why: bool, trust: bool, **where: str | None
 ) -> int:
     from faultrun.checkpoints.find import verify_all
-    from faultrun.cli.ckpt.bar import Bar
+    from faultrun.cli.ckpt.progress_bar import Bar
     from faultrun.cli.ckpt.rows import listed, saves, table
 
     catalog = _catalog(roots, **where)
@@ -170,7 +170,7 @@ def _show(
 
 
 def _nothing(catalog: "Catalog", scan: "Scan") -> str:
-    from faultrun.checkpoints.unknown import unknown_files
+    from faultrun.checkpoints.formats.unrecognised import unknown_files
 
     more = f" ({len(scan.unfinished)} unfinished: --why names them)" if scan.unfinished else ""
     there = unknown_files(catalog.roots, catalog.registry.formats)
@@ -179,7 +179,7 @@ def _nothing(catalog: "Catalog", scan: "Scan") -> str:
 
 def _tell(found: "Findings", catalog: "Catalog", *, why: bool) -> int:
     from faultrun.cli.ckpt.rows import chosen_lines
-    from faultrun.core.recover import Chosen, NoneUsable
+    from faultrun.core.recovery.choose import Chosen, NoneUsable
 
     choice, roots = found.choice, catalog.roots
     refused = [f"refused   {one.path}: {one.why}" for one in found.refused]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import Findings, verify_all
-from faultrun.checkpoints.group_info import read_group_files
-from faultrun.core.recover import Chosen, Need
-from faultrun.core.replica_groups import Group, agree_on_groups
+from faultrun.checkpoints.formats.mindspore.group_info import read_group_files
+from faultrun.core.recovery.choose import Chosen, Need
+from faultrun.core.recovery.replica_groups import Group, agree_on_groups
 from faultrun.errors import ConfigError, NoWholeCheckpoint, UsageError
 from faultrun.journal.logdir import beside
 from faultrun.model.checkpoint import Entry, RecoveryPoint

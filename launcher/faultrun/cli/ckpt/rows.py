@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from faultrun.checkpoints.names import place_of
-from faultrun.checkpoints.pile import Scan
-from faultrun.core.candidate_groups import moments
-from faultrun.core.recover import Choice, Chosen, NeedVerdicts
+from faultrun.checkpoints.scan_result import Scan
+from faultrun.core.recovery.candidate_order import moments
+from faultrun.core.recovery.choose import Choice, Chosen, NeedVerdicts
 from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verdict
 from faultrun.model.printable import one_line
 

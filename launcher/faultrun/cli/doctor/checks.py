@@ -6,11 +6,11 @@ from enum import Enum
 
 from faultrun.cli.ckpt.rows import size_text
 from faultrun.locks import LEASE_S
-from faultrun.model.spec import TERMINATION_VARIABLE, Windows
+from faultrun.model.spec.run_spec import TERMINATION_VARIABLE, Windows
 from faultrun.platforms.cgroup import Limits
 from faultrun.platforms.host import SeenProcess, Ulimit
-from faultrun.platforms.local import Accelerators
 from faultrun.platforms.storage import Room, Sample
+from faultrun.platforms.this_machine import Accelerators
 
 FRAMEWORKS = (
     "mindspore",

@@ -15,14 +15,14 @@ from faultrun.cli.console import answer
 from faultrun.cli.doctor import checks
 from faultrun.cli.doctor.checks import Check, CheckStatus, NewestSave, ProbedFolder
 from faultrun.cli.doctor.devices import devices_checks
-from faultrun.cli.options.completion import folders
+from faultrun.cli.options.help.completion import folders
 from faultrun.cli.options.settings import Asked, Settings, collect
 from faultrun.cli.resolve.supervision import resolve_windows
 from faultrun.cli.verbs import example
 from faultrun.errors import FaultrunError
-from faultrun.model.output import Logs
-from faultrun.model.spec import Windows
-from faultrun.platforms import cgroup, host, local, ports, storage
+from faultrun.model.spec.output import Logs
+from faultrun.model.spec.run_spec import Windows
+from faultrun.platforms import cgroup, host, ports, storage, this_machine
 
 _USUAL_PORTS = (8118, 29500)
 _SAMPLE_BYTES = 32 << 20
@@ -77,8 +77,10 @@ def doctor(devices_alone: bool, as_json: bool, checkpoint_dir: tuple[str, ...], 
 def _checks(asked: Asked) -> Iterator[Check]:
     began_s = time.time() - time.monotonic()
     settings, windows, refused = _settings(asked)
-    devices = local.device_files()
-    yield from checks.limits_checks(cgroup.limits(), psutil.virtual_memory().total, local.processor_count())
+    devices = this_machine.device_files()
+    yield from checks.limits_checks(
+        cgroup.limits(), psutil.virtual_memory().total, this_machine.processor_count()
+    )
     yield checks.shm_check(_room("/dev/shm"))
     yield from checks.ulimit_checks(host.ulimits(), len(devices))
     yield checks.pid_1_check(host.process(1), os.getpid())
@@ -90,7 +92,7 @@ def _checks(asked: Asked) -> Iterator[Check]:
     yield checks.window_check(windows, os.environ)
     yield _ports()
     yield checks.framework_check(host.versions(checks.FRAMEWORKS))
-    yield checks.device_check(devices, local.visible_accelerators(os.environ))
+    yield checks.device_check(devices, this_machine.visible_accelerators(os.environ))
     if table := os.environ.get("RANK_TABLE_FILE", ""):
         yield _rank_table(table)
     log = Path(Logs().termination_log)
@@ -124,7 +126,7 @@ def _folder(path: str) -> ProbedFolder:
 def _newest(path: str) -> NewestSave | None:
     """The size of the newest checkpoint, over all its ranks; None where there is none."""
     from faultrun.checkpoints.catalog import Catalog
-    from faultrun.core.candidate_groups import moments
+    from faultrun.core.recovery.candidate_order import moments
 
     groups = moments(Catalog((path,)).scan().entries) if Path(path).is_dir() else ()
     for newest in groups:
@@ -143,7 +145,7 @@ def _ports() -> Check:
 
 
 def _rank_table(path: str) -> Check:
-    from faultrun.platforms.rank_table import read_rank_table
+    from faultrun.platforms.rank_table.rank_table import read_rank_table
 
     try:
         return checks.rank_table_check(path, "", read_rank_table(path).world_size)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 import click
 from click.shell_completion import CompletionItem
 
-from faultrun.cli.options.completion import completer, files
+from faultrun.cli.options.help.completion import completer, files
+from faultrun.cli.options.help.short_help import EXAMPLE, SENTENCE, everyday_rows
+from faultrun.cli.options.help.usage_errors import as_usage_error, same_spelling
 from faultrun.cli.options.option import Takes
 from faultrun.cli.options.settings import OPTIONS, SECTIONS, Asked
-from faultrun.cli.options.short_help import EXAMPLE, SENTENCE, everyday_rows
-from faultrun.cli.options.usage_errors import as_usage_error, same_spelling
 
 RUN = "run"
 """The verb that may be left out."""

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, Generic, TypeVar, overload
 
 from faultrun.cli.options.values import as_text, or_none, switch
-from faultrun.core.secrets import without_passwords
+from faultrun.core.redact import without_passwords
 from faultrun.errors import ConfigError, FaultrunError, UsageError
 
 _T = TypeVar("_T")

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from faultrun.cli.options.beside import CONFIG_NAME, NO_CONFIG, config_beside
 from faultrun.cli.options.choices import likely
-from faultrun.cli.options.command_rows import CommandOptions
+from faultrun.cli.options.config_beside_script import CONFIG_NAME, NO_CONFIG, config_beside
 from faultrun.cli.options.option import Layer, Option, Takes, Written
-from faultrun.cli.options.rows import (
+from faultrun.cli.options.table.command_rows import CommandOptions
+from faultrun.cli.options.table.run_rows import (
     FailureOptions,
     MeetingOptions,
     ResumeOptions,
     WorkerOptions,
 )
-from faultrun.cli.options.torchrun import TorchrunOptions
-from faultrun.cli.options.watch_rows import LogOptions, WatchOptions
+from faultrun.cli.options.table.torchrun_rows import TorchrunOptions
+from faultrun.cli.options.table.watch_rows import LogOptions, WatchOptions
 from faultrun.errors import ConfigError
 
 INSIDE_WORKER = "FAULTRUN_INCARNATION"

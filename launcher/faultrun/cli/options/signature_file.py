@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.errors import ConfigError
-from faultrun.model.evidence import FaultClass, Row
+from faultrun.model.observed.evidence import FaultClass, Row
 
 _NEEDED = ("name", "class", "pattern")
 _KEYS = frozenset({*_NEEDED, "says", "hint", "source"})

@@ -14,10 +14,10 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from faultrun.cli.options.choices import DryRun, meant, none_of, one_of
 from faultrun.errors import ConfigError, UsageError
-from faultrun.model.hang import Span
-from faultrun.model.output import Stream
-from faultrun.model.spec import Rewrite, SignalAnswer
-from faultrun.platforms.local import is_address
+from faultrun.model.observed.hang import Span
+from faultrun.model.spec.output import Stream
+from faultrun.model.spec.run_spec import Rewrite, SignalAnswer
+from faultrun.platforms.this_machine import is_address
 
 N = TypeVar("N")
 _T = TypeVar("_T")
@@ -236,7 +236,7 @@ def resume_arg(text: str) -> str:
 
 def checkpoint_pattern(text: str) -> str:
     """A regular expression that names checkpoints."""
-    from faultrun.checkpoints.generic import Pattern
+    from faultrun.checkpoints.formats.user_pattern import Pattern
 
     try:
         Pattern(text)
@@ -247,7 +247,7 @@ def checkpoint_pattern(text: str) -> str:
 
 def rewrite(text: str) -> Rewrite:
     """``[FORMAT:]FILE:KEY[=TEMPLATE]``; see ``configs.target``."""
-    from faultrun.configs.registry import FORMATS
+    from faultrun.configs.editors.registry import FORMATS
     from faultrun.configs.target import parse_rewrite
 
     found = parse_rewrite(text, os.path.lexists, FORMATS)

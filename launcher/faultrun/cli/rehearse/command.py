@@ -129,8 +129,8 @@ def _command() -> RehearseCommand:
 
 
 def _rehearse(asked: Asked, wishes: Wishes) -> int:
-    from faultrun.cli.rehearse.played import rehearsed
-    from faultrun.rehearse.page import as_json, page
+    from faultrun.cli.rehearse.run_rehearsal import rehearsed
+    from faultrun.rehearse.result_page import as_json, page
 
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(signum) is not signal.SIG_IGN:
@@ -191,7 +191,7 @@ def _resolved(asked: Asked) -> "Resolved":
 
 
 def _trials(faults: str | None, resolved: "Resolved") -> "tuple[Trial, ...]":
-    from faultrun.cli.rehearse.played import every_trial
+    from faultrun.cli.rehearse.run_rehearsal import every_trial
     from faultrun.rehearse.outcome import Trial
 
     if faults is None:

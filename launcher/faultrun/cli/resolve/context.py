@@ -7,7 +7,7 @@ from typing import Any
 
 from faultrun.cli.options.option import Option
 from faultrun.cli.options.settings import Settings
-from faultrun.platforms.rank_table import RankTable
+from faultrun.platforms.rank_table.rank_table import RankTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

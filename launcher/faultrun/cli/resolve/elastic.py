@@ -1,12 +1,12 @@
 """How far the run may shrink: ``--min_worker_num``, ``--nnodes=MIN:MAX`` beside the rest of the command."""
 
-from faultrun.cli.options.meeting import fewest_nodes
+from faultrun.cli.options.node_addresses import fewest_nodes
 from faultrun.cli.options.settings import Settings
 from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.platform import fault_files, rank_table_named
 from faultrun.cli.resolve.workers import Workers
-from faultrun.model.elastic import Elastic, Grow
 from faultrun.model.exits import WorkerExitCodes
+from faultrun.model.spec.elastic import Elastic, Grow
 
 
 def resolve_elastic(

@@ -11,8 +11,8 @@ from faultrun.cli.options.settings import Settings
 from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.workers import Workers
 from faultrun.errors import UsageError
-from faultrun.model.output import LogFormat, Logs, Stream, View
-from faultrun.platforms import local
+from faultrun.model.spec.output import LogFormat, Logs, Stream, View
+from faultrun.platforms import this_machine
 
 _CONSOLE = (Settings.tail_worker_log, Settings.tee, Settings.redirects)
 _NOWHERE_ELSE = View().metrics_addr
@@ -63,7 +63,7 @@ def resolve_logs(ctx: ResolveContext, *, join: bool, workers: Workers, master_ad
 def resolve_view(ctx: ResolveContext) -> View:
     """Settle the options of "Watching the run"; raises UsageError (ConfigError) for what cannot work."""
     settings = ctx.settings
-    own_addr = local.every_address() if ctx.process.in_pod else _NOWHERE_ELSE
+    own_addr = this_machine.every_address() if ctx.process.in_pod else _NOWHERE_ELSE
     view = View(
         assume=settings.assume,
         log_format=settings.log_format,
@@ -93,8 +93,8 @@ def resolve_view(ctx: ResolveContext) -> View:
 def _log_name(text: str, master_addr: str) -> str:
     """Fill in msrun's template: ``{ip}`` is the address that this machine shows to the master's."""
     if "{ip}" in text:
-        text = text.replace("{ip}", local.address_towards(master_addr))
-    text = text.replace("{hostname}", local.hostname())
+        text = text.replace("{ip}", this_machine.address_towards(master_addr))
+    text = text.replace("{hostname}", this_machine.hostname())
     if "/" in text or "\0" in text:
         raise ValueError(f"{text!r} is a path, and the files lie in --log_dir")
     return text

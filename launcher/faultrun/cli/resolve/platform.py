@@ -9,14 +9,20 @@ from pathlib import Path
 from typing import TypeVar
 
 from faultrun.cli.options.choices import likely
-from faultrun.cli.options.meeting import fewest_nodes
+from faultrun.cli.options.node_addresses import fewest_nodes
 from faultrun.cli.options.settings import INSIDE_WORKER, Settings
 from faultrun.cli.resolve.context import ProcessContext, ResolveContext
-from faultrun.model.spec import FaultFiles, Framework
+from faultrun.model.spec.run_spec import FaultFiles, Framework
 from faultrun.platforms.ascend_operator import Allotment, allotment, parse_server_list
-from faultrun.platforms.documents import Unfinished, read_bounded
-from faultrun.platforms.rank_table import MOST_TABLE_BYTES, RankTable, Server, node_names, parse_rank_table
-from faultrun.platforms.rank_table_wait import Awaited, not_finished
+from faultrun.platforms.rank_table.rank_table import (
+    MOST_TABLE_BYTES,
+    RankTable,
+    Server,
+    node_names,
+    parse_rank_table,
+)
+from faultrun.platforms.rank_table.wait import Awaited, not_finished
+from faultrun.platforms.untrusted_files import Unfinished, read_bounded
 
 _T = TypeVar("_T")
 

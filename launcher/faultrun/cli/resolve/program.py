@@ -15,10 +15,10 @@ from faultrun.cli.options.settings import OPTIONS, Settings
 from faultrun.cli.resolve.context import ProcessContext, ResolveContext
 from faultrun.cli.resolve.launchers import other_launcher
 from faultrun.cli.verbs import VERBS
-from faultrun.core.secrets import without_secret_words
+from faultrun.core.redact import without_secret_words
 from faultrun.errors import UsageError
 from faultrun.model.recipe import Recipe
-from faultrun.model.spec import Command, Framework
+from faultrun.model.spec.run_spec import Command, Framework
 
 _NO_SCRIPTS_OWN = frozenset(
     {

@@ -15,13 +15,13 @@ from faultrun.cli.options.choices import likely
 from faultrun.cli.options.settings import Settings
 from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.program import Program
-from faultrun.frameworks.tft import TFT_VARIABLE, normalised
+from faultrun.frameworks.mindio_tft import TFT_VARIABLE, normalised
 from faultrun.model.printable import one_line
 from faultrun.model.recipe import Recipe
-from faultrun.model.spec import Framework, Recovery, Replicas
+from faultrun.model.spec.run_spec import Framework, Recovery, Replicas
 
 if TYPE_CHECKING:
-    from faultrun.configs.recipe_fill import Script
+    from faultrun.configs.recipes.fill import Script
 
 _NO_FOLDER = "faultrun looks for checkpoints only in the folders that it is told"
 
@@ -30,7 +30,7 @@ def read_chosen_recipe(settings: Settings) -> Recipe | None:
     """Read ``--recipe``; ConfigError if there is no such recipe, or something in it is wrong."""
     if not settings.recipe:
         return None
-    from faultrun.configs.recipe import read_recipe, recipe_file
+    from faultrun.configs.recipes.recipe import read_recipe, recipe_file
 
     file = recipe_file(settings.recipe)
     near = os.path.relpath(file)
@@ -78,7 +78,7 @@ def resolve_recovery(
 
 def _propose_recipe(ctx: ResolveContext, sources: Sequence[Path]) -> None:
     """Name the recipe that fits a script which nothing tells where to resume."""
-    from faultrun.configs.recipe_detect import recipe_for
+    from faultrun.configs.recipes.detect import recipe_for
     from faultrun.frameworks.detect import UnreadableSource, read_imports
     from faultrun.frameworks.program_files import resumes_by_us
 
@@ -95,8 +95,8 @@ def _propose_recipe(ctx: ResolveContext, sources: Sequence[Path]) -> None:
 
 
 def _script(ctx: ResolveContext, program: Program, sources: Sequence[Path]) -> "Script":
-    from faultrun.configs.recipe_fill import Script
-    from faultrun.configs.source_value import SourceCode
+    from faultrun.configs.recipes.fill import Script
+    from faultrun.configs.recipes.source_value import SourceCode
 
     source = program.source
     if source is not None and ctx.settings.worker_dir:
@@ -137,7 +137,7 @@ def _filled(
     places: Sequence[str],
 ) -> Recovery:
     """What the recipe adds where nobody set the option, told for a person to see that it is right."""
-    from faultrun.configs.recipe_fill import RecipeFiller
+    from faultrun.configs.recipes.fill import RecipeFiller
 
     filler = RecipeFiller(recipe, script)
     found = replace(
@@ -209,7 +209,7 @@ def _argument_of(what: str) -> str:
 
 def _note_untold(ctx: ResolveContext, recipe: Recipe, found: Recovery) -> None:
     """A script that has none of the recipe's options is told nothing, and begins anew after a fault."""
-    from faultrun.configs.recipe_reference import options
+    from faultrun.configs.recipes.reference import options
 
     missing = ", ".join(option for phrase in recipe.resume_args for option in options(phrase.text))
     if missing and not found.handed_over:

@@ -4,14 +4,14 @@ import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 
-from faultrun.cli.options.meeting import endpoint
+from faultrun.cli.options.node_addresses import endpoint
 from faultrun.cli.options.settings import Settings
-from faultrun.cli.resolve.agreement import NodeIdentity
 from faultrun.cli.resolve.context import ResolveContext
+from faultrun.cli.resolve.nodes_agreement import NodeIdentity
 from faultrun.cli.resolve.program import Program
 from faultrun.cli.resolve.workers import Workers
-from faultrun.model.spec import Command, Framework, MsScheduler, Rendezvous
-from faultrun.platforms import local
+from faultrun.model.spec.run_spec import Command, Framework, MsScheduler, Rendezvous
+from faultrun.platforms import this_machine
 
 _LOCALHOST = "127.0.0.1"
 _USUAL_PORT = {Framework.MINDSPORE: 8118}
@@ -134,14 +134,14 @@ def _address(settings: Settings, host: str, framework: Framework) -> str:
     named = Settings.master_addr if settings.gave(Settings.master_addr) else Settings.rdzv_endpoint
     bare = host.strip().removeprefix("[").removesuffix("]")
     address = bare
-    if not local.is_address(bare):
+    if not this_machine.is_address(bare):
         if framework is not Framework.MINDSPORE:
             return bare
         try:
-            address = local.address_of(bare)
+            address = this_machine.address_of(bare)
         except OSError as error:
             raise settings.refuse(named, f"{bare} has no address: {error.strerror}") from None
-    if not local.owns_address(address):
+    if not this_machine.owns_address(address):
         because = f"{address} is not an address of this machine, the only node of the run"
         raise settings.refuse(named, because, "leave it out: the workers then meet at 127.0.0.1")
     return address
@@ -157,6 +157,6 @@ def _ipv4(address: str, *, loopback: bool) -> bool:
 
 def _simple(environ: Mapping[str, str]) -> bool:
     """Whether the workers train on CPU, without MindSpore's parameter servers and own recovery."""
-    devices = any(local.accelerators_of(kind, environ) is not None for kind in ("npu", "gpu"))
+    devices = any(this_machine.accelerators_of(kind, environ) is not None for kind in ("npu", "gpu"))
     servers = environ.get("MS_SERVER_NUM", "0") not in ("", "0")
     return not devices and not servers and environ.get("MS_ENABLE_RECOVERY", "0") != "1"

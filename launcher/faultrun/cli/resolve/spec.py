@@ -11,10 +11,10 @@ from pathlib import Path
 
 from faultrun.cli.options.choices import DryRun
 from faultrun.cli.options.settings import INSIDE_WORKER, Settings
-from faultrun.cli.resolve.agreement import NodeIdentity, resolve_node
 from faultrun.cli.resolve.context import ProcessContext, ResolveContext
 from faultrun.cli.resolve.elastic import resolve_elastic
 from faultrun.cli.resolve.launchers import other_launcher
+from faultrun.cli.resolve.nodes_agreement import NodeIdentity, resolve_node
 from faultrun.cli.resolve.outputs import resolve_logs, resolve_view
 from faultrun.cli.resolve.platform import fault_files, handed_on
 from faultrun.cli.resolve.program import misplaced, resolve_framework, resolve_program
@@ -24,9 +24,9 @@ from faultrun.cli.resolve.supervision import resolve_standby, resolve_supervisio
 from faultrun.cli.resolve.torchrun import resolve_identity, resolve_threads
 from faultrun.cli.resolve.worker_dir import resolve_worker_dir, spread_folders, worker_path, worker_places
 from faultrun.cli.resolve.workers import Workers, resolve_workers
-from faultrun.model.spec import Binding, RunSpec
+from faultrun.model.spec.run_spec import Binding, RunSpec
 from faultrun.model.topology import NodeId, NodeSlots, RunId, Topology, node_folder
-from faultrun.platforms import local
+from faultrun.platforms import this_machine
 
 _FIRST = (
     "amber brave calm clear dawn eager fair fleet gentle glad keen kind light lively lucid mellow merry "
@@ -66,7 +66,7 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
     one_of_several = resolve_node(ctx, framework, workers)
     meeting = resolve_meeting(ctx, framework, one_of_several)
     supervision = resolve_supervision(ctx)
-    node = one_of_several.name if one_of_several else NodeId(local.hostname())
+    node = one_of_several.name if one_of_several else NodeId(this_machine.hostname())
     places = worker_places(folder, workers.world, workers.local)
     recovery = resolve_recovery(ctx, recipe, program, workers.world, places)
     logs = resolve_logs(ctx, join=supervision.join, workers=workers, master_addr=meeting.master_addr)
@@ -125,7 +125,7 @@ def _binding(ctx: ResolveContext, workers: Workers) -> Binding:
 
     core = settings.read(Settings.bind_core, read_bind_core) or False
     numa = settings.read(Settings.bind_numa, read_bind_numa) or False
-    devices = workers.devices or local.physical_devices(ctx.environ, workers.local)
+    devices = workers.devices or this_machine.physical_devices(ctx.environ, workers.local)
     try:
         bound = plan_binding(core, numa, devices, usable_processors())
     except NotOurs as error:

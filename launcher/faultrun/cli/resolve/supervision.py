@@ -7,10 +7,10 @@ from dataclasses import replace
 from faultrun.cli.options.settings import Settings
 from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.program import Program
-from faultrun.frameworks import rehearse
+from faultrun.frameworks import standby_suits
 from faultrun.frameworks.top_imports import TopImports, top_imports
-from faultrun.model.hang import HangPolicy, Span
-from faultrun.model.spec import (
+from faultrun.model.observed.hang import HangPolicy, Span
+from faultrun.model.spec.run_spec import (
     PLATFORM_MARGIN_S,
     TERMINATION_VARIABLE,
     Framework,
@@ -20,7 +20,7 @@ from faultrun.model.spec import (
     Supervision,
     Windows,
 )
-from faultrun.model.standby import StandbyWish
+from faultrun.model.spec.standby import StandbyWish
 
 _SLURM_END = "SLURM_JOB_END_TIME"
 _INIT_PID = 1
@@ -101,14 +101,14 @@ def resolve_standby(
     if wanted == 0:
         return StandbyWish()
     argv = (*program.command.prefix, *program.command.script_args)
-    begins = rehearse.program_at(argv)
+    begins = standby_suits.program_at(argv)
     against: list[str] = []
     if not begins:
         against.append(f"{argv[0]} is no Python command that a standby can wait in")
     if simulation is not None:
         against.append("a dry run is not restarted in a hurry")
     if wanted is None and not against:
-        against += rehearse.doubts(program.source, program.search, framework)
+        against += standby_suits.doubts(program.source, program.search, framework)
     if against:
         return StandbyWish(asked=wanted is not None, doubts=tuple(against))
     imports = top_imports(program.source, program.search) if framework in _PRELOADED else TopImports()
@@ -119,7 +119,7 @@ def resolve_standby(
         program_at=begins,
         arguments_at=begins + (2 if argv[begins] in ("-m", "-c") else 1),
         hidden=_HIDDEN_FROM_STANDBYS.get(framework, ()),
-        estimate_bytes=rehearse.ESTIMATES_BYTES.get(framework, 0) + imports.estimate_bytes,
+        estimate_bytes=standby_suits.ESTIMATES_BYTES.get(framework, 0) + imports.estimate_bytes,
         imports=imports.statements,
         sets=imports.sets,
     )

@@ -2,8 +2,8 @@
 
 from faultrun.cli.options.settings import Settings
 from faultrun.cli.resolve.context import ResolveContext
-from faultrun.model.spec import Framework
-from faultrun.model.worker_identity import WorkerIdentity
+from faultrun.model.spec.run_spec import Framework
+from faultrun.model.spec.worker_identity import WorkerIdentity
 
 _THREADS = "OMP_NUM_THREADS"
 

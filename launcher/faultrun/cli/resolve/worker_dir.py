@@ -11,8 +11,8 @@ from pathlib import Path
 from faultrun.cli.options.settings import Settings
 from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.program import Program
-from faultrun.model.spec import Command, Recovery
-from faultrun.model.worker_identity import WorkerIdentity
+from faultrun.model.spec.run_spec import Command, Recovery
+from faultrun.model.spec.worker_identity import WorkerIdentity
 
 _PATH = "PYTHONPATH"
 

@@ -9,11 +9,11 @@ from faultrun.cli.options.option import Option
 from faultrun.cli.options.settings import Settings
 from faultrun.cli.options.values import MOST_WORKERS, whole
 from faultrun.cli.resolve.context import ResolveContext
-from faultrun.cli.resolve.job import Job, job_of_platform
+from faultrun.cli.resolve.nodes_job import Job, job_of_platform
 from faultrun.cli.resolve.platform import FinishedTable, own_server, read_rank_table
-from faultrun.model.spec import Framework, Simulation
-from faultrun.platforms import local
-from faultrun.platforms.rank_table import seen_devices
+from faultrun.model.spec.run_spec import Framework, Simulation
+from faultrun.platforms import this_machine
+from faultrun.platforms.rank_table.rank_table import seen_devices
 
 _MSRUN_PER_NODE = 8
 _MSRUN_MOST_SIMULATED = 128
@@ -174,15 +174,15 @@ def _per_node(text: str, environ: Mapping[str, str]) -> int:
     """A number, or torchrun's words for what the machine has."""
     match text.strip():
         case "cpu":
-            return local.processor_count()
+            return this_machine.processor_count()
         case "gpu" | "npu" as kind:
-            found = local.accelerators_of(kind, environ)
+            found = this_machine.accelerators_of(kind, environ)
             if found is None:
                 raise ValueError(f"no {kind} is visible on this machine")
             return found.count
         case "auto":
-            kinds = (local.accelerators_of(kind, environ) for kind in ("npu", "gpu"))
-            return next((found.count for found in kinds if found), local.processor_count())
+            kinds = (this_machine.accelerators_of(kind, environ) for kind in ("npu", "gpu"))
+            return next((found.count for found in kinds if found), this_machine.processor_count())
         case "xpu":
             raise ValueError("xpu devices can only be counted by torch, which the launcher does not import")
         case word if word.isalpha():
@@ -193,7 +193,7 @@ def _per_node(text: str, environ: Mapping[str, str]) -> int:
 
 def _visible(ctx: ResolveContext, where: str = "") -> int:
     """One worker for each accelerator that this process sees."""
-    visible = local.visible_accelerators(ctx.environ)
+    visible = this_machine.visible_accelerators(ctx.environ)
     if visible is not None and visible.count:
         ctx.note(f"{visible.count} workers{where}, as {visible.source} says")
         return visible.count

@@ -22,11 +22,11 @@ from faultrun.configs.new_key import doubtful_keys
 from faultrun.core import template
 from faultrun.errors import FaultrunError
 from faultrun.journal.logdir import make
-from faultrun.model.output import Logs
 from faultrun.model.printable import printable
-from faultrun.model.spec import RunSpec
+from faultrun.model.spec.output import Logs
+from faultrun.model.spec.run_spec import RunSpec
 from faultrun.model.stop import STOP_EXIT_CODES, StopSource
-from faultrun.platforms.rank_table_wait import NotFinished, Patience, await_file
+from faultrun.platforms.rank_table.wait import NotFinished, Patience, await_file
 from faultrun.terminal import BottomRow, is_terminal
 from faultrun.workers import signals
 

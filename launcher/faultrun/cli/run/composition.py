@@ -11,9 +11,9 @@ from typing import Protocol, TypeVar
 from faultrun import __version__
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.registry import registry_for
+from faultrun.cli.nodes.agent_setup import ETCD, etcd_keeping, member_work, rules_of
 from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.run.helpers import LEFTOVERS_PATIENCE_S, Helpers, fork_helpers
-from faultrun.cli.run.nodes import ETCD, etcd_keeping, member_work, rules_of
 from faultrun.cli.run.outlets import (
     ReadyNotifier,
     meter_for,
@@ -28,52 +28,52 @@ from faultrun.cli.run.start_and_end import (
     at_end,
     begin_anew,
 )
-from faultrun.core.begin import plan_to_go_on_from
-from faultrun.core.secrets import without_logins
-from faultrun.core.signature_rows import ROWS
-from faultrun.core.standby import StandbyState
+from faultrun.core.diagnosis.signature_table import ROWS
+from faultrun.core.phases.begin import plan_to_go_on_from
+from faultrun.core.redact import without_logins
+from faultrun.core.standby.policy import StandbyState
 from faultrun.frameworks.mindspore import needs_scheduler
 from faultrun.journal.append import JournalWriter, utc_now
 from faultrun.journal.codec import encode
 from faultrun.journal.logdir import claim, mark_ended, write_record
 from faultrun.model.events import Event, RunStarted
-from faultrun.model.gasp import SaveRequested
+from faultrun.model.observed.dying_gasp import SaveRequested
 from faultrun.model.run import RunState
-from faultrun.model.spec import MsScheduler, RunSpec, SignalAnswer
+from faultrun.model.spec.run_spec import MsScheduler, RunSpec, SignalAnswer
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, RunId
+from faultrun.nodes.agent.client import LEAVING_S, NodesAgreement
+from faultrun.nodes.agent.served_etcd import ServedEtcd
 from faultrun.platforms import processors
 from faultrun.platforms.cgroup import spendable_bytes
-from faultrun.platforms.local import accelerators_of
-from faultrun.supervisor.agreement import LocalAgreement
-from faultrun.supervisor.checkpoint_finder import CheckpointFinder
+from faultrun.platforms.this_machine import accelerators_of
+from faultrun.supervisor.checkpoints.finder import CheckpointFinder
+from faultrun.supervisor.checkpoints.first_save import SaveWatch
+from faultrun.supervisor.checkpoints.other_runs import Neighbours
+from faultrun.supervisor.checkpoints.read_ahead import LookAhead
+from faultrun.supervisor.checkpoints.resume_check import ResumeCheck
 from faultrun.supervisor.control import Control
-from faultrun.supervisor.device_assignment import DeviceAssignment
+from faultrun.supervisor.emergency_window import let_save
+from faultrun.supervisor.executor import LocalWorld
 from faultrun.supervisor.exit_inspector import ExitInspector
-from faultrun.supervisor.fault_file_watcher import FaultFileWatcher
-from faultrun.supervisor.hang_watch import HangWatch
-from faultrun.supervisor.inspection import Inspector
-from faultrun.supervisor.last_window import let_save
-from faultrun.supervisor.log_watch import LogWatch
-from faultrun.supervisor.look_ahead import LookAhead
+from faultrun.supervisor.hangs.first_step_in_log import LogWatch
+from faultrun.supervisor.hangs.inspection import Inspector
+from faultrun.supervisor.hangs.watch import HangWatch
+from faultrun.supervisor.launch.devices import DeviceAssignment
+from faultrun.supervisor.launch.environment import SupervisorEnv
+from faultrun.supervisor.launch.prepare import Preparer
+from faultrun.supervisor.launch.progress_page import Incarnation, lost_workers, write_heartbeats
+from faultrun.supervisor.local_agreement import LocalAgreement
 from faultrun.supervisor.loop import supervise
-from faultrun.supervisor.neighbours import Neighbours
-from faultrun.supervisor.next_node import NextNode
-from faultrun.supervisor.nodes_agreement import LEAVING_S, NodesAgreement
+from faultrun.supervisor.platform.capacity import SlotWatch
+from faultrun.supervisor.platform.fault_files import FaultFileWatcher
 from faultrun.supervisor.ports import Agreement
-from faultrun.supervisor.prepare import Preparer
-from faultrun.supervisor.progress import Incarnation, lost_workers, write_heartbeats
 from faultrun.supervisor.reactor import Reactor, RunClock
-from faultrun.supervisor.resume_check import ResumeCheck
-from faultrun.supervisor.room_watch import RoomWatch
-from faultrun.supervisor.save_watch import SaveWatch
-from faultrun.supervisor.served_etcd import ServedEtcd
-from faultrun.supervisor.slot_watch import SlotWatch
-from faultrun.supervisor.snapshots import SnapshotMemory
-from faultrun.supervisor.standbys import Standbys
-from faultrun.supervisor.supervisor_env import SupervisorEnv
-from faultrun.supervisor.worker_group import WorkerGroup
-from faultrun.supervisor.world import LocalWorld
+from faultrun.supervisor.snapshots.memory import SnapshotMemory
+from faultrun.supervisor.snapshots.to_next_node import NextNode
+from faultrun.supervisor.standby.headroom_watch import RoomWatch
+from faultrun.supervisor.standby.pool import Standbys
+from faultrun.supervisor.workers.worker_group import WorkerGroup
 from faultrun.terminal import BottomRow
 from faultrun.workers.signals import SignalPipe
 from faultrun.workers.sweep import sweep

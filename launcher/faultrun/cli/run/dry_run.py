@@ -7,25 +7,25 @@ from pathlib import Path
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import scan_and_choose
+from faultrun.checkpoints.formats.unrecognised import unknown_files
 from faultrun.checkpoints.registry import registry_for
-from faultrun.checkpoints.unknown import unknown_files
 from faultrun.cli.console import answer
 from faultrun.cli.options.choices import DryRun
 from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.run.start_and_end import absolute
 from faultrun.configs.apply import check
 from faultrun.configs.argv import resume_args
-from faultrun.core.recover import Chosen, Need, NoneUsable, NothingFound
-from faultrun.core.span import several
+from faultrun.core.humanize import several
+from faultrun.core.recovery.choose import Chosen, Need, NoneUsable, NothingFound
 from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, worker_environment
 from faultrun.frameworks.mindspore import needs_scheduler, scheduler_argv
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.plan import Ledger, Plan, Reason
-from faultrun.model.spec import MsScheduler, Resume, RunSpec
+from faultrun.model.spec.run_spec import MsScheduler, Resume, RunSpec
 from faultrun.model.topology import BootId, Topology
-from faultrun.platforms.local import accelerators_of
-from faultrun.supervisor.prepare import device_of, filled, values
-from faultrun.supervisor.replicas import known_replicas
+from faultrun.platforms.this_machine import accelerators_of
+from faultrun.supervisor.checkpoints.replicas import known_replicas
+from faultrun.supervisor.launch.prepare import device_of, filled, values
 
 _FIRST_NODE = "<the first node>"
 _WHOLE, _BRIEFLY = 1, 3

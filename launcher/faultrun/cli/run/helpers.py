@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faultrun.cli.run.outlets import sidecars
-from faultrun.model.output import Stream
-from faultrun.model.spec import RunSpec
+from faultrun.model.spec.output import Stream
+from faultrun.model.spec.run_spec import RunSpec
 from faultrun.model.topology import BootId
-from faultrun.supervisor.fault_file_watcher import FaultFileWatcher, fault_file_watcher_for
+from faultrun.supervisor.platform.fault_files import FaultFileWatcher, fault_file_watcher_for
 from faultrun.terminal import BottomRow
 from faultrun.workers.deadman import Deadman
-from faultrun.workers.follow import Follower
 from faultrun.workers.fork_server import ForkServer
+from faultrun.workers.logs.log_follower import Follower
+from faultrun.workers.logs.log_rotation import Rotator
+from faultrun.workers.logs.streams import Streams
 from faultrun.workers.process import become_subreaper
-from faultrun.workers.rotate import Rotator
-from faultrun.workers.streams import Streams
 from faultrun.workers.sweep import sweep
 
 LEFTOVERS_PATIENCE_S = 10.0

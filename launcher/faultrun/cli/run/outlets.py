@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 
 from faultrun import __version__
 from faultrun.cli import console
-from faultrun.core.secrets import HIDDEN, without_secret_values, without_secret_words
+from faultrun.core.redact import HIDDEN, without_secret_values, without_secret_words
 from faultrun.journal.append import FILE_NAME, JournalWriter
 from faultrun.model.events import Event, IncarnationStarted
-from faultrun.model.output import LogFormat, Stream
+from faultrun.model.line_tone import Tone
 from faultrun.model.run import Step
-from faultrun.model.spec import RunSpec
-from faultrun.model.tone import Tone
-from faultrun.observe.json_reporter import JsonReporter, note
-from faultrun.observe.reporters import ConsoleReporter
-from faultrun.observe.sidecar import Sidecar, Work
-from faultrun.platforms.local import hostname
+from faultrun.model.spec.output import LogFormat, Stream
+from faultrun.model.spec.run_spec import RunSpec
+from faultrun.observe.console.json_reporter import JsonReporter, note
+from faultrun.observe.console.reporters import ConsoleReporter
+from faultrun.observe.outlets.sidecar import Sidecar, Work
+from faultrun.platforms.this_machine import hostname
 from faultrun.terminal import BottomRow, has_colours, is_terminal, obeys_escapes
-from faultrun.workers.streams import prefix_of
+from faultrun.workers.logs.streams import prefix_of
 
 if TYPE_CHECKING:
-    from faultrun.observe.live_line import UnfinishedLine, VerificationMeter
+    from faultrun.observe.console.live_line import UnfinishedLine, VerificationMeter
 
 _TERMINAL = 2
 _STDOUT = 1
@@ -70,7 +70,7 @@ def _has_live_line(spec: RunSpec, environ: Mapping[str, str]) -> bool:
 
 def _unfinished(spec: RunSpec, log_dir: Path) -> "tuple[UnfinishedLine, ...]":
     """The workers whose output goes to the terminal of the live line."""
-    from faultrun.observe.live_line import UnfinishedLine
+    from faultrun.observe.console.live_line import UnfinishedLine
 
     logs = spec.logs
     ranks = sorted(spec.topology.all_ranks) if is_terminal(_STDOUT) else ()
@@ -90,32 +90,32 @@ def sidecars(spec: RunSpec, log_dir: Path, next_seq: int, row: BottomRow | None)
     about = {"run_id": spec.run_id, "framework": spec.framework.value, "version": __version__}
 
     def live_line(_lifeline: int) -> Work:
-        from faultrun.observe.live_line import LiveLine
+        from faultrun.observe.console.live_line import LiveLine
 
         assert row is not None
         name, unfinished = spec.logs.worker_log_name, _unfinished(spec, log_dir)
         return LiveLine(row, log_dir, spec.slots, name, unfinished)
 
     def event_hooks(lifeline: int) -> Work:
-        from faultrun.observe.announce import Announcer
-        from faultrun.observe.event_hooks import EventHooks
+        from faultrun.observe.outlets.hooks import EventHooks
+        from faultrun.observe.outlets.messages import Announcer
 
         announcer = Announcer(spec.run_id, str(log_dir))
         return EventHooks(lifeline, announcer, log_dir, (view.on_event, view.webhook), next_seq)
 
     def exporter(_lifeline: int) -> Work:
-        from faultrun.observe.exporter import Exporter
+        from faultrun.observe.outlets.prometheus import Exporter
 
         endpoint = (view.metrics_addr, view.metrics_port) if view.metrics_port is not None else None
         return Exporter(log_dir, about, policy, endpoint, view.metrics_file)
 
     def scalars(_lifeline: int) -> Work:
-        from faultrun.observe.scalars import Scalars
+        from faultrun.observe.outlets.tensorboard import Scalars
 
         return Scalars(log_dir, Path(view.tensorboard).absolute(), policy, next_seq)
 
     def tracer(_lifeline: int) -> Work:
-        from faultrun.observe.tracer import Tracer
+        from faultrun.observe.outlets.opentelemetry import Tracer
 
         resource = {f"faultrun.{name}": value for name, value in about.items()}
         return Tracer(log_dir, view.otlp_endpoint, resource, next_seq)
@@ -134,7 +134,7 @@ def meter_for(row: BottomRow | None, log_dir: Path) -> "VerificationMeter | None
     """Only where a live line shows it."""
     if row is None:
         return None
-    from faultrun.observe.live_line import METER, VerificationMeter
+    from faultrun.observe.console.live_line import METER, VerificationMeter
 
     return VerificationMeter(log_dir / METER)
 

@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from faultrun.checkpoints.gasp_manifest import mark_finished
+from faultrun.checkpoints.formats.faultrun_manifest import mark_finished
 from faultrun.configs.originals import of_a_person, restore
-from faultrun.core.secrets import without_secret_words
-from faultrun.core.span import several
+from faultrun.core.humanize import several
+from faultrun.core.redact import without_secret_words
 from faultrun.errors import ConfigError
 from faultrun.journal.logdir import Claimed, read_record, recorded, set_aside
 from faultrun.model.run import RunState
-from faultrun.model.spec import TERMINATION_VARIABLE, RestoreConfigs, Resume, RunSpec
+from faultrun.model.spec.run_spec import TERMINATION_VARIABLE, RestoreConfigs, Resume, RunSpec
 from faultrun.model.topology import RunId
-from faultrun.workers.forked import Forked
+from faultrun.workers.forked_helper import Forked
 
 ORIGINALS = "original"
 _PATIENCE_S = 20.0
@@ -149,9 +149,9 @@ def _said_by_child(log_dir: Path, patience_s: float) -> bytes:
 def _write_report(log_dir: Path) -> bytes:
     from faultrun.cli.report import HTML, account_of, summary, write
     from faultrun.journal.logdir import read_record
+    from faultrun.observe.account.torchft import told_by_torchft, torchft_section
     from faultrun.observe.report.document import document
     from faultrun.observe.report.pages import html
-    from faultrun.observe.torchft import told_by_torchft, torchft_section
 
     account, record = account_of(log_dir), read_record(log_dir)
     torchft = torchft_section(told_by_torchft(log_dir, record), account)

@@ -14,16 +14,16 @@ from typing import Any
 import click
 
 from faultrun.cli.console import answer
-from faultrun.cli.in_etcd import or_in_etcd
-from faultrun.cli.options.assumptions import assume_option
+from faultrun.cli.nodes.run_in_etcd import or_in_etcd
+from faultrun.cli.nodes.status import show_nodes
+from faultrun.cli.options.table.assumptions import assume_option
 from faultrun.cli.status.gather import gather
-from faultrun.cli.status.of_nodes import show_nodes
-from faultrun.cli.status.saved import SavedSoFar
+from faultrun.cli.status.savings_so_far import SavedSoFar
 from faultrun.cli.verbs import example, log_dir_option
 from faultrun.errors import UsageError
 from faultrun.journal.logdir import read_record
-from faultrun.observe.status import RunStatus, brief, lines
-from faultrun.observe.status_ranks import Pace
+from faultrun.observe.status.ranks import Pace
+from faultrun.observe.status.status import RunStatus, brief, lines
 from faultrun.terminal import has_colours
 
 _SCHEMA = 1
@@ -111,7 +111,7 @@ def _on_screen(look: Callable[[], RunStatus], interval_s: float) -> None:
         )
     from rich.console import Console
 
-    from faultrun.observe.status_screen import watch
+    from faultrun.observe.status.screen import watch
 
     # Without a system of colours nothing is dim or bold either.
     console = Console(color_system="auto" if has_colours(os.environ, is_terminal=True) else None)

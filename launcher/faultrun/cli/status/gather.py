@@ -13,19 +13,21 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from faultrun.core.budget import Allowed, charge
-from faultrun.core.slots import workers_words
+from faultrun.core.placement.slots import workers_words
+from faultrun.core.plan.restart_budget import Allowed, charge
 from faultrun.errors import FaultrunError, LogDirError
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.codec import CodecError, decode
+from faultrun.journal.is_supervised import is_supervised
 from faultrun.journal.lines import JournalLine, Tail, moment, tail
 from faultrun.journal.logdir import read_record, recorded, which_log_dir
-from faultrun.journal.supervised import is_supervised
 from faultrun.model.incident import Card
-from faultrun.model.spec import Recovery, RestartPolicy
-from faultrun.observe.card import duration, headline
-from faultrun.observe.standbys import StandbyTally
-from faultrun.observe.status import (
+from faultrun.model.spec.run_spec import Recovery, RestartPolicy
+from faultrun.observe.card.card import duration, headline
+from faultrun.observe.run_view import RunView
+from faultrun.observe.standby_words import StandbyTally
+from faultrun.observe.status.ranks import Pace, rank_states
+from faultrun.observe.status.status import (
     LastIncident,
     NewestCheckpoint,
     Outlook,
@@ -33,8 +35,6 @@ from faultrun.observe.status import (
     StandbyStatus,
     Supervised,
 )
-from faultrun.observe.status_ranks import Pace, rank_states
-from faultrun.observe.view import RunView
 
 if TYPE_CHECKING:
     from faultrun.checkpoints.listing import Named

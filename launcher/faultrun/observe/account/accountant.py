@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from copy import copy, deepcopy
 from dataclasses import replace
 
-from faultrun.core.stopwatch import silence_s, suspicion_after
+from faultrun.core.recovery_timing import silence_s, suspicion_after
 from faultrun.journal.codec import wire_name
 from faultrun.journal.lines import JournalLine
-from faultrun.model.agreement import IncarnationOver
 from faultrun.model.events import (
     Drained,
     FaultNotice,
@@ -28,12 +27,13 @@ from faultrun.model.events import (
     WorkersLost,
     WorkerStarted,
 )
-from faultrun.model.gasp import GaspSaved
-from faultrun.model.hang import HangDetected, HangSuspected
+from faultrun.model.observed.agreement import IncarnationOver
+from faultrun.model.observed.dying_gasp import GaspSaved
+from faultrun.model.observed.hang import HangDetected, HangSuspected
+from faultrun.model.observed.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
 from faultrun.model.plan import Plan
-from faultrun.model.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
 from faultrun.model.run import Phase
-from faultrun.model.standby import StandbyChanged
+from faultrun.model.spec.standby import StandbyChanged
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.observe.account.incarnations import (
     FINISHED,
@@ -58,7 +58,7 @@ from faultrun.observe.account.timeline import (
     Spending,
     Timeline,
 )
-from faultrun.observe.view import RunView
+from faultrun.observe.run_view import RunView
 
 _NOTICE = wire_name(FaultNotice)
 _ENDING = (Phase.REPLACING, Phase.DRAINING, Phase.KILLING, Phase.SWEEPING)

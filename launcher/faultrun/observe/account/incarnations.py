@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from faultrun.core.resumption import place_of
+from faultrun.core.recovery.resume_verdict import place_of
 from faultrun.model.events import FirstStep
-from faultrun.model.recovery import FirstStepLogged
+from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.observe.account.timeline import Spending, Timeline
 
 STOPPED = "stopped"

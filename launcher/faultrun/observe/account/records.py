@@ -4,8 +4,8 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from faultrun.core.diagnose import describe
-from faultrun.core.span import several
+from faultrun.core.diagnosis.diagnose import describe
+from faultrun.core.humanize import several
 from faultrun.journal.lines import JournalLine
 from faultrun.model.checkpoint import Kind
 from faultrun.model.events import (
@@ -17,13 +17,13 @@ from faultrun.model.events import (
     TimerFired,
     WorkerExit,
 )
-from faultrun.model.gasp import GaspFailed, GaspRequested, GaspSaved, GaspVerified
-from faultrun.model.hang import HangDetected
 from faultrun.model.incident import Cause, Incident
+from faultrun.model.observed.dying_gasp import GaspFailed, GaspRequested, GaspSaved, GaspVerified
+from faultrun.model.observed.hang import HangDetected
+from faultrun.model.observed.mindspore_rendezvous import RankMissed
+from faultrun.model.observed.recovery import PARTS, RecoveryTimed
+from faultrun.model.observed.rejoin import MemoryFaultFound
 from faultrun.model.plan import Plan
-from faultrun.model.recovery import PARTS, RecoveryTimed
-from faultrun.model.rejoin import MemoryFaultFound
-from faultrun.model.rendezvous import RankMissed
 from faultrun.model.run import Phase
 from faultrun.observe.account.incarnations import IncarnationRecord
 from faultrun.observe.account.timeline import Segment, Spending, Timeline, productive_share

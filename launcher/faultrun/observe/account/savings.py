@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from faultrun.model.assumptions import Assumptions, UsualLauncher
 from faultrun.model.incident import Cause
+from faultrun.model.spec.assumptions import Assumptions, UsualLauncher
 from faultrun.observe.account.fault_chains import FaultChain, LivesAfter, chains, why_ordered
 from faultrun.observe.account.incarnations import IncarnationRecord
 from faultrun.observe.account.records import (

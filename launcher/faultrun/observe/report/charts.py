@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from faultrun.core.span import span
+from faultrun.core.humanize import span
 from faultrun.journal.lines import moment
 from faultrun.model.printable import printable
 from faultrun.observe.account.records import Account, IncidentRecord

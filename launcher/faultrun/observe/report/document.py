@@ -14,15 +14,15 @@ from typing import Any
 
 from faultrun.journal.lines import moment
 from faultrun.journal.logdir import recorded
-from faultrun.model.assumptions import Assumptions
+from faultrun.model.spec.assumptions import Assumptions
+from faultrun.observe.account.advice import advise, save_interval
 from faultrun.observe.account.records import TRAINING_AGAIN, Account, IncidentRecord
 from faultrun.observe.account.savings import Savings, savings
+from faultrun.observe.account.savings_words import assumed as assumed_in_words
+from faultrun.observe.account.savings_words import assumptions_of, rows, savings_document
 from faultrun.observe.account.timeline import RECOVERY
-from faultrun.observe.advice import advise, save_interval
 from faultrun.observe.report.bounded import progress, spent_over_time
 from faultrun.observe.report.stages import mean_stages, stages
-from faultrun.observe.what_it_saved import assumed as assumed_in_words
-from faultrun.observe.what_it_saved import assumptions_of, rows, savings_document
 
 _SCHEMA = 2
 """2: ``productive_share``, ``lost_steps`` and ``recovery_s`` are null where nobody reported steps."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from faultrun.core.span import several, span
+from faultrun.core.humanize import several, span
 from faultrun.observe.report.words import clock, who
 
 _ACROSS = 2000

@@ -14,16 +14,16 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from faultrun.core.span import percent, several, span
+from faultrun.core.humanize import percent, several, span
+from faultrun.model.observed.recovery import PARTS
 from faultrun.model.printable import printable
-from faultrun.model.recovery import PARTS
 from faultrun.observe.account.records import Account
+from faultrun.observe.account.savings_words import assumed, saved_rows, saved_time
 from faultrun.observe.report import words
 from faultrun.observe.report.charts import figures
 from faultrun.observe.report.drawing import described, timeline
 from faultrun.observe.report.sections import sections
 from faultrun.observe.report.stages import STAGES
-from faultrun.observe.what_it_saved import assumed, saved_rows, saved_time
 
 _PLACES = {
     "timeline": ("Timeline", "wide", "drag to zoom, double-click to see all; triangles are incidents"),

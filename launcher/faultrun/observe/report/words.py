@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from faultrun.core.span import percent, several, span
+from faultrun.core.humanize import percent, several, span
 from faultrun.journal.lines import moment
 from faultrun.observe.account.incarnations import SUPERVISOR_LOST
 from faultrun.observe.account.records import RUNNING_AGAIN, TRAINING_AGAIN

@@ -23,12 +23,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from faultrun.sdk.files import Folder
 from faultrun.sdk.lightning.callback import LightningGasp
 from faultrun.sdk.lightning.strategies import check_strategy
 from faultrun.sdk.torch import Guard
 from faultrun.sdk.torch import protect as protect_torch
-from faultrun.sdk.worker import worker
+from faultrun.sdk.worker.save_files import Folder
+from faultrun.sdk.worker.worker import worker
 
 __all__ = ["DyingGasp", "Folder", "protect"]
 

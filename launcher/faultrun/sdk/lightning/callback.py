@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.errors import FaultrunError
-from faultrun.model.progress import WorkPhase
-from faultrun.sdk.files import Folder, SaveWriter, folder_of
+from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.lightning.checkpoint import STATE_KEY, overrides
 from faultrun.sdk.lightning.guard import LightningGuard, LightningProvider, is_own, place_in
 from faultrun.sdk.lightning.loader import is_stateful, place_loaders
 from faultrun.sdk.lightning.progress import FitPlace, Next, place_of, resumable
 from faultrun.sdk.lightning.strategies import check_optimizers, check_strategy
-from faultrun.sdk.stages import saving_in, told
-from faultrun.sdk.state_provider import check_folder, preflight
-from faultrun.sdk.torch.batches import check_positions, generator_of, set_epoch
-from faultrun.sdk.torch.rng import Rng, current_rng, restore_rng
-from faultrun.sdk.worker import worker
+from faultrun.sdk.torch.loader.loader_position import check_positions, generator_of, set_epoch
+from faultrun.sdk.torch.state.rng import Rng, current_rng, restore_rng
+from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of
+from faultrun.sdk.worker.state_provider import check_folder, preflight
+from faultrun.sdk.worker.training_stages import saving_in, told
+from faultrun.sdk.worker.worker import worker
 
 _LIGHTNINGS = ("lightning.pytorch.", "pytorch_lightning.")
 

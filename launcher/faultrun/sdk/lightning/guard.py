@@ -3,16 +3,16 @@
 from functools import partial
 from typing import Any
 
-from faultrun.sdk.files import Position, SaveWriter
 from faultrun.sdk.lightning.checkpoint import STATE_KEY, Contents, checkpoint_of, hooked
 from faultrun.sdk.lightning.progress import FitPlace, Next
-from faultrun.sdk.torch.capture import Boundary, passes
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.provider import TorchProvider
-from faultrun.sdk.torch.rng import Rng, reseeded, rng_from_plain, rng_to_plain
-from faultrun.sdk.torch.state import emptied
-from faultrun.sdk.update_lock import UpdatePhase
-from faultrun.sdk.worker import Worker
+from faultrun.sdk.torch.state.boundary import Boundary, passes
+from faultrun.sdk.torch.state.rng import Rng, reseeded, rng_from_plain, rng_to_plain
+from faultrun.sdk.torch.state.state_dict import emptied
+from faultrun.sdk.worker.save_files import Position, SaveWriter
+from faultrun.sdk.worker.update_lock import UpdatePhase
+from faultrun.sdk.worker.worker import Worker
 
 _SCHEMA = 1
 _ERA = 1 << 40

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from faultrun.errors import FaultrunError
-from faultrun.sdk.torch.batches import opened_after
+from faultrun.sdk.torch.loader.loader_position import opened_after
 
 
 class Opener(Protocol):

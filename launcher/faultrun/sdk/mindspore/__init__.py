@@ -25,12 +25,12 @@ from typing import Any
 import mindspore
 from mindspore import nn
 
-from faultrun.sdk.files import Names, Position, numbered
+from faultrun.sdk.mindspore.batch_shares import SharedBatches
 from faultrun.sdk.mindspore.callback import DyingGasp
 from faultrun.sdk.mindspore.parameters import HostState, MarkingOptimizer
 from faultrun.sdk.mindspore.provider import loss_scale
-from faultrun.sdk.mindspore.sharing import SharedBatches
-from faultrun.sdk.worker import lone_worker
+from faultrun.sdk.worker.save_files import Names, Position, numbered
+from faultrun.sdk.worker.worker import lone_worker
 
 __all__ = [
     "DyingGasp",

@@ -12,8 +12,7 @@ from typing import Any
 from mindspore import get_context
 from mindspore.train import Callback, CheckpointConfig
 
-from faultrun.model.progress import WorkPhase
-from faultrun.sdk.files import Names, Position, Saved, SaveWriter, folder_of, numbered
+from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.mindspore.parameters import (
     HostMemory,
     HostState,
@@ -22,8 +21,9 @@ from faultrun.sdk.mindspore.parameters import (
     updated_in_marks,
 )
 from faultrun.sdk.mindspore.provider import MindSporeProvider, appended, breakpoint_names, write_checkpoint
-from faultrun.sdk.state_provider import preflight
-from faultrun.sdk.worker import worker
+from faultrun.sdk.worker.save_files import Names, Position, Saved, SaveWriter, folder_of, numbered
+from faultrun.sdk.worker.state_provider import preflight
+from faultrun.sdk.worker.worker import worker
 
 _COPY_SHARE = 0.01
 """Copies take at most this share of the time of the steps between them."""

@@ -14,7 +14,7 @@ import mindspore
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
-from faultrun.sdk.files import Position
+from faultrun.sdk.worker.save_files import Position
 
 _COUNTER = "tft_updates_begun"
 """The parameter that counts updates; no part of a training's state."""

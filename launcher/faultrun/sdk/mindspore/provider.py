@@ -14,10 +14,10 @@ from typing import Any
 import mindspore
 import numpy as np
 
-from faultrun.sdk.files import Names, Position, Saved, SaveWriter
 from faultrun.sdk.mindspore.parameters import HostMemory, HostState
-from faultrun.sdk.state_provider import SaveOrder, StateProvider
-from faultrun.sdk.update_lock import HoldLimits, NotSaved, UpdateLock
+from faultrun.sdk.worker.save_files import Names, Position, Saved, SaveWriter
+from faultrun.sdk.worker.state_provider import SaveOrder, StateProvider
+from faultrun.sdk.worker.update_lock import HoldLimits, NotSaved, UpdateLock
 
 _SETTLE_S = 0.25
 _TRIES = 3

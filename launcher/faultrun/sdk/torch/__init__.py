@@ -21,19 +21,19 @@ from typing import Any
 import torch
 
 from faultrun.errors import FaultrunError
-from faultrun.sdk.files import Folder, SaveWriter, folder_of
-from faultrun.sdk.session import Session
-from faultrun.sdk.snapshot_interval import AUTO, SnapshotEvery, SnapshotInterval, checked
-from faultrun.sdk.state_provider import check_folder, preflight
-from faultrun.sdk.torch.capture import Buffers, Objects, device_of
+from faultrun.sdk.snapshots.interval import AUTO, SnapshotEvery, SnapshotInterval, checked
+from faultrun.sdk.torch.group.process_group import init_process_group
 from faultrun.sdk.torch.guard import Guard
-from faultrun.sdk.torch.memory import StateCopies
-from faultrun.sdk.torch.process_group import init_process_group
 from faultrun.sdk.torch.provider import TorchProvider
-from faultrun.sdk.torch.rejoin import Rejoin
-from faultrun.sdk.torch.shards import ModuleState, is_spread, replica_group_of
-from faultrun.sdk.torch.state import Parts, is_compiled, unwrapped, unwrapped_optimizer
-from faultrun.sdk.worker import worker
+from faultrun.sdk.torch.snapshots.state_copies import StateCopies
+from faultrun.sdk.torch.state.boundary import Buffers, Objects, device_of
+from faultrun.sdk.torch.state.shards import ModuleState, is_spread, replica_group_of
+from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
+from faultrun.sdk.torch.stay.rejoin import Rejoin
+from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of
+from faultrun.sdk.worker.session import Session
+from faultrun.sdk.worker.state_provider import check_folder, preflight
+from faultrun.sdk.worker.worker import worker
 
 __all__ = ["Folder", "Guard", "init_process_group", "protect"]
 

@@ -22,22 +22,22 @@ import torch
 
 from faultrun.errors import FaultrunError
 from faultrun.model.checkpoint import Kind
-from faultrun.model.progress import WorkPhase
-from faultrun.sdk.files import Position, Saved, SaveWriter, numbered
-from faultrun.sdk.session import ResumePoint
-from faultrun.sdk.torch import attempts
-from faultrun.sdk.torch.attempts import Redo
-from faultrun.sdk.torch.batches import check_positions
-from faultrun.sdk.torch.capture import Boundary, Passage
-from faultrun.sdk.torch.reading import Reading
-from faultrun.sdk.torch.recorder import recorder_of
-from faultrun.sdk.torch.rejoin import Rejoin
-from faultrun.sdk.torch.rng import cuda_rng_if_used, restore_rng, rng_from_plain
-from faultrun.sdk.torch.sharing import InParts, check_shares, sharing_of
-from faultrun.sdk.torch.state import Parts, assemble, batches_done, is_ours, load_into, read_state
-from faultrun.sdk.torch.stateful import gathered, taken_apart
-from faultrun.sdk.update_lock import UpdateLock
-from faultrun.sdk.worker import Worker
+from faultrun.model.observed.progress import WorkPhase
+from faultrun.sdk.torch.loader.batch_shares import InParts, check_shares, sharing_of
+from faultrun.sdk.torch.loader.epoch_reader import Reading
+from faultrun.sdk.torch.loader.loader_position import check_positions
+from faultrun.sdk.torch.state.boundary import Boundary, Passage
+from faultrun.sdk.torch.state.dcp import gathered, taken_apart
+from faultrun.sdk.torch.state.rng import cuda_rng_if_used, restore_rng, rng_from_plain
+from faultrun.sdk.torch.state.rng_recorder import recorder_of
+from faultrun.sdk.torch.state.state_dict import Parts, assemble, batches_done, is_ours, load_into, read_state
+from faultrun.sdk.torch.stay import step_attempts
+from faultrun.sdk.torch.stay.rejoin import Rejoin
+from faultrun.sdk.torch.stay.step_attempts import Redo
+from faultrun.sdk.worker.save_files import Position, Saved, SaveWriter, numbered
+from faultrun.sdk.worker.session import ResumePoint
+from faultrun.sdk.worker.update_lock import UpdateLock
+from faultrun.sdk.worker.worker import Worker
 
 T = TypeVar("T")
 
@@ -174,7 +174,7 @@ class Guard(InParts):
             if self.writer.session.full_world_size:
                 check_shares(loader)
         self.in_loop = True
-        yield from attempts.batches(self, loader, epoch)
+        yield from step_attempts.batches(self, loader, epoch)
         self._leaves_loop()
 
     def steps(self, last: int) -> Iterator[int]:
@@ -184,22 +184,22 @@ class Guard(InParts):
         take it back, and it comes again. The first call is where a rank that takes a dead one's place waits
         for it; nothing before may need other ranks but building the model.
         """
-        return attempts.steps(self, last)
+        return step_attempts.steps(self, last)
 
-    def attempt(self) -> "attempts.StepAttempt":
+    def attempt(self) -> "step_attempts.StepAttempt":
         """One step, around all that talks to other ranks; do not call ``step`` too.
 
         In ``steps``, ``batches`` or ``run``. An exception of the script's own comes out of it as ever. What
         follows it in the loop runs for a step that was taken back, too: ``done`` of what it returns says so.
         """
-        return attempts.StepAttempt(self)
+        return step_attempts.StepAttempt(self)
 
     def run(self, train: Callable[["Guard"], T]) -> T:
         """``train(guard)``, called again to go on after ``guard.global_step`` whenever a rank has died.
 
         For scripts that own their loop: all that touches a process group is made inside of ``train``.
         """
-        return attempts.run(self, train)
+        return step_attempts.run(self, train)
 
     def step(self, n: int | None = None, epoch: int | None = None) -> None:
         """A step is complete: call it right after the last of optimizer, scheduler, scaler and averages.

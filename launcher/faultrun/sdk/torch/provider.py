@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from faultrun.sdk.files import Position, Saved, Sink, numbered
-from faultrun.sdk.state_provider import SaveOrder, StateProvider, limits_of
-from faultrun.sdk.torch.capture import Boundary, nothing_is_missing, passes
 from faultrun.sdk.torch.guard import Guard
-from faultrun.sdk.torch.state import emptied, is_ours, read_state
-from faultrun.sdk.torch.trees import copied, same
-from faultrun.sdk.update_lock import NotSaved, UpdatePhase
+from faultrun.sdk.torch.state.boundary import Boundary, nothing_is_missing, passes
+from faultrun.sdk.torch.state.state_dict import emptied, is_ours, read_state
+from faultrun.sdk.torch.state.trees import copied, same
+from faultrun.sdk.worker.save_files import Position, Saved, Sink, numbered
+from faultrun.sdk.worker.state_provider import SaveOrder, StateProvider, limits_of
+from faultrun.sdk.worker.update_lock import NotSaved, UpdatePhase
 
 _DEVICE_BEHIND_S = 2.0
 _PEERS_LATE_S = 10.0

@@ -18,16 +18,16 @@ from typing import Any
 from transformers import Trainer, TrainerCallback
 
 from faultrun.errors import FaultrunError
-from faultrun.model.progress import WorkPhase
-from faultrun.sdk.files import Folder, Position, SaveWriter
-from faultrun.sdk.stages import TrainingFolders, saving_in, told
-from faultrun.sdk.state_provider import check_folder, preflight
-from faultrun.sdk.torch.capture import Buffers, Objects, device_of
-from faultrun.sdk.torch.state import Parts, is_compiled, unwrapped, unwrapped_optimizer
+from faultrun.model.observed.progress import WorkPhase
+from faultrun.sdk.torch.state.boundary import Buffers, Objects, device_of
+from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.transformers.folder import finished_in
 from faultrun.sdk.transformers.guard import TrainerGuard, TrainerProgress
 from faultrun.sdk.transformers.provider import TrainerProvider
-from faultrun.sdk.worker import worker
+from faultrun.sdk.worker.save_files import Folder, Position, SaveWriter
+from faultrun.sdk.worker.state_provider import check_folder, preflight
+from faultrun.sdk.worker.training_stages import TrainingFolders, saving_in, told
+from faultrun.sdk.worker.worker import worker
 
 _FOLDER = "_gasp"
 """Below ``output_dir``; Trainer's own rotation and search do not look there, nor is it pushed to a hub."""

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from faultrun.sdk.torch.rng import Rng
-from faultrun.sdk.torch.state import with_numbers
+from faultrun.sdk.torch.state.rng import Rng
+from faultrun.sdk.torch.state.state_dict import with_numbers
 
 OPTIMIZER = "optimizer.pt"
 SCHEDULER = "scheduler.pt"

@@ -6,9 +6,9 @@ from typing import Any
 
 from transformers.trainer_callback import ExportableState
 
-from faultrun.sdk.files import Position
-from faultrun.sdk.torch.capture import Passage
 from faultrun.sdk.torch.guard import Guard
+from faultrun.sdk.torch.state.boundary import Passage
+from faultrun.sdk.worker.save_files import Position
 
 _GROWING = frozenset({"log_history", "stateful_callbacks"})
 

@@ -5,12 +5,11 @@ from typing import Any
 
 import torch
 
-from faultrun.sdk.files import Position, Saved, numbered
-from faultrun.sdk.torch.capture import Boundary
 from faultrun.sdk.torch.provider import TorchProvider
-from faultrun.sdk.torch.recorder import noted_in
-from faultrun.sdk.torch.rng import rng_from_plain
-from faultrun.sdk.torch.state import emptied
+from faultrun.sdk.torch.state.boundary import Boundary
+from faultrun.sdk.torch.state.rng import rng_from_plain
+from faultrun.sdk.torch.state.rng_recorder import noted_in
+from faultrun.sdk.torch.state.state_dict import emptied
 from faultrun.sdk.transformers.folder import (
     OPTIMIZER,
     SCHEDULER,
@@ -20,6 +19,7 @@ from faultrun.sdk.transformers.folder import (
     write_model,
 )
 from faultrun.sdk.transformers.guard import TrainerGuard
+from faultrun.sdk.worker.save_files import Position, Saved, numbered
 
 
 class TrainerProvider(TorchProvider):

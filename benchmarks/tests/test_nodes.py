@@ -1,0 +1,146 @@
+"""A short piece of ``make soak-nodes``, and proof that its judge sees what it is there to see."""
+
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks.campaigns.nodes_judge import (
+    UNNAMED_S,
+    cards_differ,
+    journals_disagree,
+    read_journal,
+    unequal_ends,
+    unnamed_waits,
+    waits_said,
+    wrong_resumes,
+)
+from benchmarks.campaigns.nodes_ledger import Census, Life, Told
+from benchmarks.campaigns.nodes_plan import Kind, When, Whom, draw
+from benchmarks.jobs.nodes import PAGE
+
+from support.machine.processes import wait_until
+from support.places import ROOT
+
+NOT_POSSIBLE = 77
+
+
+@pytest.mark.slow
+def test_faults_over_three_nodes_and_a_spare_break_no_promise(tmp_path: Path) -> None:
+    words = ("--faults=6", "--seed=11", f"--see={tmp_path / 'see'}")
+    campaign = (sys.executable, "-m", "benchmarks.campaigns.nodes", *words)
+    environ = {**os.environ, "PYTHONPATH": "launcher:tests:.", "TMPDIR": str(tmp_path)}
+    ended = subprocess.run(
+        campaign, cwd=ROOT, env=environ, timeout=560, check=False, capture_output=True, text=True
+    )
+    if ended.returncode == NOT_POSSIBLE:
+        pytest.skip(ended.stderr)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_a_seed_draws_the_same_faults_and_all_that_there_is() -> None:
+    sessions = [draw(number, seed=5) for number in range(60)]
+    assert sessions == [draw(number, seed=5) for number in range(60)]
+    faults = [fault for session in sessions for fault in session.faults]
+    assert {fault.kind for fault in faults} == set(Kind)
+    assert {fault.when for fault in faults} == set(When)
+    assert {fault.whom for fault in faults} == set(Whom)
+    assert all(session.faults[0].when is When.TRAINING for session in sessions)
+    assert {session.torch for session in sessions} == {True, False}
+
+
+def told(life: int, rank: int, what: str, step: int, at_s: float = 0.0) -> Told:
+    return Told(at_s=at_s, life=life, rank=rank, node="a", pid=1, what=what, step=step)
+
+
+RESUMED = [told(1, rank, what, 20) for rank in (0, 1) for what in ("there", "begin")]
+
+
+def test_a_resume_of_all_ranks_from_the_newest_save_is_not_accused() -> None:
+    assert not list(wrong_resumes(RESUMED, since_life=0))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (told(1, 2, "begin", 10), "began at steps [10, 20]"),
+        (told(1, 2, "there", 23), "began at step 20 although a whole save of 23 was there"),
+        (told(1, 1, "wrong", 20), "has a wrong weight at step 20"),
+    ],
+)
+def test_a_wrong_resume_is_seen(line: Told, said: str) -> None:
+    assert said in " ".join(wrong_resumes([*RESUMED, line], since_life=0))
+
+
+def test_a_rank_that_lives_beside_a_newer_incarnation_is_seen(tmp_path: Path) -> None:
+    census = Census(tmp_path)
+    older = subprocess.Popen(["sleep", "1000"])
+    try:
+        page = tmp_path / f"0_0_{older.pid}_a.rank"
+        page.write_bytes(bytes(16))
+        wait_until(lambda: len(census.lives) == 1, what="the first rank")
+        (tmp_path / f"1_1_{os.getpid()}_b.rank").write_bytes(bytes(16))
+        wait_until(lambda: bool(census.together), what="both")
+        assert census.together == ["rank 0 of incarnation 0 lives although rank 1 of incarnation 1 was born"]
+        assert [one.pid for one in census.older_than(1)] == [older.pid]
+    finally:
+        census.close()
+        older.kill()
+        older.wait()
+    assert census.older_than(1) == []
+
+
+def test_a_rank_that_ran_on_by_its_own_beats_is_seen(tmp_path: Path) -> None:
+    census = Census(tmp_path)
+    census.close()
+    for life, born_s, beat_s in ((0, 1.0, 5.5), (1, 5.0, 6.0)):
+        page = tmp_path / f"{life}_0_1_a.rank"
+        page.write_bytes(struct.pack(PAGE, born_s, beat_s))
+        census.lives.append(Life(life, 0, 1, "a", page, born_s, ""))
+    assert census.overlaps() == ["rank 0 of incarnation 0 beat 0.500 s after a newer one was born"]
+
+
+def test_a_long_time_without_training_of_which_nobody_says_why_is_seen(tmp_path: Path) -> None:
+    lines = [told(0, 0, "step", 1, at_s=10.0)]
+    born = [Life(1, 0, 1, "a", tmp_path / "1_0_1_a.rank", 20.0 + UNNAMED_S, "")]
+    assert list(unnamed_waits(lines, born, [(12.0, "a: node c was lost")], 9.0, 60.0)) == [
+        f"for {UNNAMED_S + 8:.1f} s nobody said what the run waits for"
+    ]
+    said = [(14.0, "faultrun: waiting for node c, until 21:40:05 (--node_wait, 60 s)")]
+    assert not list(unnamed_waits(lines, born, said, 9.0, 60.0))
+    assert waits_said(said, 0.0) == ["NODE"]
+    assert not list(unnamed_waits(lines, born, [(20.0, "a: run soak1")], 9.0, 60.0)), (
+        "nobody was there before"
+    )
+
+
+def test_ends_that_are_not_one_are_seen() -> None:
+    assert not list(unequal_ends({"a": 0, "b": 0}, [], 0))
+    assert list(unequal_ends({"a": 0, "b": 69}, ["c"], 0)) == [
+        "exit codes {'a': 0, 'b': 69}",
+        "c did not end with the others",
+        "ended with [0, 69] instead of 0",
+    ]
+
+
+def test_journals_that_are_torn_or_disagree_are_seen() -> None:
+    lines, wrong = read_journal(b'{"event": "A"}\n{"ev\n{"event": "B"}\n{"cut')
+    assert [line["event"] for line in lines] == ["A", "B"]
+    assert wrong == ["line 2 of a journal is no JSON"]
+    started = {"event": "WorkerStarted", "incarnation": 1, "rank": 0}
+    plan = {"event": "PlanAdopted", "incarnation": 1, "plan": {"point": {"path": "x", "global_step": 5}}}
+    other = {"event": "PlanAdopted", "incarnation": 1, "plan": {"point": None}}
+    found = " ".join(journals_disagree({"a": [plan, started], "b": [other, started]}))
+    assert "plans of incarnation 1 differ" in found
+    assert "rank 0 of incarnation 1 was started on a and b" in found
+    older = {**started, "incarnation": 0}
+    assert list(journals_disagree({"a": [started, older]})) == [
+        "a started a rank of incarnation 0 after one of 1"
+    ]
+
+
+def test_cards_that_differ_are_seen() -> None:
+    cards = {"incident_1.txt": {"a": "x", "b": "x"}, "incident_2.txt": {"a": "x", "c": "y"}}
+    assert list(cards_differ(cards)) == ["incident_2.txt is not the same on a c"]

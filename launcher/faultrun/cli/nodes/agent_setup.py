@@ -1,0 +1,133 @@
+"""What one of several nodes needs to agree with the others, made of its ``RunSpec``."""
+
+import hashlib
+from contextlib import suppress
+from pathlib import Path
+
+from faultrun.core.plan.next_plan import Rules
+from faultrun.core.redact import without_secret_words
+from faultrun.model.exits import WorkerExitCodes
+from faultrun.model.spec.nodes_spec import AgreementSpec, OnAgreementLoss
+from faultrun.model.spec.run_settings import RunSettings
+from faultrun.model.spec.run_spec import Command, RunSpec
+from faultrun.model.topology import BootId
+from faultrun.nodes.agent.client import MemberSetting, MemberWork
+from faultrun.nodes.agent.served_etcd import EtcdKeeping
+from faultrun.nodes.protocol.timeouts import ASKED, asked
+from faultrun.nodes.values.lease import LeaseTimes
+from faultrun.nodes.values.membership import Terms
+from faultrun.supervisor.reactor import RunClock
+from faultrun.workers.deadline import Deadline
+from faultrun.workers.forked_helper import Orders
+
+ETCD = "etcd"
+"""The folder of its data, in the log_dir of the node that serves it."""
+
+_KERNEL_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def rules_of(spec: RunSpec) -> Rules:
+    """What every node of the run agrees on."""
+    return Rules(
+        topology=spec.topology,
+        policy=spec.supervision.policy,
+        exit_code_on_stop=spec.supervision.exit_code_on_stop,
+        resume_args=spec.recovery.resume_args,
+        lease_ttl_s=0.0 if spec.agreement is None else spec.agreement.lease_ttl_s,
+        settings=RunSettings.of(spec, str(Path(spec.logs.log_dir).absolute().parent)),
+        elastic=spec.elastic,
+        stays=_stays(spec),
+    )
+
+
+def _stays(spec: RunSpec) -> bool:
+    """Whether survivors are to stay where a node is lost; a training that recovers by itself has no nodes.
+
+    With a rank table who comes instead has to be in it first, and the ranks need the new one.
+    """
+    supervision = spec.supervision
+    if spec.elastic is not None and spec.elastic.fixed_seats:
+        return False
+    return supervision.windows.rejoin_s > 0 and supervision.policy.exit_codes is WorkerExitCodes.USUAL
+
+
+def member_work(
+    spec: RunSpec,
+    agreement: AgreementSpec,
+    log_dir: Path,
+    boot: BootId,
+    clock: RunClock,
+    deadline: Deadline,
+) -> MemberWork:
+    """What the member process of this supervisor does."""
+    setting = MemberSetting(
+        run_id=spec.run_id,
+        terms=Terms(
+            node=spec.node,
+            peer_addr="",
+            times=LeaseTimes.of(agreement.lease_ttl_s, agreement.node_wait_s),
+            machine=_machine(log_dir),
+            asked=asked_of(spec),
+            node_rank=agreement.node_rank,
+            hold=agreement.on_loss is OnAgreementLoss.HOLD,
+        ),
+        host=spec.rendezvous.master_addr,
+        boot=boot,
+        etcd=agreement.etcd,
+        rules=rules_of(spec),
+        clock=clock,
+        deadline=deadline,
+        serves=bool(agreement.serve_at),
+    )
+
+    def work(orders: Orders, words: int) -> None:
+        from faultrun.nodes.agent.agent import take_part  # in the child: TLS and HTTP cost megabytes
+
+        take_part(setting, orders, words)
+
+    return work
+
+
+def etcd_keeping(listen: str, folder: Path) -> EtcdKeeping:
+    """What the helper does that serves etcd for all nodes at ``listen``, with its data in ``folder``."""
+
+    def keeping(words: int, stop: int) -> None:
+        from faultrun.nodes.agent.etcd_keeper import keep  # in the child, as above
+
+        keep(listen, folder, words, stop)
+
+    return keeping
+
+
+def _machine(log_dir: Path) -> str:
+    """Where this supervisor is: who holds the lock of the same folder, under the same kernel, replaces it."""
+    try:
+        where = log_dir.stat()
+        return f"{_KERNEL_BOOT.read_text().strip()}:{where.st_dev}:{where.st_ino}"
+    except OSError:
+        return ""
+
+
+def asked_of(spec: RunSpec) -> str:
+    """A digest of what every node of a run is started with."""
+    policy = spec.supervision.policy
+    parts = (
+        _code(spec.command),
+        without_secret_words(spec.command.shown),
+        spec.framework.value,
+        [entry.slots for entry in spec.topology.nodes],
+        (policy.max_restarts, policy.window_s),
+    )
+    return asked(dict(zip(ASKED, parts, strict=True)))
+
+
+def _code(command: Command) -> str:
+    """A digest of SCRIPT itself where an interpreter reads a file: another node may have another text.
+
+    Of another program it is the first file of Python that it is given, be it an interpreter or a wrapper.
+    """
+    _, *operands = command.prefix
+    files = operands[-1:] or [word for word in command.script_args if word.endswith(".py")][:1]
+    with suppress(OSError):
+        return hashlib.sha256(Path(files[0]).read_bytes()).hexdigest() if files else ""
+    return ""

@@ -1,0 +1,178 @@
+"""A rehearsal as it was asked for: from the options of a run to its outcome, and the files compared."""
+
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+
+from faultrun.checkpoints.registry import registry_for
+from faultrun.cli.options.option import Takes
+from faultrun.cli.options.settings import OPTIONS, Asked, Settings
+from faultrun.cli.rehearse.command import Wishes, settings_of
+from faultrun.cli.rehearse.progress_bar import TimeBar
+from faultrun.cli.rehearse.proposed_diff import proposed
+from faultrun.cli.resolve.spec import Resolved
+from faultrun.errors import UsageError
+from faultrun.model.observed.hang import HangSignal
+from faultrun.rehearse.isolation.file_digests import changed, marks_of, own_streams
+from faultrun.rehearse.isolation.private_view import ASIDE
+from faultrun.rehearse.isolation.ways import Apart, InCopy, InView, Isolation
+from faultrun.rehearse.outcome import RehearsalOutcome, Trial
+from faultrun.rehearse.rehearsal import Rehearser, Request
+from faultrun.workers.process import become_subreaper
+
+_SHORTEST_WINDOW_S = 10.0
+_SHARE_OF_A_WINDOW = 0.1
+_REAP_S = 20.0
+_TOLD_TO_NOBODY = {
+    **dict.fromkeys(("webhook", "on_event", "otlp_endpoint", "metrics_port", "metrics_file"), "none"),
+    "tensorboard": "none",
+}
+_SET = {
+    **_TOLD_TO_NOBODY,
+    "join": "True",
+    "live_line": "False",
+    "report": "False",
+    "worker_log_name": "worker",
+    "max_restarts": "1000",
+}
+"""What a rehearsal decides: it must tell nobody, and may restart as often as it makes faults."""
+_LEFT_OUT = frozenset({"dry_run", "shutdown_timeout", "tail_worker_log", "tee", "redirects", *_SET})
+
+
+def every_trial(resolved: Resolved) -> tuple[Trial, ...]:
+    """All that there are; the only rank is rank 0."""
+    alone = resolved.spec.topology.world_size == 1
+    return tuple(trial for trial in Trial if not (alone and trial is Trial.RANK))
+
+
+def rehearsed(
+    asked: Asked, resolved: Resolved, trials: tuple[Trial, ...], wishes: Wishes
+) -> tuple[RehearsalOutcome, str]:
+    """Play it, with the user's files digested before and after; and a diff with changes that would help."""
+    total_s, began_s, spec = wishes.minutes * 60, time.monotonic(), resolved.spec
+    window_s = max(_SHORTEST_WINDOW_S, _SHARE_OF_A_WINDOW * total_s)
+    windows = spec.supervision.windows
+    limits = {
+        "grace": f"{min(windows.grace_s, window_s):g}s",
+        "stop_grace": f"{min(windows.stop_grace_s, window_s):g}s",
+    }
+
+    def command(log_dir: Path, hang_s: float | None) -> tuple[str, ...]:
+        return _words(asked, log_dir, {**limits, **_hang(asked, hang_s)})
+
+    become_subreaper()
+    place = _scratch(wishes.scratch)
+    places = _places(resolved)
+    with closing(TimeBar(total_s)) as bar:
+        bar.doing("reading your files, to know afterwards that they are as they were")
+        ours = own_streams()
+        before = marks_of(places, ours)
+        request = Request(
+            command=command,
+            handed_over=spec.recovery.handed_over,
+            hang_by_log=spec.supervision.hang.signal is HangSignal.LOG,
+            ranks=spec.topology.world_size,
+            save_folders=tuple(str(Path(folder).absolute()) for folder in spec.recovery.checkpoint_dirs),
+            registry=registry_for(spec.recovery),
+            trials=trials,
+            total_s=total_s,
+            stop_s=windows.stop_grace_s + _REAP_S,
+        )
+        ways = _ways(resolved, wishes.isolation)
+        rehearser = Rehearser(request=request, scratch=place, ways=ways, say=bar.doing, tick=bar.tick)
+        try:
+            tried = rehearser.rehearse()
+        finally:
+            _remove(place)
+        bar.doing("reading your files again")
+        different = changed(before, marks_of(places, ours))
+    found = RehearsalOutcome(
+        tried=tried,
+        undisturbed=rehearser.part,
+        minutes=wishes.minutes,
+        took_s=time.monotonic() - began_s,
+        left_out=tuple(trial for trial in every_trial(resolved) if trial not in trials),
+        isolation=rehearser.isolation.words,
+        watched=len(before),
+        changed=different,
+    )
+    return found, proposed(asked, found)
+
+
+def _words(asked: Asked, log_dir: Path, limits: dict[str, str]) -> tuple[str, ...]:
+    """What a person would type to train so, but for what a rehearsal decides."""
+    ours = {
+        **_SET,
+        "log_dir": str(log_dir),
+        "termination_log": str(log_dir.with_name("termination-log")),
+        **limits,
+    }
+    words = [sys.executable, "-m", "faultrun", "run"]
+    for name, texts in asked.options.items():
+        if name in _LEFT_OUT or name in ours:
+            continue
+        words += (
+            [f"--{name}"] if OPTIONS[name].takes is Takes.NOTHING else [f"--{name}={one}" for one in texts]
+        )
+    words += [f"--{name}={text}" for name, text in ours.items()]
+    return (*words, *asked.words)
+
+
+def _hang(asked: Asked, hang_s: float | None) -> dict[str, str]:
+    """A short limit for the rehearsal; whoever turned the watch off or gave a shorter one had a reason."""
+    given = settings_of(asked).hang_timeout
+    if hang_s is None or (given is not None and (given == float("inf") or given <= hang_s)):
+        return {}
+    return {"hang_timeout": f"{hang_s:.3g}s"}
+
+
+def _places(resolved: Resolved) -> tuple[str, ...]:
+    """What must be as it was: what is named first, for only so many files are compared."""
+    spec = resolved.spec
+    words = [word.partition("=")[2] or word for word in spec.command.script_args]
+    return (
+        *spec.recovery.checkpoint_dirs,
+        *(one.file for one in spec.recovery.rewrites),
+        spec.logs.log_dir,
+        *(word for word in words if "/" in word or Path(word).is_file()),
+        ".",
+    )
+
+
+def _scratch(wanted: str | None) -> Path:
+    parent = Path(wanted or tempfile.gettempdir()).absolute()
+    try:
+        return Path(tempfile.mkdtemp(prefix="faultrun-rehearsal-", dir=parent))
+    except OSError as error:
+        raise UsageError(
+            f"nothing can be written to {parent}",
+            because=str(error.strerror or error),
+            hint=f"--scratch=DIR, with room for some checkpoints ({Settings.log_dir.spelled} is not touched)",
+        ) from error
+
+
+def _remove(place: Path) -> None:
+    """What an overlay leaves is closed to all; it is ours all the same."""
+    for folder in place.glob(f"scene_*/layer_*/{ASIDE}/*"):
+        folder.chmod(0o700)
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def _ways(resolved: Resolved, wanted: str) -> tuple[Isolation, ...]:
+    """Those that are allowed, the best first."""
+    spec = resolved.spec
+    outputs = (
+        *spec.recovery.checkpoint_dirs,
+        *(str(Path(one.file).parent) for one in spec.recovery.rewrites),
+    )
+    copy = InCopy(folder=Path.cwd(), command=spec.command.script_args, outputs=outputs)
+    match Apart(wanted):
+        case Apart.AUTO:
+            return (InView(outputs), copy)
+        case Apart.VIEW:
+            return (InView(outputs),)
+        case Apart.COPY:
+            return (copy,)

@@ -1,0 +1,337 @@
+"""Transitions from running workers to none: a fault or a stop, the grace window, the kill, the sweep.
+
+Called by ``decide`` only, which says when each of them applies.
+"""
+
+from dataclasses import replace
+
+from faultrun.core.diagnosis.diagnose import KILLED, conclude, exit_code_of, new_incident, open_incident
+from faultrun.core.phases import begin, grace_window, look_for_checkpoint, node_statement
+from faultrun.core.phases.may_stay import unkept
+from faultrun.model.actions import Action, Kill, RaiseAlarm, RequestGasp, StartTimer, Sweep, VerifySave
+from faultrun.model.events import Drained, HelperExit, SpawnFailed, Timer, WorkerExit
+from faultrun.model.exits import Exited
+from faultrun.model.incident import Cause, Incident, Save
+from faultrun.model.observed.agreement import IncarnationOver, MembershipLost
+from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified
+from faultrun.model.observed.node_fact import NodeStatus
+from faultrun.model.run import Drain, Phase, RunState, Step
+from faultrun.model.stop import Stop, StopRequested, StopSource
+
+_SHELL_CODES = {2: 127, 13: 126, 8: 126}
+"""ENOENT, EACCES and ENOEXEC as a shell reports them."""
+
+_OS_ERROR = 71
+
+READ_BACK_S = 0.5
+"""How long a stopped run without processes waits to say that its save is whole; the next start proves it."""
+
+
+def fault(state: RunState, event: WorkerExit | HelperExit | SpawnFailed) -> Step:
+    """A worker, a helper or a start failed: the others are asked to save."""
+    if isinstance(event, HelperExit) and (state.life.finished or event.status == Exited(code=0)):
+        return Step(state=state, why=f"{event.name} left; its end never decides the run")
+    incident = open_incident(state, event)
+    match event:
+        case WorkerExit(rank=rank):
+            incident = replace(incident, unkept=unkept(state, rank))
+            state = replace(state, life=state.life.reaped(event))
+        case SpawnFailed():
+            state = never_started(state, event)
+    who = "the workers" if incident.rank is None else f"rank {incident.rank}"
+    return open_drain(state, incident, f"{who}: {incident.explanation}")
+
+
+def never_started(state: RunState, event: SpawnFailed) -> RunState:
+    """A rank that could not be executed ends the run with the code a shell would give; the first says why.
+
+    Of several nodes another may do better where this one's disk or kernel is to blame, and not the program.
+    """
+    failure = state.failure or (_SHELL_CODES.get(event.errno, _OS_ERROR), event.why)
+    unfit = state.unfit if state.failure else failure[0] == _OS_ERROR
+    life = replace(state.life, alive=state.life.alive - {event.rank})
+    return replace(state, life=life, failure=failure, unfit=unfit)
+
+
+def open_drain(state: RunState, incident: Incident, why: str) -> Step:
+    """Open ``incident``: raise the alarm and let the survivors save."""
+    who = "" if incident.rank is None else f"rank {incident.rank} "
+    alarm = RaiseAlarm(incarnation=state.incarnation, why=f"{who}{incident.explanation}")
+    lost = incident.cause is not Cause.GROWTH
+    return _drain(state, incident.at_s, state.windows.grace_s, why, incident, alarm, peers_lost=lost)
+
+
+def leave_group(state: RunState, now_s: float, why: str, incident: Incident) -> Step:
+    """Survivors that wanted to stay save and leave like any, those of other nodes too."""
+    alarm = RaiseAlarm(incarnation=state.incarnation, why=why)
+    return _drain(state, now_s, state.windows.grace_s, why, incident, alarm)
+
+
+def over_elsewhere(state: RunState, event: IncarnationOver, no_stay: str = "") -> Step:
+    """Another node ended the incarnation: its ranks are gone, so ours save and leave.
+
+    ``no_stay``: why they do not live on, where that was asked for. If it was told to stop there is no
+    incident. A person who said so meant this node as well.
+    """
+    if event.stop is not None and event.stop.ends_the_run:
+        state = replace(state, stop=state.stop or Stop(source=event.stop))
+    if state.phase not in (Phase.RUNNING, Phase.REPLACING):
+        return begin.withdraw(state, event.at_s, event.why)
+    why = f"node {event.node}: {event.why}" if event.node else event.why
+    if event.stop is not None:
+        return _drain_for_a_stop(state, event.at_s, why, event.stop)
+    told = replace(new_incident(state, event.at_s, Cause.ELSEWHERE, why), node=event.node, unkept=no_stay)
+    incident = state.life.incident or told
+    return _drain(state, event.at_s, state.windows.grace_s, why, incident)
+
+
+def _drain_for_a_stop(state: RunState, now_s: float, why: str, source: StopSource) -> Step:
+    """Another node was told to stop. Here ranks have the window of a stop if it is the run's."""
+    left_s = None if state.stop_by_s is None else state.stop_by_s - now_s
+    window_s = state.windows.grace_s if state.stop is None else state.windows.stop_window_s(left_s, 0.0)
+    step = _drain(state, now_s, window_s, why, state.life.incident)
+    drain = replace(_drain_of(step.state), stop=source)
+    return replace(step, state=replace(step.state, life=replace(step.state.life, drain=drain)))
+
+
+def fence(state: RunState, event: MembershipLost) -> Step:
+    """Nothing may live here beside whoever gets this node's place; there is no time to save."""
+    since_s = event.at_s if event.since_s is None else event.since_s
+    state = _laid_to_the_fence(replace(state, boot=event.boot or state.boot), event, since_s)
+    match state.phase:
+        case Phase.RUNNING | Phase.REPLACING:
+            incident = state.life.incident or new_incident(state, event.at_s, Cause.FENCE, event.why)
+            step = _drain(state, since_s, 0.0, event.why, incident)
+            return kill(step.state, event.at_s, event.why) if step.state.phase is Phase.DRAINING else step
+        case Phase.DRAINING:
+            return kill(state, event.at_s, event.why)
+        case Phase.AWAITING_PLAN if event.boot:
+            why = f"{event.why}; nobody has heard of this supervisor under its new name"
+            return node_statement.await_plan(state, event.at_s, NodeStatus.JOINED, why)
+        case _:
+            return begin.withdraw(state, event.at_s, event.why)
+
+
+def _laid_to_the_fence(state: RunState, event: MembershipLost, since_s: float) -> RunState:
+    """Whoever is found killed since then was killed for this, although its end may be seen first."""
+    drain = state.life.drain
+    if drain is None:
+        return state
+    first = drain.incident
+    if first is not None and first.cause is Cause.FENCE and event.boot:
+        first = replace(first, explanation=event.why)  # who saw the ranks end does not know why
+    elif first is not None and first.status == KILLED and first.at_s >= since_s:
+        ranks = {first.rank, *first.followers, *first.together}
+        first = replace(
+            new_incident(state, first.at_s, Cause.FENCE, event.why),
+            number=first.number,
+            followers=tuple(sorted(rank for rank in ranks if rank is not None)),
+        )
+    drain = replace(drain, incident=first, deadline_s=min(drain.deadline_s, since_s))
+    return replace(state, life=replace(state.life, drain=drain))
+
+
+def stop(state: RunState, event: StopRequested, incident: Incident | None = None) -> Step:
+    """End the run with a gasp; somebody who asks again is impatient and cuts the window short.
+
+    The SIGTERM that follows a preStop hook is the platform's routine and not
+    impatience: the window that the hook opened goes on. Whoever asks when every rank
+    has returned 0 comes too late to end anything. ``incident``: why the platform asks.
+    """
+    if state.phase is Phase.SWEEPING and state.stop is None and state.life.drain is None:
+        return Step(state=state, why=f"{event.source.value} comes too late: every rank has finished")
+    before = state.stop or Stop(source=event.source)
+    again = before.is_repeated_by(event)
+    state = replace(state, stop=before.heard(event))
+    if state.phase.without_workers:
+        return node_statement.await_plan(state, event.at_s, NodeStatus.JOINED, "told to stop; no worker runs")
+    left_s = None if state.stop_by_s is None else state.stop_by_s - event.at_s
+    window_s = state.windows.stop_window_s(left_s, event.late_s)
+    match state.phase:
+        case Phase.RUNNING | Phase.REPLACING:
+            why = f"told to stop by {event.source.value}"
+            incident = incident or state.life.incident
+            alarm = RaiseAlarm(incarnation=state.incarnation, why=why, stop=event.source)
+            # Ranks of other nodes only hear that it is over: they do not agree with ours on a step to save.
+            lost = len(state.seats.nodes) > 1
+            return _drain(state, event.at_s, window_s, why, incident, alarm, peers_lost=lost)
+        case Phase.DRAINING if again:
+            return kill(
+                state, event.at_s, f"told to stop again by {event.source.value}: no longer waiting for saves"
+            )
+        case Phase.DRAINING:
+            state = _closing(state, event.at_s + window_s)
+            timer = _timer(state, Timer.GRACE, _drain_of(state).deadline_s)
+            why = "told to stop; the ranks have been asked to save already, and no restart follows"
+            return Step(state=state, actions=(timer,), why=why)
+        case Phase.SWEEPING if again and _drain_of(state).swept:
+            return stop_reading(state, event.at_s, f"told to stop again by {event.source.value}")
+        case _:
+            return Step(state=state, why="told to stop; no restart will follow")
+
+
+def leave(state: RunState, now_s: float, why: str, incident: Incident | None = None) -> Step:
+    """End the run as if it was told to: whoever starts it again, elsewhere, goes on with it."""
+    asked = StopRequested(at_s=now_s, incarnation=state.incarnation, source=StopSource.PLATFORM)
+    return replace(stop(state, asked, incident), why=why)
+
+
+def _drain(
+    state: RunState,
+    now_s: float,
+    window_s: float,
+    why: str,
+    incident: Incident | None,
+    alarm: RaiseAlarm | None = None,
+    *,
+    peers_lost: bool = True,
+) -> Step:
+    """Open the grace window for every living rank, or sweep at once when none lives."""
+    first: tuple[Action, ...] = () if alarm is None else (alarm,)
+    drain = Drain(incident=incident, deadline_s=now_s + window_s)
+    if not state.life.alive:
+        life = replace(state.life, drain=replace(drain, deadline_s=0.0))
+        state = replace(state, phase=Phase.SWEEPING, life=life)
+        return Step(state=state, actions=(*first, _sweep(state)), why=why)
+    request = RequestGasp(ranks=state.life.alive, deadline_s=drain.deadline_s, peers_lost=peers_lost)
+    state = replace(state, phase=Phase.DRAINING, life=replace(state.life, drain=drain))
+    why = f"{why}; {len(state.life.alive)} get {window_s:g} s to save"
+    return Step(state=state, actions=(request, *first, _timer(state, Timer.GRACE, drain.deadline_s)), why=why)
+
+
+def _drain_of(state: RunState) -> Drain:
+    return state.life.drain or Drain()
+
+
+def _closing(state: RunState, at_s: float) -> RunState:
+    """The window ends no later than that."""
+    drain = _drain_of(state)
+    drain = replace(drain, deadline_s=min(drain.deadline_s, at_s))
+    return replace(state, life=replace(state.life, drain=drain))
+
+
+def _timer(state: RunState, timer: Timer, at_s: float) -> StartTimer:
+    return StartTimer(timer=timer, at_s=at_s, incarnation=state.incarnation)
+
+
+def saved(state: RunState, event: GaspSaved) -> Step:
+    """A rank reported a save; nothing counts before it has been read back."""
+    state, unread = grace_window.saved(state, event)
+    return Step(state=state, actions=_verify(state, unread), why=f"rank {event.rank} saved step {event.step}")
+
+
+def read_back(state: RunState, event: GaspVerified) -> Step:
+    """A save is whole or torn: the window may be over, or another copy has to be read."""
+    state, unread = grace_window.verified(state, event)
+    why = f"the save of rank {event.rank}: {event.why}"
+    drain = _drain_of(state)
+    if drain.swept and state.phase is Phase.SWEEPING and not drain.reading:
+        return node_statement.await_plan(state, event.at_s, NodeStatus.DRAINED, why)
+    step = end_window_early(state, event.at_s, why)
+    return replace(step, actions=(*_verify(state, unread), *step.actions))
+
+
+def acknowledged(state: RunState, event: GaspAcknowledged) -> Step:
+    """A rank heard the request."""
+    drain = grace_window.acknowledged(_drain_of(state), event)
+    state = replace(state, life=replace(state.life, drain=drain))
+    return Step(state=state, why=f"rank {event.rank} heard it")
+
+
+def cannot_save(state: RunState, event: GaspFailed) -> Step:
+    """A rank will not save: nobody waits for it any more."""
+    drain = grace_window.failed(_drain_of(state), event)
+    state = replace(state, life=replace(state.life, drain=drain))
+    return end_window_early(state, event.at_s, f"rank {event.rank} cannot save: {event.why}")
+
+
+def _verify(state: RunState, saves: tuple[Save, ...]) -> tuple[Action, ...]:
+    return tuple(VerifySave(incarnation=state.incarnation, rank=save.rank, path=save.path) for save in saves)
+
+
+def stop_reading(state: RunState, now_s: float, why: str) -> Step:
+    """End a stopped run although saves are still being read back; nobody but them was waited for."""
+    return node_statement.await_plan(state, now_s, NodeStatus.DRAINED, f"{why}; not every save was read back")
+
+
+def end_window_early(state: RunState, now_s: float, why: str) -> Step:
+    """Kill what still runs once every replica group has a verified save of its newest step."""
+    if state.phase is Phase.DRAINING and state.life.alive and grace_window.may_end(state, _drain_of(state)):
+        return kill(state, now_s, f"{why}; every replica group has its newest step")
+    return Step(state=state, why=why)
+
+
+def kill(state: RunState, now_s: float, why: str) -> Step:
+    """End the grace window: SIGKILL to whoever lives, and a bounded wait for the kernel."""
+    return Step(
+        state=replace(_closing(state, now_s), phase=Phase.KILLING),
+        actions=(Kill(ranks=state.life.alive), _timer(state, Timer.REAP, now_s + state.windows.reap_s)),
+        why=f"{why}; killing {len(state.life.alive)}",
+    )
+
+
+def ended(state: RunState, event: WorkerExit, why: str) -> Step:
+    """A worker was reaped whose end opens no window."""
+    return sweep_when_empty(replace(state, life=state.life.reaped(event)), event.at_s, why)
+
+
+def sweep_when_empty(state: RunState, now_s: float, why: str) -> Step:
+    """Clean up after the last worker; until then, see whether the window may end."""
+    if state.life.alive:
+        return end_window_early(state, now_s, f"{why}; {len(state.life.alive)} still run")
+    return Step(state=replace(state, phase=Phase.SWEEPING), actions=(_sweep(state),), why=why)
+
+
+def _sweep(state: RunState) -> Sweep:
+    """End what the workers left behind, keep what memory holds, and read what all of them said last."""
+    ranks = (*(exit_.rank for exit_ in state.life.exits), *sorted(state.life.alive))
+    return Sweep(
+        incarnation=state.incarnation, dead=ranks, saves=state.life.saves, write_by_s=_write_by_s(state)
+    )
+
+
+def _write_by_s(state: RunState) -> float:
+    """Until when files of memory snapshots may be written: a stop has its window, a fence has no time."""
+    drain = state.life.drain
+    if drain is None or (drain.incident is not None and drain.incident.cause is Cause.FENCE):
+        return 0.0
+    return float("inf") if state.stop is None else drain.deadline_s
+
+
+def unkillable(state: RunState) -> Step:
+    """SIGKILL did not end a worker: the run is over, because nothing may be started beside it."""
+    ranks = " ".join(str(rank) for rank in sorted(state.life.alive))
+    why = f"rank {ranks} did not end {state.windows.reap_s:g} s after SIGKILL (stuck in the kernel?)"
+    code = exit_code_of(state.life.incident.status) if state.life.incident is not None else 1
+    lost = replace(state, phase=Phase.SWEEPING, failure=(code, why))
+    return Step(state=lost, actions=(_sweep(state),), why=why)
+
+
+def drained(state: RunState, event: Drained) -> Step:
+    """All workers are gone: conclude the incident, then stop, finish or look for the way back.
+
+    A worker that SIGKILL does not end is given up here: nobody waits for it
+    any more, and nothing is started beside it.
+    """
+    life, drain, incident = state.life, state.life.drain, state.life.incident
+    if drain is not None and incident is not None:
+        incident = conclude(incident, life.exits, drain.deadline_s, event.notes, life.steps)
+        drain = replace(drain, incident=incident)
+    state = replace(state, life=replace(life, alive=frozenset(), drain=drain))
+    if state.stop is not None and drain is not None and drain.reading and event.at_s < drain.deadline_s:
+        swept = replace(state, life=replace(state.life, drain=replace(drain, swept=True)))
+        timer = _timer(state, Timer.GRACE, min(drain.deadline_s, event.at_s + READ_BACK_S))
+        why = "no restart follows; what was saved is being read back"
+        return Step(state=swept, actions=(timer,), why=why)
+    if state.stop is not None or state.failure is not None:
+        return node_statement.await_plan(state, event.at_s, NodeStatus.DRAINED, "no restart follows")
+    if drain is None:
+        return node_statement.await_plan(state, event.at_s, NodeStatus.DONE, "every rank finished")
+    if event.stragglers:
+        pids = " ".join(str(pid) for pid in event.stragglers)
+        why = f"processes of incarnation {state.incarnation} did not end after SIGKILL (pid {pids})"
+        code = exit_code_of(None if incident is None else incident.status)
+        return node_statement.give_up(state, event.at_s, (code, why))
+    state = replace(state, phase=Phase.SURVEYING)
+    look = look_for_checkpoint.find_recovery_point(state, incident)
+    return Step(state=state, actions=(look,), why="all workers are gone")

@@ -1,0 +1,67 @@
+"""The transition by which a world that shrank takes workers or nodes back: all save, and begin anew.
+
+Called by ``decide`` only. Nothing has failed, so nothing is charged.
+"""
+
+from dataclasses import replace
+
+from faultrun.core.diagnosis.diagnose import new_incident
+from faultrun.core.humanize import node_names, several
+from faultrun.core.phases import drain
+from faultrun.core.phases.node_statement import statement
+from faultrun.model.incident import Cause
+from faultrun.model.observed.node_fact import NodeStatus
+from faultrun.model.run import RunState, Step
+from faultrun.model.spec.elastic import NodesWaiting, SaveWhileNodesWait, SlotsUsable
+
+
+def begin(state: RunState, event: SlotsUsable) -> Step:
+    """Slots are well again, right after a save: have the workers save and leave, and plan more of them."""
+    ledger = None if state.plan is None else state.plan.slots
+    known = {(one.node, one.slot) for one in (() if ledger is None else ledger.bad)}
+    slots = tuple(sorted(slot for slot in event.slots if (event.node, slot) in known))
+    if not slots:
+        return Step(state=state, why="no such slot is set aside")
+    if ledger is not None and ledger.stays_small:
+        return Step(state=state, why=ledger.stays_small)
+    if state.life.finished or state.life.rejoining:
+        return Step(state=state, why="ranks come and go; another save will do")
+    numbers = " ".join(map(str, slots))
+    why = f"slot {numbers} is well again" if len(slots) == 1 else f"slots {numbers} are well again"
+    state = replace(state, life=replace(state.life, usable=slots))
+    incident = new_incident(state, event.at_s, Cause.GROWTH, f"{why}: {several(len(slots), 'worker')} more")
+    return drain.open_drain(state, incident, why)
+
+
+def heard(state: RunState, event: NodesWaiting) -> Step:
+    """Remember who could take a seat that nobody has; nothing is done before a save."""
+    state = replace(state, life=replace(state.life, waiting=event.nodes))
+    who = node_names(event.nodes)
+    return Step(
+        state=state, why=f"{who} may take a vacant place, at a save" if event.nodes else "nobody waits"
+    )
+
+
+def begin_with_nodes(state: RunState, event: SaveWhileNodesWait) -> Step:
+    """Right after a save: have the workers of all nodes save and leave, and plan those of more nodes."""
+    ledger, waiting = None if state.plan is None else state.plan.slots, state.life.waiting
+    if ledger is None or not ledger.vacant or not waiting:
+        return Step(state=state, why="nobody waits for a place")
+    if ledger.stays_small:
+        return Step(state=state, why=ledger.stays_small)
+    if state.life.finished or state.life.rejoining:
+        return Step(state=state, why="ranks come and go; another save will do")
+    why = f"{node_names(waiting)} {'is' if len(waiting) == 1 else 'are'} here"
+    incident = new_incident(state, event.at_s, Cause.GROWTH, f"{why}: {several(len(waiting), 'node')} more")
+    return drain.open_drain(state, incident, why)
+
+
+def well(state: RunState, event: SlotsUsable) -> Step:
+    """This node, which was set aside, is well again: let the others know."""
+    if event.node != state.node or state.stop is not None or state.failure is not None:
+        return Step(state=state, why="it changes nothing for this node")
+    if state.life.usable == event.slots:
+        return Step(state=state, why="the other nodes know that this one is well")
+    state = replace(state, life=replace(state.life, usable=event.slots))
+    stated = statement(state, event.at_s, NodeStatus.JOINED, state.run.look)
+    return Step(state=state, actions=(stated,), why="this node is well again")

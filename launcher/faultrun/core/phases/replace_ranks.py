@@ -1,0 +1,319 @@
+"""Transitions in which ranks stay: one dies, the others leave their group, somebody takes its place.
+
+A rank whose memory is bad is repaired in the same way, with nobody to be replaced: all leave the group, and
+it enters the next one with a state from elsewhere.
+
+Called by ``decide`` only. Whatever goes wrong ends in ``abandon``: all save, and begin anew from the recovery
+point as after any fault. The plan of the next incarnation keeps the living ranks; their memory is where it
+resumes, so nothing is looked for, rewritten or prepared. Ranks of a training that recovers by itself are told
+of the death and left alone (``recovers_itself``): who is missing is started, and nobody is waited for.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from faultrun.core.diagnosis.diagnose import conclude, new_incident, open_incident
+from faultrun.core.phases import drain
+from faultrun.core.phases.may_stay import elsewhere, refusal, repair_refusal, unkept
+from faultrun.core.phases.node_statement import statement
+from faultrun.model.actions import (
+    Action,
+    ExamineDeaths,
+    FreeSurvivors,
+    Kill,
+    RaiseAlarm,
+    Spawn,
+    StartTimer,
+    SweepRanks,
+)
+from faultrun.model.events import PlanAdopted, Timer, TimerFired, WorkerExit
+from faultrun.model.incident import Cause, Incident
+from faultrun.model.observed.agreement import IncarnationOver
+from faultrun.model.observed.evidence import FaultClass
+from faultrun.model.observed.hang import Standstill
+from faultrun.model.observed.node_fact import NodeStatus
+from faultrun.model.observed.progress import RankStep
+from faultrun.model.observed.rejoin import (
+    DeathsExamined,
+    MemoryFaultFound,
+    RankCannotRejoin,
+    RankCanRejoin,
+    RankRejoined,
+    SurvivorsFreed,
+)
+from faultrun.model.plan import Plan
+from faultrun.model.run import Drain, Life, Phase, RunState, Step
+
+
+def begin(state: RunState, event: WorkerExit) -> Step:
+    """A rank died that somebody can replace: free the others, and see what it died of."""
+    incident = open_incident(state, event)
+    life = replace(state.life.reaped(event), drain=Drain(incident=incident))
+    state = replace(state, phase=Phase.REPLACING, life=life)
+    why = f"rank {event.rank}: {incident.explanation}; {len(life.alive)} stay"
+    freeing = _freeing(state, event.at_s, f"rank {event.rank} {incident.explanation}")
+    return Step(state=state, actions=(*freeing, _examine(state)), why=why)
+
+
+def hung(state: RunState, incident: Incident, rank: int) -> Step:
+    """A rank stands still that somebody can replace: it is killed, and the others are freed once it is gone.
+
+    Freed before that they could meet it again: somebody may have stopped it, and let it go on.
+    """
+    state = replace(state, phase=Phase.REPLACING, life=replace(state.life, drain=Drain(incident=incident)))
+    why = f"rank {rank} hangs: {incident.explanation}; it alone is killed"
+    kill = Kill(ranks=frozenset({rank}))
+    return Step(state=state, actions=(kill, *_rejoin_timer(state, incident.at_s)), why=why)
+
+
+def begun_elsewhere(state: RunState, event: IncarnationOver) -> Step:
+    """Another node frees its survivors: so does this one, or has all begin anew because one cannot stay."""
+    refused = refusal(state)
+    if refused:
+        step = drain.over_elsewhere(state, event, unkept(state))
+        alarm = RaiseAlarm(incarnation=state.incarnation, why=f"on node {state.node} {refused}")
+        return replace(step, actions=(*step.actions, alarm), why=f"{step.why}; {refused}")
+    why = f"node {event.node}: {event.why}" if event.node else event.why
+    incident = replace(new_incident(state, event.at_s, Cause.ELSEWHERE, why), node=event.node)
+    life = replace(state.life, drain=Drain(incident=incident))
+    state = replace(state, phase=Phase.REPLACING, life=life)
+    freeing = _freeing(state, event.at_s)
+    return Step(state=state, actions=freeing, why=f"{why}; {len(life.alive)} stay")
+
+
+def freed(state: RunState, event: SurvivorsFreed) -> Step:
+    """Survivors of all nodes could meet here: tell the agreement who lives, once that is known."""
+    if state.life.meeting_port:
+        return Step(state=state, why="they were free already")
+    if not event.meeting_port:
+        return abandon(state, event.at_s, event.why)
+    state = replace(state, life=replace(state.life, meeting_port=event.meeting_port))
+    if _dead(state):
+        return Step(state=state, why="survivors were told; what the dead said last is being read")
+    told = statement(state, event.at_s, NodeStatus.REPLACING)
+    return Step(state=state, actions=(told,), why=f"{len(state.life.alive)} stay")
+
+
+def repair(state: RunState, event: MemoryFaultFound) -> Step:
+    """Memory of a living rank is bad: all leave the group, and it gets its state in the next one.
+
+    Where it cannot, nothing is done: the rank ends of its error, and is replaced or not as any.
+    """
+    life, rank = state.life, event.rank
+    against = repair_refusal(state, rank)
+    if against:
+        return Step(state=state, why=f"rank {rank} is not repaired in place: {against}")
+    found = new_incident(state, event.at_s, Cause.MEMORY, event.what, rank)
+    found = replace(found, fault_class=FaultClass.TRANSIENT)
+    incident = conclude(found, (), float("inf"), (), life.steps)
+    state = replace(state, phase=Phase.REPLACING, life=replace(life, drain=Drain(incident=incident)))
+    freeing = _freeing(state, event.at_s, f"rank {rank} {incident.explanation}")
+    told = () if elsewhere(state) else (statement(state, event.at_s, NodeStatus.REPLACING),)
+    why = f"rank {rank}: {incident.explanation}; it is repaired in place"
+    return Step(state=state, actions=(*freeing, *told), why=why)
+
+
+def another(state: RunState, event: WorkerExit) -> Step:
+    """One more is gone before a plan came."""
+    if event.clean:
+        return left(state, event)
+    stuck = _stuck(state)
+    state = replace(state, life=state.life.reaped(event))
+    if not state.life.alive and not elsewhere(state):
+        return drain.sweep_when_empty(state, event.at_s, f"rank {event.rank} is gone too")
+    if stuck is None:
+        return Step(state=state, actions=(_examine(state),), why=f"rank {event.rank} is gone too")
+    if stuck != event.rank:
+        return Step(state=state, why=f"rank {event.rank} is gone too; rank {stuck} is being killed")
+    why = f"rank {stuck}, which hung, is gone; {len(state.life.alive)} stay"
+    freeing = _freeing(state, event.at_s, f"rank {stuck} hung")
+    return Step(state=state, actions=(*freeing, _examine(state)), why=why)
+
+
+def left(state: RunState, event: WorkerExit) -> Step:
+    """A rank that others wait for has finished: it never comes, and nobody does its work twice."""
+    gone = replace(state, life=state.life.reaped(event))
+    why = f"rank {event.rank} finished before all were one group again"
+    return abandon(gone, event.at_s, why, event.rank)
+
+
+def examined(state: RunState, event: DeathsExamined) -> Step:
+    """It is known what they died of: tell the agreement who lives."""
+    life, opened = state.life, state.life.incident
+    if opened is None or event.dead != _dead(state):
+        return Step(state=state, why="another rank has died meanwhile")
+    if _stuck(state) is not None:
+        return Step(state=state, why=f"rank {_stuck(state)} is being killed")
+    incident = conclude(opened, life.exits, float("inf"), event.notes, life.steps)
+    state = replace(state, life=replace(life, drain=Drain(incident=incident)))
+    told = statement(state, event.at_s, NodeStatus.REPLACING)
+    return Step(state=state, actions=(told,), why=f"{len(life.alive)} stay")
+
+
+def adopt(state: RunState, event: PlanAdopted) -> Step:
+    """Start those that are missing, and wait until all are one group."""
+    plan, life = event.plan, state.life
+    is_ours = plan.incarnation > state.incarnation and plan.is_for(state.node, state.boot)
+    ranks = frozenset(plan.topology.ranks_of(state.node)) if is_ours else frozenset()
+    if is_ours and plan.kept and plan.kept & ranks > life.alive and elsewhere(state):
+        return _too_late(state, event)
+    if not is_ours or not plan.kept or plan.kept & ranks != life.alive:
+        return Step(state=state, why=f"a plan for incarnation {plan.incarnation} comes at the wrong time")
+    following = replace(
+        life,
+        topology=plan.topology,
+        alive=ranks,
+        rejoinable=life.rejoinable & plan.kept,
+        rejoining=frozenset() if state.recovers_itself else ranks,
+        regroups=life.regroups + 1,
+        unswept=_unswept(life, plan, ranks - plan.kept),
+        steps=tuple(one for one in life.steps if one.rank in plan.kept),
+        exits=(),
+        drain=None,
+        standstill=Standstill(),
+        meeting_port=0,
+    )
+    state = replace(state, phase=Phase.RUNNING, run=replace(state.run, plan=plan), life=following)
+    spawn = Spawn(
+        plan=plan,
+        ranks=tuple(sorted(ranks - plan.kept)),
+        master_addr=life.master_addr or state.addr,
+        master_port=life.master_port,
+        native_scheduler=state.run.native_scheduler,
+        patience=state.run.patience,
+    )
+    running = statement(state, event.at_s, NodeStatus.RUNNING)
+    anew = f"{_ranks(spawn.ranks)} anew" if spawn.ranks else "nobody anew"
+    why = f"incarnation {plan.incarnation}: {anew}, {len(plan.kept)} stay"
+    last: tuple[Action, ...] = _rejoin_timer(state, event.at_s)
+    if state.recovers_itself:
+        last = (SweepRanks(incarnation=plan.incarnation - 1, ranks=ranks - plan.kept),)
+    return Step(state=state, actions=(running, spawn, *last), why=why)
+
+
+def _too_late(state: RunState, event: PlanAdopted) -> Step:
+    """One that the plan keeps has died meanwhile: the other nodes, which follow it, are told."""
+    plan = event.plan
+    gone = plan.kept.intersection(plan.topology.ranks_of(state.node)) - state.life.alive
+    why = f"{_ranks(gone)}, which incarnation {plan.incarnation} keeps, died on node {state.node}"
+    step = abandon(state, event.at_s, why)
+    return replace(step, actions=(*step.actions, RaiseAlarm(incarnation=plan.incarnation, why=why)))
+
+
+def heard(state: RunState, event: RankCanRejoin | RankRejoined | RankCannotRejoin) -> Step:
+    """What a living rank says of its group."""
+    life, rank = state.life, event.rank
+    match event:
+        case _ if rank not in life.alive:
+            return Step(state=state, why=f"rank {rank} does not live")
+        case RankCanRejoin():
+            able = replace(life, rejoinable=life.rejoinable | {rank})
+            return Step(state=replace(state, life=able), why=f"rank {rank} can survive another's death")
+        case RankCannotRejoin(why=why) if state.phase is Phase.RUNNING and rank not in life.rejoining:
+            unable = replace(life, rejoinable=life.rejoinable - {rank})
+            return Step(
+                state=replace(state, life=unable), why=f"rank {rank} cannot survive another's death: {why}"
+            )
+        case RankCannotRejoin(why=why):
+            return abandon(state, event.at_s, f"rank {rank} cannot rejoin: {why}", rank)
+        case RankRejoined() if rank not in life.rejoining:
+            return Step(state=state, why="noted")
+        case RankRejoined(step=step):
+            missing = life.rejoining - {rank}
+            at_step = life.stepped((RankStep(rank=rank, step=step),))
+            state = replace(state, life=replace(at_step, rejoining=missing))
+            if missing:
+                return Step(state=state, why=f"rank {rank} is back at step {step}; {len(missing)} are not")
+            state = replace(state, life=replace(state.life, unswept=()))
+            swept = tuple(_sweep(life))
+            return Step(state=state, actions=swept, why=f"all are one group again, at step {step}")
+
+
+def _unswept(life: Life, plan: Plan, dead: frozenset[int]) -> tuple[tuple[int, int], ...]:
+    """With the ranks that died now; whoever came in for one before and died has left more behind."""
+    before = tuple(one for one in life.unswept if one[0] not in dead)
+    return (*before, *((rank, plan.incarnation - 1) for rank in sorted(dead)))
+
+
+def _sweep(life: Life) -> Iterator[SweepRanks]:
+    """What came in for a rank was started behind the incarnation in which that died, and lives."""
+    for died in sorted({incarnation for _, incarnation in life.unswept}):
+        ranks = frozenset(rank for rank, incarnation in life.unswept if incarnation == died)
+        yield SweepRanks(incarnation=died, ranks=ranks)
+
+
+def stepped(state: RunState) -> RunState:
+    """All have finished a step: what came before counts no more."""
+    return replace(state, life=replace(state.life, regroups=0))
+
+
+def overdue(state: RunState, event: TimerFired) -> Step:
+    """The wait for one group is over."""
+    if state.phase is Phase.RUNNING and not state.life.rejoining:
+        return Step(state=state, why="all have rejoined")
+    missing, stuck = state.life.rejoining, _stuck(state)
+    who = f"{_ranks(missing)} did not rejoin" if missing else "no plan came for those that stay"
+    if stuck is not None:
+        who = f"rank {stuck}, which hung, did not end by SIGKILL"
+    return abandon(
+        state, event.at_s, f"{who} within {state.windows.rejoin_s:g} s", min(missing, default=None)
+    )
+
+
+def over(state: RunState, event: IncarnationOver) -> Step:
+    """Nobody is to stay: no restart is left, none can help, or another node cannot; or it is no news."""
+    if event.stays:
+        return Step(state=state, why="survivors here are free already, or are as soon as who hung is gone")
+    return drain.over_elsewhere(_given_up(state, event.why), event)
+
+
+def abandon(state: RunState, now_s: float, why: str, rank: int | None = None) -> Step:
+    """All that live save and leave. What was to be replaced stays the incident while no plan answers it."""
+    state = _given_up(state, why)
+    incident = state.life.incident or new_incident(state, now_s, Cause.REJOIN, why, rank)
+    return drain.leave_group(state, now_s, why, incident)
+
+
+def _given_up(state: RunState, why: str) -> RunState:
+    """Whoever reads of the incident reads that survivors were to stay, and what came between."""
+    drain_ = state.life.drain
+    if drain_ is None or drain_.incident is None:
+        return state
+    told = replace(drain_.incident, unkept=f"it was tried; {why}")
+    return replace(state, life=replace(state.life, drain=replace(drain_, incident=told)))
+
+
+def _stuck(state: RunState) -> int | None:
+    """Who hung and was killed for it, and has not ended yet."""
+    incident = state.life.incident
+    if incident is None or incident.cause is not Cause.HANG or incident.rank not in state.life.alive:
+        return None
+    return incident.rank
+
+
+def _rejoin_timer(state: RunState, now_s: float) -> tuple[StartTimer, ...]:
+    """So long may they need to be one group; those that form it by themselves tell nobody when they are."""
+    if state.recovers_itself:
+        return ()
+    at_s = now_s + state.windows.rejoin_s
+    return (StartTimer(timer=Timer.REJOIN, at_s=at_s, incarnation=state.incarnation),)
+
+
+def _freeing(state: RunState, now_s: float, why: str = "") -> tuple[Action, ...]:
+    """Have the living leave their group, those of other nodes too if ``why`` is news; not for ever."""
+    free = FreeSurvivors(incarnation=state.incarnation, ranks=state.life.alive)
+    alarm = RaiseAlarm(incarnation=state.incarnation, why=why, stays=True)
+    return (free, *((alarm,) if why and elsewhere(state) else ()), *_rejoin_timer(state, now_s))
+
+
+def _examine(state: RunState) -> ExamineDeaths:
+    return ExamineDeaths(incarnation=state.incarnation, dead=_dead(state))
+
+
+def _dead(state: RunState) -> tuple[int, ...]:
+    return tuple(exit_.rank for exit_ in state.life.exits)
+
+
+def _ranks(ranks: "tuple[int, ...] | frozenset[int]") -> str:
+    named = " ".join(map(str, sorted(ranks)))
+    return f"rank {named}" if len(ranks) == 1 else f"ranks {named}"

@@ -1,0 +1,130 @@
+"""What the nodes of a run together know of the incident that the next plan answers.
+
+Pure. A node alone tells its own incident; of several, each knows a part, and all tell the same.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from faultrun.core.diagnosis.diagnose import is_hard
+from faultrun.core.humanize import rank_names
+from faultrun.core.placement.slots import workers_words
+from faultrun.model.exits import Exited
+from faultrun.model.incident import Aftermath, Cause, Incident, IncidentAnswer
+from faultrun.model.observed.evidence import FaultClass
+from faultrun.model.observed.node_fact import NodeFact
+from faultrun.model.plan import Plan
+from faultrun.model.topology import NodeId, Topology
+
+
+def loss_words(seats: Topology, node: NodeId, lease_ttl_s: float) -> str:
+    """``node a was lost: it ended, or etcd heard nothing of it for 10 s; ranks 0 1``."""
+    silent = f": it ended, or etcd heard nothing of it for {lease_ttl_s:g} s" if lease_ttl_s else ""
+    return f"node {node} was lost{silent}; {rank_names(seats.ranks_of(node))}"
+
+
+def first_incident(spoken: Sequence[NodeFact]) -> Incident | None:
+    """What began it. Nodes' clocks cannot be compared: their evidence is, then who raised the alarm first."""
+    known = [(fact.incident, fact.alarm) for fact in spoken if fact.incident is not None]
+    killed = {one.incarnation for one, _ in known if one.status is not None and is_hard(one.status)}
+
+    def order(known: tuple[Incident, int]) -> tuple[int, int, bool, bool, int]:
+        incident, alarm = known
+        faked = incident.incarnation in killed and _may_follow(incident)
+        return -incident.incarnation, _doubt(incident), faked, alarm == 0, alarm
+
+    return min(known, key=order)[0] if known else None
+
+
+def _doubt(incident: Incident) -> int:
+    """How much speaks for it being the consequence of another."""
+    if incident.cause is Cause.ELSEWHERE:
+        return 3
+    if incident.fault_class is FaultClass.CONSEQUENCE:
+        return 2
+    return 1 if incident.cause is Cause.FENCE else 0
+
+
+def _may_follow(incident: Incident) -> bool:
+    """Whether it is a silent exit: what a rank does that has lost a peer, where another was killed."""
+    silent = incident.fault_class is FaultClass.UNKNOWN and incident.raised is None
+    return silent and isinstance(incident.status, Exited)
+
+
+def with_lost(
+    incident: Incident | None, plan: Plan, here: Sequence[NodeFact], lease_ttl_s: float
+) -> Incident | None:
+    """The same, or the loss of a node where nobody who is ``here`` has seen anything but its consequences.
+
+    A node that has come back meanwhile, with another supervisor, was lost like any other.
+    """
+    told = {fact.node for fact in here if plan.is_for(fact.node, fact.boot)}
+    gone = [seat.node for seat in plan.topology.nodes if seat.node not in told]
+    if incident is None or not gone:
+        return incident
+    if incident.cause is not Cause.ELSEWHERE and incident.fault_class is not FaultClass.CONSEQUENCE:
+        return incident
+    gone.sort(key=lambda node: loss_words(plan.topology, node, lease_ttl_s) != incident.explanation)
+    words = [loss_words(plan.topology, node, lease_ttl_s) for node in gone]
+    before = [] if incident.explanation in words else [f"before that: {incident.explanation}"]
+    return replace(
+        incident,
+        cause=Cause.NODE,
+        rank=None,
+        status=None,
+        node=gone[0],
+        together=tuple(rank for node in gone for rank in plan.topology.ranks_of(node)),
+        explanation="; ".join((*words, *before)),
+    )
+
+
+def only_followed(incident: Incident) -> bool:
+    """Whether the ranks that failed had lost their peers: where a node was told to stop, that is no fault."""
+    return incident.cause is Cause.ELSEWHERE or incident.fault_class is FaultClass.CONSEQUENCE
+
+
+def aftermath(
+    incident: Incident, plan: Plan, following: Plan, spoken: Sequence[NodeFact]
+) -> Aftermath | None:
+    """What every node writes its card of ``incident`` from; None on a node alone, which knows it all.
+
+    ``plan`` is the one that the incident ended, ``following`` answers it.
+    """
+    if plan.of_one_node and following.of_one_node:
+        return None
+    of_it = [
+        fact for fact in spoken if fact.incident is not None and fact.incarnation == incident.incarnation
+    ]
+    stopped = {rank for fact in of_it if fact.incident is not None for rank in fact.incident.followers}
+    followers = tuple(sorted(stopped - {incident.rank, *incident.together}))
+    saved = {save.rank for fact in of_it for save in fact.saves}
+    before, charged = plan.ledger.restarts, following.ledger.restarts
+    size = plan.topology.world_size
+    return Aftermath(
+        incident=replace(incident, followers=followers),
+        saves=tuple(save for fact in of_it for save in fact.saves),
+        # What a rank could not save itself, the next node may have had.
+        unsaved=tuple(one for fact in of_it for one in fact.unsaved if one.rank not in saved),
+        refunded=len(before) if len(charged) == 1 and before != charged else 0,
+        world_size=0 if following.topology.world_size == size else size,
+    )
+
+
+def told_before(plan: Plan, incident: Incident) -> Aftermath | None:
+    """What ``plan`` told of ``incident``, and how it went on; None where it was another that it answered."""
+    told = plan.aftermath
+    if told is None or told.incident.number != incident.number:
+        return None
+    return replace(told, answer=told.answer or answered_by(plan))
+
+
+def answered_by(plan: Plan) -> IncidentAnswer:
+    """How ``plan`` goes on. A card names one file."""
+    return IncidentAnswer(
+        world_size=plan.topology.world_size,
+        restarts=len(plan.ledger.restarts),
+        point=None if plan.point is None else replace(plan.point, files=()),
+        replaced=plan.replaced,
+        kept=plan.kept,
+        workers=workers_words(plan),
+    )

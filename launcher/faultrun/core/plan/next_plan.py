@@ -1,0 +1,328 @@
+"""What the run does next, from the newest statement of every node.
+
+Pure, and the same for one node or many: the local agreement calls it at once,
+a distributed one calls it at its coordinator.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from faultrun.core.placement.node_seats import Known, Seating, can_do_without_one, left_out, seated
+from faultrun.core.placement.place import common_point, goes_back, missing, nothing_in_common, place, replaced
+from faultrun.core.placement.resize import seats_without
+from faultrun.core.placement.slots import accuse, condemned, elsewhere, grown, without_the_bad
+from faultrun.core.plan.after_incident import NextStep, adopted, after_incident, finished, given_up
+from faultrun.core.plan.incarnation_end import (
+    beside_the_lost,
+    is_ahead,
+    is_behind,
+    of_this_run,
+    on_its_node,
+    why_over,
+)
+from faultrun.core.plan.joint_incident import aftermath, first_incident, only_followed, told_before, with_lost
+from faultrun.core.plan.keep_survivors import (
+    is_kept,
+    keep,
+    keep_fewer,
+    reseated,
+    too_late,
+    wants_to_stay,
+)
+from faultrun.core.plan.mindspore_scheduler import left_init, with_scheduler
+from faultrun.core.plan.restart_budget import furthest, ledger_told
+from faultrun.core.plan.run_end import ending, wanting
+from faultrun.core.recovery.quarantine import attempts_seen, quarantine_after
+from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
+from faultrun.model.incident import Aftermath, Cause, Incident
+from faultrun.model.observed.agreement import IncarnationOver
+from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.plan import Attempt, Ledger, Plan, Reason
+from faultrun.model.spec.elastic import Elastic, SlotLedger
+from faultrun.model.spec.run_settings import RunSettings
+from faultrun.model.spec.run_spec import RestartPolicy
+from faultrun.model.topology import NodeId, Topology
+
+AWAITS = "waiting for "
+"""How ``next_step`` begins when a node is missing; what comes after that says which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the run was started with and every node agrees on. ``resume_args`` are templates.
+
+    A node is lost when nothing was heard of it for ``lease_ttl_s``; 0 where there is one node only.
+
+    A seat of ``topology`` that nobody has been given yet has a node without a name. ``settings`` are
+    what people are told of it. ``elastic``: how far it may shrink, or that bad nodes are replaced by spares;
+    None: neither. ``stays``:
+    ranks that can outlive a lost node are to stay.
+    """
+
+    topology: Topology
+    policy: RestartPolicy
+    exit_code_on_stop: int | None = None
+    resume_args: tuple[str, ...] = ()
+    lease_ttl_s: float = 0.0
+    settings: RunSettings | None = None
+    elastic: Elastic | None = None
+    stays: bool = False
+
+
+def next_step(
+    rules: Rules,
+    plan: Plan | None,
+    facts: Mapping[NodeId, NodeFact],
+    now_s: float,
+    lost: frozenset[NodeId] = frozenset(),
+    *,
+    too_late: bool = False,
+) -> NextStep:
+    """Answer what follows; total, and idempotent for unchanged statements.
+
+    ``lost`` are nodes that the agreement counts as gone, whatever they stated last. ``too_late``: whoever is
+    missing was waited for, and a run that may goes on without.
+    READY, RUNNING and DONE count only if they are about ``plan``'s incarnation: a statement
+    of an earlier one says that the node has not come so far.
+    """
+    here = {node: fact for node, fact in facts.items() if node not in lost}
+    if plan is None:
+        return _between(rules, None, here, now_s, lost, too_late=too_late)
+    here = {node: of_this_run(plan, fact) for node, fact in here.items()}
+    members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
+    for fact in here.values():
+        if is_ahead(plan, fact):
+            return f"{fact.node} knows of a newer plan"
+        if fact.status.busy and fact.incarnation < plan.incarnation and not is_kept(plan, fact):
+            return given_up(fact.incarnation, f"incarnation {plan.incarnation} is planned", now_s)
+    over, stop = why_over(plan, here, rules.lease_ttl_s)
+    beside = beside_the_lost(plan, here) if rules.stays else None
+    if beside is not None:
+        return _stay_beside(rules, plan, beside, here, now_s, over)
+    if not over and any(wants_to_stay(plan, fact) for fact in members):
+        return _keep(rules, plan, here, now_s)
+    if not over and len(members) == 1 and is_kept(plan, members[0]):
+        return keep_fewer(plan, members[0], now_s)
+    if not over:
+        return _go_on(plan, members, now_s)
+    if any(fact.status.busy or is_behind(plan, fact) for fact in members):
+        return replace(given_up(plan.incarnation, over, now_s), stop=stop)
+    return _between(rules, plan, here, now_s, lost, too_late=too_late)
+
+
+def last_incident(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFact]) -> Aftermath | None:
+    """What nodes tell together of the incident that ends the run after ``plan``; None: there is none."""
+    if plan is None:
+        return None
+    spoken = [fact for fact in facts.values() if any(seat.node == fact.node for seat in plan.topology.nodes)]
+    incident = with_lost(first_incident(spoken), plan, spoken, rules.lease_ttl_s)
+    if incident is None or incident.incarnation != plan.incarnation:
+        return None
+    return aftermath(incident, plan, plan, spoken)
+
+
+def _keep(rules: Rules, plan: Plan, here: Mapping[NodeId, NodeFact], now_s: float) -> NextStep:
+    """Survivors stay, unless the slot that failed shall get no worker any more: then all begin anew."""
+    members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
+    incident = with_lost(first_incident(members), plan, members, rules.lease_ttl_s)
+    answer = keep(rules.policy, rules.resume_args, plan, members, incident, now_s)
+    if rules.elastic is None or incident is None or not isinstance(answer, PlanAdopted):
+        return answer
+    ledger = accuse(plan, incident, rules.policy)
+    why = condemned(ledger, incident)
+    if why and can_do_without_one(rules.elastic, plan, here):
+        return given_up(plan.incarnation, f"rank {incident.rank} is not replaced on its slot: {why}", now_s)
+    return adopted(replace(answer.plan, slots=ledger), now_s)
+
+
+def _stay_beside(
+    rules: Rules, plan: Plan, seats: Topology, here: Mapping[NodeId, NodeFact], now_s: float, why: str
+) -> NextStep:
+    """Have the ranks of all that live leave their group; then a plan that keeps them, with the new seats."""
+    members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
+    if not all(wants_to_stay(plan, fact) for fact in members):
+        return IncarnationOver(at_s=now_s, incarnation=plan.incarnation, why=why, stays=True)
+    answer = _keep(rules, plan, here, now_s)
+    if not isinstance(answer, PlanAdopted):
+        return answer
+    return adopted(reseated(answer.plan, seats, here), now_s)
+
+
+def _go_on(plan: Plan, members: list[NodeFact], now_s: float) -> NextStep:
+    """Every node can still take part, and none is over: have all start, or wait for who is not so far."""
+    behind = ", ".join(fact.node for fact in members if fact.incarnation < plan.incarnation)
+    if behind:
+        prepared = any(fact.status is NodeStatus.READY for fact in members)
+        return f"not prepared yet: {behind}" if prepared else f"the plan is on its way to {behind}"
+    if all(fact.status is NodeStatus.DONE for fact in members):
+        return finished(plan.incarnation, now_s, 0, "every rank finished")
+    if not any(fact.status is NodeStatus.READY for fact in members):
+        return "workers run"
+    # Whoever runs already has been given this, and whoever is only ready gets it again.
+    first = members[0]
+    return GoGiven(
+        at_s=now_s, incarnation=plan.incarnation, master_addr=first.addr, master_port=first.master_port
+    )
+
+
+def _between(
+    rules: Rules,
+    plan: Plan | None,
+    here: Mapping[NodeId, NodeFact],
+    now_s: float,
+    lost: frozenset[NodeId],
+    *,
+    too_late: bool,
+) -> NextStep:
+    """No node has a worker: end the run, or plan the next incarnation."""
+    seating = _seating(rules, plan, here, lost, too_late=too_late)
+    seats = seating.seats if isinstance(seating, Seating) else None
+    spoken = [fact for fact in here.values() if _has_a_say(plan, seats, fact)]
+    if plan is None and any(fact.status.busy for fact in spoken):
+        return "the plan that some nodes follow is not known here"
+    several = len(rules.topology.nodes) > 1
+    end = ending(spoken, seats, now_s, several=several, exit_code_on_stop=rules.exit_code_on_stop)
+    if end is not None:
+        return end
+    if isinstance(seating, str):
+        known = rules.topology if plan is None else plan.topology
+        return f"{AWAITS}{', '.join(missing(known, here))}{f' ({seating})' if seating else ''}"
+    return _replan(rules, plan, seating, spoken, now_s)
+
+
+def _seating(
+    rules: Rules,
+    plan: Plan | None,
+    here: Mapping[NodeId, NodeFact],
+    lost: frozenset[NodeId],
+    *,
+    too_late: bool,
+) -> Seating | str:
+    """Who sits where; a text while there are too few."""
+    if rules.elastic is None or not rules.elastic.min_nodes:
+        before = None if plan is None else plan.topology
+        seats = place(_wanted(rules, plan), before, here, lost)
+        slots = None if plan is None else _known_slots(rules, plan)
+        if seats is None:
+            return ""
+        return Seating(seats=seats, slots=slots, replaced=() if before is None else replaced(before, seats))
+    known = Known(
+        elastic=rules.elastic,
+        policy=rules.policy,
+        wanted=rules.topology,
+        plan=plan,
+        here=here,
+        lost=lost,
+        incident=_unanswered(rules, plan, here),
+        too_late=too_late,
+    )
+    return seated(known)
+
+
+def _unanswered(rules: Rules, plan: Plan | None, here: Mapping[NodeId, NodeFact]) -> Incident | None:
+    """What ended ``plan``, if no plan has answered it."""
+    told = None if plan is None else last_incident(rules, plan, here)
+    if plan is None or told is None or told.incident.number <= plan.ledger.incidents:
+        return None
+    return told.incident
+
+
+def _wanted(rules: Rules, plan: Plan | None) -> Topology:
+    """The seats that the run is to have, without the slots that are set aside."""
+    if rules.elastic is None or plan is None or plan.slots is None:
+        return rules.topology
+    return seats_without(rules.topology, plan.slots.aside)
+
+
+def _has_a_say(plan: Plan | None, seats: Topology | None, fact: NodeFact) -> bool:
+    """Spares have none before they get a seat; who took part in the incarnation that is over has."""
+    known = () if plan is None else (plan.topology, *(() if seats is None else (seats,)))
+    return plan is None or any(seat.node == fact.node for topology in known for seat in topology.nodes)
+
+
+def _replan(
+    rules: Rules, plan: Plan | None, seating: Seating, spoken: list[NodeFact], now_s: float
+) -> NextStep:
+    by_node, seats = {fact.node: fact for fact in spoken}, seating.seats
+    members = [by_node[seat.node] for seat in seats.nodes]
+    incident, avoids = first_incident(spoken), tuple[Attempt, ...]()
+    if plan is not None:
+        plan = replace(plan, ledger=replace(plan.ledger, attempts=attempts_seen(plan, spoken)))
+        avoids = quarantine_after(plan, with_lost(incident, plan, spoken, rules.lease_ttl_s))
+    point = common_point(seats, [seating.of_use(fact) for fact in members], avoids)
+    against = "" if point is not None else nothing_in_common(members)
+    if against:
+        newest = max(fact.incarnation for fact in spoken)
+        return wanting(newest, now_s, against, by_node)
+    following = Plan(
+        incarnation=max(fact.incarnation for fact in spoken) + 1,
+        topology=seats,
+        reason=Reason.CONTINUED,
+        point=seating.moved(point),
+        start_at_s=now_s,
+        ledger=Ledger(),
+        boots=tuple(fact.boot for fact in members),
+        replaced=seating.replaced,
+        slots=seating.slots,
+    )
+    following = with_scheduler(following, members)
+    high_step = max(fact.high_step for fact in spoken)
+    if plan is None:
+        reason = Reason.FIRST if point is None else Reason.CONTINUED
+        return adopted(
+            replace(following, reason=reason, ledger=furthest(ledger_told(spoken), high_step, point)), now_s
+        )
+    number = max(following.incarnation, plan.incarnation + 1)
+    following = replace(following, incarnation=number, ledger=plan.ledger)
+    if incident is not None and incident.number <= plan.ledger.incidents:
+        # Whose supervisor was lost or fenced before it heard of that plan tells of it once more.
+        told_again = replace(following, aftermath=told_before(plan, incident))
+        return adopted(without_the_bad(rules.elastic, rules.topology, plan, told_again, members), now_s)
+    incident = with_lost(incident, plan, spoken, rules.lease_ttl_s)
+    if incident is None or (only_followed(incident) and any(fact.stop is not None for fact in spoken)):
+        return adopted(without_the_bad(rules.elastic, rules.topology, plan, following, members), now_s)
+    incident = left_init(incident, plan, spoken)
+    ledger = replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
+    answered = any(too_late(plan, fact) for fact in spoken) and incident.number <= plan.ledger.incidents
+    if answered:
+        answer: NextStep = adopted(replace(following, reason=Reason.FAULT), now_s)
+    else:
+        counted = replace(plan, ledger=ledger)
+        answer = _after(rules, counted, incident, following, high_step, members)
+    if isinstance(answer, RunFinished) and goes_back(point, members, avoids):
+        answer = replace(answer, wanting=tuple(by_node))  # the budget is counted from the point
+    if not isinstance(answer, PlanAdopted):
+        return _for_the_unfit(answer, spoken)
+    told = aftermath(incident, plan, answer.plan, spoken)
+    return adopted(with_scheduler(replace(answer.plan, aftermath=told), members), now_s)
+
+
+def _for_the_unfit(answer: NextStep, spoken: list[NodeFact]) -> NextStep:
+    """No worker has ended where none could be started: the run ends for what that node lacked."""
+    unfit = next((fact for fact in spoken if fact.unfit), None)
+    if unfit is None or unfit.failure is None or not isinstance(answer, RunFinished):
+        return answer
+    code, why = unfit.failure
+    return replace(answer, exit_code=code, why=f"{on_its_node(unfit.node, why)}; {answer.why}")
+
+
+def _known_slots(rules: Rules, plan: Plan) -> SlotLedger | None:
+    return None if rules.elastic is None else plan.slots
+
+
+def _after(
+    rules: Rules, plan: Plan, incident: Incident, following: Plan, high_step: int, seated: list[NodeFact]
+) -> NextStep:
+    """What follows ``incident``, with fewer workers or more where the run may have them."""
+    elastic = rules.elastic
+    if elastic is None or elastic.min_nodes:
+        incident = elsewhere(incident) if elastic and left_out(plan, incident, following) else incident
+        return after_incident(rules.policy, rules.resume_args, plan, incident, following, high_step)
+    following = replace(following, slots=accuse(plan, incident, rules.policy))
+    fewer = without_the_bad(elastic, rules.topology, plan, following, seated, incident)
+    moved = fewer.topology != following.topology
+    judged = elsewhere(incident) if moved else incident
+    answer = after_incident(rules.policy, rules.resume_args, plan, judged, fewer, high_step)
+    if isinstance(answer, PlanAdopted) and incident.cause is Cause.GROWTH:
+        return adopted(grown(rules.topology, plan, seated, answer.plan), now_s=answer.at_s)
+    return answer

@@ -1,0 +1,23 @@
+"""What is still better than a run that ends, where nothing whole serves all that is asked for. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from faultrun.core.recovery.choose import Need
+
+
+def last_resorts(need: Need) -> Iterator[Need]:
+    """``need``, and then what may do instead, best first; for ``recover.choose_first``."""
+    yield need
+    if need.lost_ranks:
+        # No replica can stand in: what a faulty rank wrote while it was well is verified like any other.
+        need = replace(need, lost_ranks=frozenset())
+        yield need
+    if need.several:
+        yield replace(need, partly=True)
+    if need.quarantine:
+        # Nothing older is left to fall back to: the quarantined file is still better than none.
+        need = replace(need, quarantine=())
+        yield need
+        if need.several:
+            yield replace(need, partly=True)

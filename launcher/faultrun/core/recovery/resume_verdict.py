@@ -1,0 +1,139 @@
+"""Whether a script went on from the recovery point: its first step, laid beside the one that was chosen.
+
+A resume is proved by that step, or it is not; that a path was handed over proves nothing.
+"""
+
+from dataclasses import dataclass
+
+from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.events import FirstStep
+from faultrun.model.observed.recovery import Began, FirstStepLogged, ResumeChecked
+from faultrun.model.spec.run_spec import Recovery
+
+First = FirstStep | FirstStepLogged
+_BY_ITSELF = "; the script resumed by itself"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartPlace:
+    """A first step, as far as it is known. ``sure``: ``step`` is global and not perhaps one of its epoch."""
+
+    step: int | None
+    epoch: int | None = None
+    in_epoch: int | None = None
+    by_log: bool = False
+
+    @property
+    def sure(self) -> bool:
+        """Whether ``step`` is a global one: a log that names the epoch, too, may count anew in it."""
+        return self.step is not None and (not self.by_log or self.epoch in (None, 0))
+
+    @property
+    def words(self) -> str:
+        """``step 81``, ``step 2 (epoch 3)``, ``epoch 3, step 2 of it``, with its source."""
+        by_log = " by its log" if self.by_log else ""
+        if self.step is not None:
+            return f"step {self.step}{'' if self.epoch is None else f' (epoch {self.epoch})'}{by_log}"
+        within = f", step {self.in_epoch} of it" if self.in_epoch is not None else ""
+        return f"epoch {self.epoch}{within}{by_log}"
+
+
+def place_of(first: First) -> StartPlace:
+    """Where an incarnation began."""
+    match first:
+        case FirstStep(step=step, began=began):
+            return StartPlace(step=step if began is None else began)
+        case FirstStepLogged(step=step, epoch=epoch, in_epoch=in_epoch):
+            return StartPlace(step=step, epoch=epoch, in_epoch=in_epoch, by_log=True)
+
+
+def place_checked(checked: ResumeChecked) -> StartPlace:
+    """The place that was checked."""
+    return StartPlace(
+        step=checked.step, epoch=checked.epoch, in_epoch=checked.in_epoch, by_log=checked.by_log
+    )
+
+
+def check(
+    first: First, point: RecoveryPoint | None, recovery: Recovery, origin: StartPlace | None
+) -> ResumeChecked:
+    """Compare the ``first`` step of an incarnation with its recovery ``point``.
+
+    ``origin`` is where an incarnation began that had nothing to resume from,
+    printed in the same way: who is there again began anew, whatever it counts.
+    """
+    place = place_of(first)
+    began = _from_nothing(place, origin) if point is None else _from(place, point, origin)
+    return ResumeChecked(
+        at_s=first.at_s,
+        incarnation=first.incarnation,
+        began=began,
+        why=_why(began, place, point, recovery),
+        step=place.step,
+        epoch=place.epoch,
+        in_epoch=place.in_epoch,
+        by_log=place.by_log,
+        chosen_step=None if point is None else point.global_step,
+    )
+
+
+def _from_nothing(place: StartPlace, origin: StartPlace | None) -> Began:
+    """A further step proves nothing: who is slow to report, or prints by the clock, begins there, too."""
+    if place == origin:
+        return Began.AS_CHOSEN
+    further = (
+        place.epoch is not None
+        and origin is not None
+        and origin.epoch is not None
+        and place.epoch > origin.epoch
+    )
+    return Began.ELSEWHERE if further else Began.UNKNOWN
+
+
+def _from(place: StartPlace, point: RecoveryPoint, origin: StartPlace | None) -> Began:
+    """By the global step where both are sure, by the epoch where both name one."""
+    chosen = point.global_step
+    if place.step is not None and chosen is not None and place.step >= chosen:
+        return Began.AS_CHOSEN
+    if place.sure and chosen is not None:
+        return Began.ELSEWHERE
+    if place == origin:
+        return Began.ELSEWHERE
+    if place.epoch is None or point.epoch is None:
+        return Began.UNKNOWN
+    if place.epoch >= point.epoch:
+        return Began.AS_CHOSEN
+    # One counts from 0 and the other from 1, perhaps.
+    return Began.UNKNOWN if place.epoch + 1 == point.epoch else Began.ELSEWHERE
+
+
+def _why(began: Began, place: StartPlace, point: RecoveryPoint | None, recovery: Recovery) -> str:
+    if began is Began.UNKNOWN:
+        return f"training from {place.words}"
+    if point is None:
+        how = ", as it should" if began is Began.AS_CHOSEN else _BY_ITSELF
+        return f"training from {place.words}{how}"
+    if began is Began.AS_CHOSEN:
+        how = ", as chosen" if recovery.handed_over else _BY_ITSELF
+        return f"training again at {place.words}{how}"
+    was = "was handed over" if recovery.handed_over else "lies there"
+    return f"the script began at {place.words} although {_chosen(point)} {was}: {_reason(recovery)}"
+
+
+def _chosen(point: RecoveryPoint) -> str:
+    if point.global_step is not None:
+        return f"step {point.global_step}"
+    return f"epoch {point.epoch}" if point.epoch is not None else point.path
+
+
+def _reason(recovery: Recovery) -> str:
+    """The likely one."""
+    if recovery.resume_args:
+        return f"does it act on {recovery.resume_args[0]}?"
+    if recovery.rewrites:
+        return f"does it read {recovery.rewrites[0].key} of {recovery.rewrites[0].file}?"
+    if recovery.pointers:
+        return f"does it follow {recovery.pointers[0].name}, which names it?"
+    if recovery.script_asks:
+        return "does it load FAULTRUN_RESUME_FROM before its loop?"
+    return "nothing tells the script: --resume_arg, --rewrite, or FAULTRUN_RESUME_FROM in the script"

@@ -1,0 +1,49 @@
+"""The helper process of a node that serves etcd for its run: it starts etcd again whenever that ends."""
+
+import json
+import os
+import select
+import time
+from pathlib import Path
+
+from faultrun.errors import FaultrunError
+from faultrun.nodes.etcd.own_server import EmbeddedEtcd, EtcdOutOfRoom, EtcdPlace
+from faultrun.workers.launch import Launch
+from faultrun.workers.process import start
+
+_ETCD_END_S = 3.0
+_PAUSE_S = 0.5
+_STANDARD_STREAMS = 3
+
+
+def keep(listen: str, folder: Path, words: int, stop: int) -> None:
+    """Serve etcd at ``listen`` with its data in ``folder``, until nobody holds the other end of ``stop``."""
+    for _ in range(_STANDARD_STREAMS):
+        os.open(os.devnull, os.O_RDWR)
+    place = EtcdPlace(listen=listen, folder=folder)
+    etcd = EmbeddedEtcd(place, lambda argv, log: start(Launch(argv=argv, env=os.environ, stdout=log)))
+    try:
+        etcd.start()
+    except FaultrunError as error:
+        full = isinstance(error, EtcdOutOfRoom)
+        said = {"what": error.what, "because": error.because, "hint": error.hint, "full": full}
+        os.write(words, json.dumps(said).encode() + b"\n")
+        return
+    os.write(words, b"{}\n")
+    while not _supervisor_gone(etcd, stop):
+        time.sleep(_PAUSE_S)  # in a process that does nothing else
+        try:
+            etcd.begin()
+        except FaultrunError:
+            continue  # its log says why; the nodes hold meanwhile
+    etcd.end(_ETCD_END_S)
+
+
+def _supervisor_gone(etcd: EmbeddedEtcd, stop: int) -> bool:
+    """Wait for an end: the supervisor's (True), or etcd's."""
+    poll = select.poll()
+    poll.register(stop, select.POLLIN)
+    running = not etcd.ended()
+    if running and etcd.process is not None:
+        poll.register(etcd.process.pidfd, select.POLLIN)
+    return stop in (fd for fd, _ in poll.poll(None if running else _PAUSE_S * 1000))

@@ -1,0 +1,268 @@
+"""What the coordinator writes: the answer of ``agree.next_step`` as a transaction with its guards.
+
+Pure. Every write compares the coordinator's own token, the plan as it was read, and that each member
+that is counted as lost has not come back since.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from faultrun.core.guarded import MOST_COMPARES, guarded, name_of
+from faultrun.core.humanize import node_names, span
+from faultrun.core.placement.node_seats import CANNOT
+from faultrun.core.placement.place import begun_anew
+from faultrun.core.plan.next_plan import AWAITS, Rules, last_incident, next_step
+from faultrun.errors import NoWholeCheckpoint, assert_never
+from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
+from faultrun.model.incident import Aftermath
+from faultrun.model.observed.agreement import IncarnationOver
+from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.plan import Plan
+from faultrun.model.topology import NodeId, Topology
+from faultrun.nodes.protocol import skip_prepare
+from faultrun.nodes.protocol.coordinator_input import LONGEST_PATH, Office, namesakes, numbered, statements
+from faultrun.nodes.protocol.rescan_checkpoints import look_before, look_for_more, members, names_lost
+from faultrun.nodes.values.membership import (
+    BODIES,
+    PLAN_KEY,
+    ROSTERS,
+    SMALL_BODIES,
+    Stated,
+    alarm_key,
+)
+from faultrun.nodes.values.roster import Alarm, PlanHeader, PlanPhase, Roster, RosterEntry
+from faultrun.nodes.values.transaction import Absent, Delete, Operation, Put, Transaction
+
+_ENDED = "the run had ended: "
+NOTES_A_SAVE = "note that the run has saved"
+SMALL_BODY = 4096
+"""Characters of its ``repr``: more than its JSON has. A list of files or of many nodes is larger."""
+
+
+def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -> Transaction | str:
+    """The write that follows, or why none does yet. ``too_late``: whoever is missing was waited for."""
+    by_node = statements(office)
+    facts = numbered(office, by_node)
+    if _finished_by_word(office, facts):
+        return _end(office, run_s, _all_finished(office, run_s))
+    waited = too_late or _was_waited_for(office)
+    following = next_step(rules, office.plan, facts, run_s, frozenset(), too_late=waited)
+    match following:
+        case str():
+            following += _namesakes(office) if following.startswith(AWAITS) else ""
+            cannot = CANNOT in following
+            gave_up = (too_late or (waited and cannot)) and following.startswith(AWAITS)
+            if not gave_up:
+                return _save_noted(office, run_s) or following
+            look = look_for_more(office, facts, members(office), run_s, waited=True) if cannot else ""
+            if look:
+                return look
+            told = last_incident(rules, office.plan, facts)
+            return _end(office, run_s, _not_come_back(office, following, run_s), told)
+        case IncarnationOver():
+            return _alarm(office, following)
+        case GoGiven():
+            return _go(office, following, run_s)
+        case PlanAdopted(plan=plan):
+            plan = replace(plan, settings=rules.settings)
+            look = "" if plan.kept else look_before(office, facts, plan, run_s)
+            return look or _from_nothing(office, facts, plan, run_s) or _plan(office, by_node, plan, run_s)
+        case RunFinished(wanting=nodes) if nodes and (
+            look := look_for_more(office, facts, nodes, run_s, waited=waited)
+        ):
+            return look
+        case RunFinished():
+            return _end(office, run_s, following, last_incident(rules, office.plan, facts))
+        case _:
+            assert_never(following)
+
+
+def _namesakes(office: Office) -> str:
+    """That two supervisors count as one node, where that may be why one is missing."""
+    names = namesakes(office)
+    if not names:
+        return ""
+    return f" (several supervisors are {node_names(names)}: give each host its own --node_name)"
+
+
+def _save_noted(office: Office, run_s: float) -> Transaction | None:
+    """That the run has saved, once: nodes that come when all who saw it are gone must not begin anew."""
+    header = office.header
+    if header is None or header.saved or not office.saved:
+        return None
+    noted = replace(header, saved=office.saved, run_s=run_s)
+    return guarded(office, NOTES_A_SAVE, Put(key=PLAN_KEY, value=noted))
+
+
+def _was_waited_for(office: Office) -> bool:
+    """Whether all look again because nobody is waited for any more, and nobody was lost since."""
+    header = office.header
+    if header is None or header.phase is not PlanPhase.LOOK:
+        return False
+    return header.fewer and header.missing == names_lost(office)
+
+
+def _finished_by_word(office: Office, facts: Mapping[NodeId, NodeFact]) -> bool:
+    """Whether every member has finished, and of some only their direct word tells.
+
+    An alarm says nothing against it: one whose lease was gone was counted as lost while others still ran.
+    Nor does another look: who has left by then with 0 did so by words that were given before it.
+    """
+    header, roster = office.header, office.roster
+    if header is None or roster is None or header.phase not in (PlanPhase.GO, PlanPhase.LOOK):
+        return False
+    life = header.incarnation
+    left = [entry for entry in roster.entries if not _states_done(facts.get(entry.node), entry, life)]
+    return bool(left) and all((entry.node, entry.boot) in office.finished for entry in left)
+
+
+def _states_done(fact: NodeFact | None, entry: RosterEntry, incarnation: int) -> bool:
+    here = fact is not None and (fact.boot, fact.incarnation) == (entry.boot, incarnation)
+    return here and fact is not None and fact.status is NodeStatus.DONE
+
+
+def _all_finished(office: Office, run_s: float) -> RunFinished:
+    life = -1 if office.header is None else office.header.incarnation
+    return RunFinished(at_s=run_s, incarnation=life, exit_code=0, why="every rank finished", stopped=False)
+
+
+def _from_nothing(
+    office: Office, facts: Mapping[NodeId, NodeFact], plan: Plan, run_s: float
+) -> Transaction | None:
+    """The end, where nobody knows of a checkpoint although the run has one; all have looked by now."""
+    if plan.point is not None or plan.kept or not office.saved:
+        return None
+    why = begun_anew(office.saved, [facts[seat.node] for seat in plan.topology.nodes])
+    life, code = plan.incarnation - 1, NoWholeCheckpoint.exit_code
+    end = RunFinished(at_s=run_s, incarnation=life, exit_code=code, why=why, stopped=False)
+    return _end(office, run_s, end, plan.aftermath)
+
+
+def _plan(office: Office, by_node: Mapping[NodeId, Stated], plan: Plan, run_s: float) -> Transaction:
+    """The next incarnation, to be prepared or begun; what belonged to the one before is removed."""
+    roster = Roster(
+        entries=tuple(
+            RosterEntry(
+                node=seat.node,
+                slots=seat.slots,
+                boot=by_node[seat.node].boot,
+                peer_addr=by_node[seat.node].statement.peer_addr,
+                machine=by_node[seat.node].statement.machine,
+            )
+            for seat in plan.topology.nodes
+        )
+    )
+    body = replace(plan, topology=Topology(nodes=()), boots=())
+    before = office.common.header
+    seated = [by_node[seat.node].statement.fact for seat in plan.topology.nodes]
+    start = skip_prepare.meeting(plan, seated, office.header, run_s)
+    header = PlanHeader(
+        incarnation=plan.incarnation,
+        phase=PlanPhase.PREPARE if start is None else PlanPhase.GO,
+        roster=name_of(roster),
+        body=name_of(body),
+        run_s=run_s,
+        look=0 if before is None else before.look,
+        master_addr="" if start is None else start[0],
+        master_port=0 if start is None else start[1],
+        saved=office.saved if plan.point is None else plan.point.path[:LONGEST_PATH],
+    )
+    writes: list[Operation] = [
+        Put(key=f"{SMALL_BODIES if _is_small(body) else BODIES}{header.body}", value=body),
+        Put(key=PLAN_KEY, value=header),
+    ]
+    if before is None or before.roster != header.roster:
+        writes.insert(0, Put(key=f"{ROSTERS}{header.roster}", value=roster))
+    writes += [Delete(key=key) for key in _outdated(office, header)]
+    return guarded(office, f"plan incarnation {plan.incarnation}", *writes)
+
+
+def _is_small(body: Plan) -> bool:
+    return len(repr(body)) <= SMALL_BODY
+
+
+def _outdated(office: Office, header: PlanHeader) -> list[str]:
+    """Parts that only the plan before named, and alarms that say of older incarnations that they are over."""
+    before = office.common.header
+    keys = [
+        alarm_key(alarm.incarnation)
+        for alarm in office.common.alarms
+        if alarm.incarnation < header.incarnation
+    ]
+    if before is not None and before.body not in ("", header.body):
+        keys += [f"{folder}{before.body}" for folder in (BODIES, SMALL_BODIES)]
+    if before is not None and before.last:
+        keys.append(f"{BODIES}{before.last}")
+    if before is not None and before.roster not in ("", header.roster):
+        keys.append(f"{ROSTERS}{before.roster}")
+    return keys[: MOST_COMPARES // 2]
+
+
+def _go(office: Office, go: GoGiven, run_s: float) -> Transaction | str:
+    header = office.header
+    if header is None or header.phase is not PlanPhase.PREPARE:
+        return "everybody is told to start"
+    if office.common.alarm(go.incarnation) is not None:
+        return f"incarnation {go.incarnation} is over before it began"
+    started = replace(
+        header,
+        phase=PlanPhase.GO,
+        run_s=run_s,
+        saved=office.saved,
+        master_addr=go.master_addr,
+        master_port=go.master_port,
+    )
+    return guarded(office, f"start incarnation {go.incarnation}", Put(key=PLAN_KEY, value=started))
+
+
+def _alarm(office: Office, over: IncarnationOver) -> Transaction | str:
+    """Incarnation is over: everybody hears it once, whoever says it first."""
+    incarnation, why = over.incarnation, over.why
+    before = office.common.alarm(incarnation)
+    if before is not None and (over.stays or not before.stays):
+        return f"incarnation {incarnation} ends: {why}"
+    alarm = Alarm(incarnation=incarnation, node=NodeId(""), why=why, stop=over.stop, stays=over.stays)
+    key = alarm_key(incarnation)
+    written = guarded(office, f"end incarnation {incarnation}: {why}", Put(key=key, value=alarm))
+    return written if before else replace(written, compares=(Absent(key=key), *written.compares))
+
+
+def _end(office: Office, run_s: float, end: RunFinished, told: Aftermath | None = None) -> Transaction:
+    """The end of the run, with what every node writes its last card from."""
+    before, body = office.common.header, office.body
+    known = None if told is None or body is None else _telling(body, told)
+    header = PlanHeader(
+        incarnation=end.incarnation,
+        phase=PlanPhase.FINISHED,
+        roster="" if before is None else before.roster,
+        body="" if before is None else before.body,
+        run_s=run_s,
+        look=0 if before is None else before.look,
+        exit_code=end.exit_code,
+        why=end.why,
+        stopped=bool(end.stopped),
+        last=name_of(known) if known is not None else before.last if before is not None else "",
+        stop=end.stop,
+        saved=office.saved,
+    )
+    writes: list[Operation] = [Put(key=PLAN_KEY, value=header)]
+    if known is not None:
+        writes.insert(0, Put(key=f"{BODIES}{header.last}", value=known))
+    return guarded(office, f"end the run with {end.exit_code}", *writes)
+
+
+def _telling(body: Plan, told: Aftermath) -> Plan:
+    """A plan's body that tells of one incident more."""
+    ledger = replace(body.ledger, incidents=max(body.ledger.incidents, told.incident.number))
+    return replace(body, point=None, replaced=(), aftermath=told, ledger=ledger)
+
+
+def _not_come_back(office: Office, waits: str, run_s: float) -> RunFinished:
+    """What the run ends with when a node does not come: after one that had ended, that one's code."""
+    before, wait_s = office.common.header, office.terms.times.node_wait_s
+    code, why = 69, f"{waits.removeprefix(AWAITS)} did not come within {span(wait_s)}"
+    if office.header is None and before is not None:
+        told = before.why.rpartition("; ")[0] if before.why.startswith(_ENDED) else _ENDED + before.why
+        code, why = before.exit_code, f"{told}; {why}"
+    incarnation = -1 if before is None else before.incarnation
+    return RunFinished(at_s=run_s, incarnation=incarnation, exit_code=code, why=why, stopped=False)

@@ -1,0 +1,117 @@
+"""How a node keeps its place among the others: its lease and statement, its alarms, its questions.
+
+Pure. Nothing here needs an office: any node does it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from faultrun.model.observed.node_fact import NodeStatus
+from faultrun.nodes.protocol import lease_deadline
+from faultrun.nodes.protocol.election import plan_as_seen
+from faultrun.nodes.protocol.judge_input import Standpoint
+from faultrun.nodes.protocol.peer_completion import members_to_ask
+from faultrun.nodes.values.membership import (
+    Act,
+    AskPeers,
+    Commit,
+    Fetch,
+    GrantLease,
+    PeerQuestion,
+    WarnPeers,
+    alarm_key,
+    node_key,
+)
+from faultrun.nodes.values.roster import PlanPhase, Statement
+from faultrun.nodes.values.transaction import Absent, Compare, Delete, Operation, Put, Transaction, Unchanged
+
+LONGEST_WORDS = 200
+QUESTIONS_A_HOLD = 4
+
+
+def present(case: Standpoint) -> Iterator[Act]:
+    """A lease, and under it what the supervisor stated last."""
+    if case.parts_missing:
+        yield Fetch(keys=case.parts_missing)
+    lease, own = case.own.lease, case.known.own
+    if lease is None or lease.dropped:
+        yield GrantLease()
+    elif case.known.common is not None:
+        statement = _statement(case)
+        known = None if own is None or own.lease != lease.number else own.statement
+        if known is None or not (known == statement or _starts_now(case)):
+            yield Commit(transaction=_stating(case, statement))
+
+
+def _starts_now(case: Standpoint) -> bool:
+    """Whether all that is new is that it is ready, and it waits for nobody.
+
+    Its next word, milliseconds later, is that its ranks run. Everybody waits for each write of everybody.
+    """
+    fact, header = case.own.fact, case.header
+    if fact.status is not NodeStatus.READY or header is None or header.incarnation != fact.incarnation:
+        return False
+    return header.phase is PlanPhase.GO and case.common.alarm(fact.incarnation) is None
+
+
+def _statement(case: Standpoint) -> Statement:
+    terms = case.terms
+    return Statement(
+        fact=case.own.fact,
+        peer_addr=terms.peer_addr,
+        machine=terms.machine,
+        asked=terms.asked,
+        node_rank=terms.node_rank,
+    )
+
+
+def _stating(case: Standpoint, statement: Statement) -> Transaction:
+    """Only over the statement that was read: one that travels for long must not come after a newer one."""
+    fact, own = statement.fact, case.known.own
+    key = node_key(fact.node, fact.boot)
+    writes: list[Operation] = [Put(key=key, value=statement, leased=True)]
+    if own is not None:
+        compare = Unchanged(key=key, changed=own.changed)
+        return Transaction(what=f"state {fact.status.value}", compares=(compare,), then=tuple(writes))
+    fenced = case.remembered.fenced
+    if fenced is not None and fenced != fact.boot:
+        writes.append(Delete(key=node_key(fact.node, fenced)))
+    before = None if case.roster is None else case.roster.entry(fact.node)
+    if before is not None and before.boot != fact.boot and before.machine == case.terms.machine != "":
+        # This supervisor is here, on the same machine: the one before is dead, and its lease needs no wait.
+        writes.append(Delete(key=node_key(before.node, before.boot)))
+    return Transaction(what=f"join as {fact.status.value}", compares=(Absent(key=key),), then=tuple(writes))
+
+
+def warned(case: Standpoint) -> Iterator[Act]:
+    """A fact needs nobody's leave: the peers hear it at once, whether the store lives or not."""
+    alarm, header = case.own.raised, case.header
+    if alarm is None or header is None or alarm.incarnation != header.incarnation:
+        return
+    members = lease_deadline.peers_of(case.own.fact, header, case.roster)
+    if members:
+        yield WarnPeers(alarm=alarm, members=members)
+    written = case.common.alarm(alarm.incarnation)
+    if case.known.common is not None and (written is None or (written.stays and not alarm.stays)):
+        key = alarm_key(alarm.incarnation)
+        compares: tuple[Compare, ...] = (plan_as_seen(case.common),)
+        compares = compares if written else (Absent(key=key), *compares)
+        what = f"say that incarnation {alarm.incarnation} is over"
+        put = Put(key=key, value=replace(alarm, why=alarm.why[:LONGEST_WORDS]))
+        yield Commit(transaction=Transaction(what=what, compares=compares, then=(put,)))
+
+
+def questions(case: Standpoint) -> Iterator[AskPeers]:
+    """A node whose workers live by the lease asks whether it may do without; one without any, who is done."""
+    fact, asked_at_s = case.own.fact, case.remembered.asked_at_s
+    if fact.status.busy:
+        members = lease_deadline.peers_of(fact, case.header, case.roster) if case.terms.hold else ()
+    else:
+        members = members_to_ask(fact, case.header, case.roster)
+    if not members or case.is_heard:
+        return
+    if asked_at_s is None or case.clock.now_s >= asked_at_s + case.terms.times.hold_s / QUESTIONS_A_HOLD:
+        question = PeerQuestion(
+            node=fact.node, boot=fact.boot, incarnation=fact.incarnation, status=fact.status
+        )
+        yield AskPeers(question=question, members=members)

@@ -1,0 +1,113 @@
+"""What the agreed state means for this node's supervisor.
+
+Pure, and taken from the state, never from how it came about: whoever looks late sees the same.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from faultrun.core.plan.keep_survivors import is_kept
+from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
+from faultrun.model.observed.agreement import IncarnationOver, LookAgain
+from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.plan import Plan
+from faultrun.nodes.values.membership import Fence, KnownKeys, NodesEvent
+from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster
+
+
+def heeded(
+    fact: NodeFact,
+    known: KnownKeys,
+    header: PlanHeader,
+    roster: Roster | None,
+    body: Plan | None,
+    run_s: float,
+    run_ahead_s: float = 0.0,
+) -> Iterator[NodesEvent | Fence]:
+    """What the supervisor, which stands where ``fact`` says, has to be told.
+
+    ``run_s`` is its own time; that of the run, in which plans are written, is ``run_ahead_s`` more.
+    """
+    if header.phase is PlanPhase.FINISHED:
+        yield _end(fact, header, run_s)
+        return
+    plan = roster.completes(body) if roster is not None and body is not None else None
+    if plan is None and fact.status is NodeStatus.REPLACING and header.incarnation > fact.incarnation:
+        return  # nobody knows yet whether it is the one that survivors here wait for
+    if plan is not None and is_kept(plan, fact):
+        plan = replace(plan, start_at_s=plan.start_at_s - run_ahead_s)
+        yield PlanAdopted(at_s=run_s, incarnation=plan.incarnation, plan=plan)
+    elif fact.status.busy:
+        yield from _to_the_busy(fact, known, header, roster, run_s)
+    elif fact.stop is None and fact.failure is None:
+        yield from _to_the_idle(fact, known, header, plan, run_s, run_ahead_s)
+
+
+def _end(fact: NodeFact, header: PlanHeader, run_s: float) -> NodesEvent | Fence:
+    if fact.status.busy:
+        return Fence(incarnation=fact.incarnation, why="the run has ended without this node")
+    return RunFinished(
+        at_s=run_s,
+        incarnation=fact.incarnation,
+        exit_code=header.exit_code,
+        why=header.why,
+        stopped=header.stopped,
+        stop=header.stop,
+    )
+
+
+def _to_the_busy(
+    fact: NodeFact, known: KnownKeys, header: PlanHeader, roster: Roster | None, run_s: float
+) -> Iterator[NodesEvent | Fence]:
+    """It is ready for an incarnation, or trains: that goes on, begins or ends."""
+    life = fact.incarnation
+    alarm = known.alarm(life)
+    newer = header.incarnation > life
+    if newer and roster is not None and not roster.has(fact.node, fact.boot):
+        yield Fence(incarnation=life, why=f"incarnation {header.incarnation} is planned without this node")
+    elif alarm is not None and not (alarm.stays and fact.status is NodeStatus.REPLACING):
+        yield IncarnationOver(
+            at_s=run_s,
+            incarnation=life,
+            why=alarm.why,
+            node=alarm.node,
+            stop=alarm.stop,
+            stays=alarm.stays,
+        )
+    elif newer or (header.incarnation == life and header.phase is PlanPhase.LOOK):
+        yield IncarnationOver(at_s=run_s, incarnation=life, why="the other nodes have ended it")
+    elif header.incarnation == life and _starts(fact, header):
+        yield GoGiven(
+            at_s=run_s, incarnation=life, master_addr=header.master_addr, master_port=header.master_port
+        )
+
+
+def _starts(fact: NodeFact, header: PlanHeader) -> bool:
+    return header.phase is PlanPhase.GO and fact.status is NodeStatus.READY
+
+
+def _begins(plan: Plan, fact: NodeFact) -> bool:
+    """Whether it has ranks to start: those that the plan keeps were given up here."""
+    return plan.is_for(fact.node, fact.boot) and not plan.keeps_on(fact.node)
+
+
+def _to_the_idle(
+    fact: NodeFact,
+    known: KnownKeys,
+    header: PlanHeader,
+    plan: Plan | None,
+    run_s: float,
+    run_ahead_s: float,
+) -> Iterator[NodesEvent]:
+    """It has no workers: it looks again, or prepares what is planned."""
+    if header.incarnation > fact.incarnation and plan is not None and _begins(plan, fact):
+        life, alarm = plan.incarnation, known.alarm(plan.incarnation)
+        plan = replace(plan, start_at_s=plan.start_at_s - run_ahead_s)
+        yield PlanAdopted(at_s=run_s, incarnation=life, plan=plan)
+        if alarm is not None or header.phase is PlanPhase.LOOK:
+            # The others wait until it has left this one, too: by its word, which names the incarnation.
+            why = "the other nodes have ended it" if alarm is None else alarm.why
+            stop = None if alarm is None else alarm.stop
+            yield IncarnationOver(at_s=run_s, incarnation=life, why=why, stop=stop)
+    elif header.phase is PlanPhase.LOOK and fact.look < header.look:
+        yield LookAgain(at_s=run_s, incarnation=fact.incarnation, number=header.look)

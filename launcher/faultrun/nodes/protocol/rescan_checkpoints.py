@@ -1,0 +1,84 @@
+"""When all nodes look through the checkpoints again: what each has seen may be of before another's last save.
+
+Pure. A node whose ranks are gone looks at once, while others may save as long as their windows allow.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from faultrun.core.guarded import guarded, name_of
+from faultrun.core.placement.place import does_without, goes_back
+from faultrun.core.recovery.quarantine import quarantined
+from faultrun.model.observed.node_fact import NodeFact
+from faultrun.model.plan import Plan
+from faultrun.model.topology import NodeId
+from faultrun.nodes.protocol.coordinator_input import Office
+from faultrun.nodes.values.membership import PLAN_KEY
+from faultrun.nodes.values.roster import PlanPhase
+from faultrun.nodes.values.transaction import Put, Transaction
+
+
+def look_before(
+    office: Office, facts: Mapping[NodeId, NodeFact], plan: Plan, run_s: float
+) -> Transaction | str:
+    """What a lost member saved last is seen by those who look after its end; empty once all have.
+
+    Nor may the run go back, because somebody looked before another's last save, behind what one node has; nor
+    begin anew. A member that has no seat any more may have saved longest, and then it looked no more.
+    """
+    seated = [facts[seat.node] for seat in plan.topology.nodes]
+    left = set(members(office)) - {fact.node for fact in seated}
+    again = bool(left) or any(fact.look < 0 for fact in seated)
+    again = again or goes_back(plan.point, seated, quarantined(plan.ledger.attempts))
+    again = again or (plan.point is None and bool(office.saved))
+    fewer = office.plan is not None and does_without(office.plan, plan)
+    return _look(office, seated, run_s, again=again or bool(office.lost), fewer=fewer)
+
+
+def members(office: Office) -> list[NodeId]:
+    """Of the plan that is over."""
+    return [] if office.plan is None else [seat.node for seat in office.plan.topology.nodes]
+
+
+def look_for_more(
+    office: Office,
+    facts: Mapping[NodeId, NodeFact],
+    nodes: Sequence[NodeId],
+    run_s: float,
+    *,
+    waited: bool,
+) -> Transaction | str:
+    """The same before the run ends for want of a checkpoint of ``nodes``: they may have looked too early."""
+    known = [facts[node] for node in nodes if node in facts]
+    able = [fact for fact in known if fact.stop is None and fact.failure is None]
+    return _look(office, able, run_s, again=True, fewer=waited)
+
+
+def _look(
+    office: Office, seated: Sequence[NodeFact], run_s: float, *, again: bool, fewer: bool
+) -> Transaction | str:
+    """Nobody has workers any more: have all look ``again``, once; empty when these have."""
+    header = office.header
+    if header is None:
+        return ""
+    missing = names_lost(office)
+    asked = header.phase is PlanPhase.LOOK and header.missing == missing
+    if again and not asked:
+        looking = replace(
+            header,
+            phase=PlanPhase.LOOK,
+            look=header.look + 1,
+            missing=missing,
+            run_s=run_s,
+            fewer=fewer,
+            saved=office.saved,
+        )
+        what = f"look again, for the {looking.look}. time"
+        return guarded(office, what, Put(key=PLAN_KEY, value=looking))
+    behind = [fact.node for fact in seated if asked and fact.look < header.look]
+    return f"{', '.join(behind)} looks through the checkpoints again" if behind else ""
+
+
+def names_lost(office: Office) -> str:
+    """A name for the members that are counted as lost; empty: none is."""
+    return name_of(office.lost) if office.lost else ""

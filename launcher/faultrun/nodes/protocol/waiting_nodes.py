@@ -1,0 +1,88 @@
+"""Nodes that wait for a vacant seat, and those that get none: what supervisors are told of them. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from faultrun.core.placement.node_seats import set_aside
+from faultrun.core.placement.place import can_sit
+from faultrun.model.observed.agreement import OwnNodeAside
+from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.plan import Plan
+from faultrun.model.spec.elastic import Elastic, Grow, NodeAside, NodesWaiting
+from faultrun.model.topology import NodeId
+from faultrun.nodes.protocol.coordinator_input import Office, numbered, statements
+from faultrun.nodes.protocol.election import leads
+from faultrun.nodes.protocol.judge_input import Standpoint
+from faultrun.nodes.values.membership import Remembered, Tell
+from faultrun.nodes.values.roster import PlanPhase
+
+
+def nodes_waiting(case: Standpoint, office: Office | None) -> list[Tell]:
+    """Who could take a seat that nobody has, told to the coordinator's own supervisor whenever it changes."""
+    life, known = case.own.fact.incarnation, case.remembered.newcomers
+    before = known[1] if known[0] == life else ()
+    now = _who_waits(case, office)
+    if now == before:
+        return []
+    return [Tell(event=NodesWaiting(at_s=case.clock.run_s, incarnation=life, nodes=now))]
+
+
+def newcomers(elastic: Elastic, plan: Plan, facts: Mapping[NodeId, NodeFact]) -> tuple[NodeId, ...]:
+    """Nodes without a seat that could take one which is vacant, in the order in which they came."""
+    ledger = plan.slots
+    if elastic.grow is Grow.NEVER or ledger is None or ledger.stays_small:
+        return ()
+    vacant = {one.seat for one in ledger.vacant}
+    out = {*(seat.node for seat in plan.topology.nodes), *set_aside(ledger, facts)}
+    fit = [
+        fact
+        for fact in facts.values()
+        if fact.node not in out and can_sit(fact) and fact.failure is None and not fact.lacks
+    ]
+    if elastic.fixed_seats:
+        fit = [fact for fact in fit if fact.seat in vacant]
+    fit.sort(key=lambda fact: (fact.arrived, fact.node))
+    return tuple(fact.node for fact in fit[: len(ledger.vacant)])
+
+
+def noted(remembered: Remembered, told: list[Tell]) -> Remembered:
+    """The same, with what the supervisor has just been told."""
+    for one in told:
+        if isinstance(one.event, NodesWaiting):
+            return replace(remembered, newcomers=(one.event.incarnation, one.event.nodes))
+    return remembered
+
+
+def own_aside(case: Standpoint) -> Iterator[Tell]:
+    """That this node gets no rank, if it was set aside."""
+    fact, aside = case.own.fact, who_is_aside(case)
+    if aside is not None and not fact.status.busy and fact.stop is None:
+        life, roster, body = fact.incarnation, case.roster, case.body
+        told = None
+        if roster is not None and body is not None and body.incarnation == aside.incarnation:
+            told = roster.completes(body)
+        yield Tell(event=OwnNodeAside(at_s=case.clock.run_s, incarnation=life, why=aside.why, plan=told))
+
+
+def who_is_aside(case: Standpoint) -> NodeAside | None:
+    """This node, if the plan gives it no seat because it is not well."""
+    header, roster, body = case.header, case.roster, case.body
+    if header is None or header.phase is PlanPhase.FINISHED or body is None or body.slots is None:
+        return None
+    if roster is None or roster.entry(case.own.fact.node) is not None:
+        return None
+    return next((one for one in body.slots.nodes if one.node == case.own.fact.node), None)
+
+
+def _who_waits(case: Standpoint, office: Office | None) -> tuple[NodeId, ...]:
+    """Nobody, unless this node coordinates a training that has vacant seats."""
+    fact, header, elastic = case.own.fact, case.header, case.rules.elastic
+    if elastic is None or office is None or header is None or not leads(case.common, fact):
+        return ()
+    trains = fact.status is NodeStatus.RUNNING and fact.incarnation == header.incarnation
+    if not trains or header.phase is not PlanPhase.GO or case.known.alarm(header.incarnation) is not None:
+        return ()
+    plan = office.plan
+    if plan is None or plan.slots is None or not plan.slots.vacant:
+        return ()
+    return newcomers(elastic, plan, numbered(office, statements(office)))

@@ -1,0 +1,186 @@
+"""Keeps the card of an incident: shows it, and writes its files anew whenever more is known."""
+
+import contextlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from faultrun.core.humanize import several, span
+from faultrun.core.phases import grace_window
+from faultrun.core.placement.slots import workers_words
+from faultrun.core.recovery.resume_verdict import place_checked
+from faultrun.files import replace_whole
+from faultrun.journal.codec import encode
+from faultrun.model.checkpoint import RecoveryPoint, Refusal
+from faultrun.model.incident import Aftermath, Card, Cause, Incident
+from faultrun.model.line_tone import Tone, toned
+from faultrun.model.observed.recovery import Began, RecoveryTimed, ResumeChecked
+from faultrun.model.plan import Plan
+from faultrun.model.run import Phase, RunState
+from faultrun.model.spec.run_settings import RunSettings
+from faultrun.model.spec.run_spec import RunSpec
+from faultrun.observe.card.card import in_colours, lost_steps, render
+from faultrun.observe.card.joint_card import agreed_card
+
+
+def local_time() -> datetime:
+    """The wall clock now, with its offset from UTC."""
+    return datetime.now().astimezone()
+
+
+class CardKeeper:
+    """Writes to ``say`` and to the incident files of ``log_dir``. Disk trouble never reaches the loop.
+
+    ``now`` is the wall clock, in local time.
+    """
+
+    def __init__(
+        self, spec: RunSpec, log_dir: Path, say: Callable[[str], None], now: Callable[[], datetime]
+    ) -> None:
+        self._now = now
+        self._moment: datetime | None = None
+        self._spec = spec
+        self._log_dir = log_dir
+        self._say = say
+        self._card: Card | None = None
+        self._began_s = 0.0
+        self._text_stays = False
+
+    def began(self, incident: Incident, at_s: float) -> None:
+        """It is ``at_s`` run-seconds now; the clock on the wall tells when ``incident`` was."""
+        self._moment = self._now() - timedelta(seconds=max(0.0, at_s - incident.at_s))
+
+    def restarting(self, state: RunState, refused: tuple[Refusal, ...], plan: Plan, now_s: float) -> None:
+        """``plan`` follows the incident of ``state``."""
+        before = state.plan.ledger.restarts if state.plan is not None else ()
+        charged = plan.ledger.restarts
+        self._show(
+            replace(
+                self._new(state, refused),
+                point=plan.point,  # what all nodes resume from, which this one may not have seen itself
+                refused=len(newer(refused, plan.point)),
+                restart=(len(charged), self._spec.supervision.policy.max_restarts),
+                refunded=len(before) if len(charged) == 1 and before != charged else 0,
+                backoff_s=max(0.0, plan.start_at_s - now_s),
+                kept=tuple(sorted(plan.kept)),
+                recovers_itself=state.recovers_itself,
+                workers=workers_words(plan),
+            )
+        )
+
+    def agreed(self, plan: Plan, told: Aftermath, state: RunState, now_s: float) -> None:
+        """``plan`` follows an incident of several nodes: the card's text is the same on each, and stays so.
+
+        How long a recovery took is told by each node's own clock, and kept beside the text. Whoever has
+        heard of the plan that answered it needs no other to tell of it again.
+        """
+        if told.answer is not None and self._has_answer(told.incident.number):
+            return
+        settings = RunSettings.of(self._spec, str(self._log_dir))
+        self._show(agreed_card(plan, told, settings, plan.topology.world_size))
+        own = state.life.incident
+        self._began_s, self._text_stays = now_s if own is None else own.at_s, True
+
+    def agreed_end(self, told: Aftermath, state: RunState, why: str) -> None:
+        """No plan follows an incident of several nodes; as in ``agreed``.
+
+        A card that an earlier supervisor left here was answered by the end of that one's run.
+        """
+        if self._card is None and (self._log_dir / f"incident_{told.incident.number}.json").exists():
+            return
+        settings = RunSettings.of(self._spec, str(self._log_dir))
+        self._show(agreed_card(None, told, settings, state.seats.world_size, why))
+
+    def given_up(self, state: RunState, refused: tuple[Refusal, ...], why: str) -> None:
+        """No incarnation follows the incident of ``state``."""
+        self._show(replace(self._new(state, refused), why=why))
+
+    def answered(self, state: RunState) -> bool:
+        """Whether the card of the incident of ``state`` says already how the run goes on."""
+        incident = state.life.incident
+        return incident is not None and self._has_answer(incident.number)
+
+    def _has_answer(self, number: int) -> bool:
+        card = self._card
+        return card is not None and card.restart is not None and card.incident.number == number
+
+    def running(self, at_s: float) -> None:
+        """The workers of the next incarnation run."""
+        if self._card is not None:
+            self._update(replace(self._card, restarted_after_s=at_s - self._began_s))
+
+    def rejoined(self, step: int) -> None:
+        """Survivors and newcomers are one group, at this step."""
+        if self._card is not None and self._card.kept:
+            self._update(replace(self._card, rejoined_step=step))
+
+    def checked(self, event: ResumeChecked) -> bool:
+        """Where the script began; whether that was after an incident."""
+        if self._card is None or self._card.incident.incarnation >= event.incarnation:
+            return False
+        self._update(replace(self._card, checked=event))
+        return True
+
+    def timed(self, event: RecoveryTimed) -> None:
+        """The recovery is over: one number, wherever it is told."""
+        if self._card is None:
+            return
+        if event.first_step_s is None:
+            self._update(replace(self._card, restarted_after_s=event.total_s))
+            return
+        self._update(replace(self._card, trained_after_s=event.total_s))
+        checked = self._card.checked
+        where = ""
+        if checked is not None:
+            as_chosen = ", as chosen" if checked.began is Began.AS_CHOSEN and self._card.point else ""
+            where = f" ({place_checked(checked).words}{as_chosen})"
+        elif self._card.rejoined_step is not None:
+            lost = several(lost_steps(self._card) or 0, "step")
+            where = f" (from step {self._card.rejoined_step}, {lost} lost)"
+        since = "they were told to save" if self._card.incident.cause is Cause.GROWTH else "the failure"
+        self._say(toned(f"training again {span(event.total_s)} after {since}{where}", Tone.GOOD))
+
+    def _new(self, state: RunState, refused: tuple[Refusal, ...]) -> Card:
+        assert state.life.incident is not None
+        rank = state.life.incident.rank
+        recovery = self._spec.recovery
+        return Card(
+            incident=state.life.incident,
+            world_size=state.seats.world_size,
+            saves=state.life.saves,
+            point=state.life.point if state.phase is Phase.AWAITING_PLAN else None,
+            refused=len(newer(refused, state.life.point)),
+            restart=None,
+            window_s=self._spec.supervision.policy.window_s,
+            log_name=f"{self._spec.logs.worker_log_name}_{rank}.log" if rank is not None else "",
+            unsaved=grace_window.unsaved(state.life),
+            handed_over=recovery.handed_over,
+            looked_in=tuple(dict.fromkeys((*recovery.checkpoint_dirs, *state.run.save_folders))),
+            at_local="" if self._moment is None else self._moment.isoformat(" ", "milliseconds"),
+            host=self._spec.node,
+        )
+
+    def _show(self, card: Card) -> None:
+        self._began_s, self._text_stays = card.incident.at_s, False
+        self._update(card)
+        self._say(in_colours(render(card)))
+
+    def _update(self, card: Card) -> None:
+        """Keep the card and write its files anew: they learn how long the recovery took."""
+        self._card = card
+        number = card.incident.number
+        with contextlib.suppress(OSError):
+            # Bytes, because a file name in it need not be UTF-8.
+            text = f"{render(card)}\n".encode(errors="backslashreplace")
+            if not self._text_stays:
+                replace_whole(self._log_dir / f"incident_{number}.txt", text)
+            data = json.dumps(encode(card), indent=2)
+            replace_whole(self._log_dir / f"incident_{number}.json", f"{data}\n".encode())
+
+
+def newer(refused: tuple[Refusal, ...], point: RecoveryPoint | None) -> tuple[Refusal, ...]:
+    """The refused files that claim to be further than the chosen one."""
+    reached = -1 if point is None or point.global_step is None else point.global_step
+    return tuple(one for one in refused if one.global_step is not None and one.global_step > reached)

@@ -1,0 +1,348 @@
+"""Tell people what happens, in words: a listener of the supervisor (``ports.EventListener``)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from faultrun.core.diagnosis.diagnose import describe
+from faultrun.core.phases.hang_response import warning
+from faultrun.core.phases.platform_notices import HOLD_S
+from faultrun.core.plan.mindspore_scheduler import INSTEAD
+from faultrun.core.redact import without_secret_words
+from faultrun.model.checkpoint import OnNode, RecoveryPoint, Refusal
+from faultrun.model.events import (
+    ConfigRewritten,
+    Drained,
+    Event,
+    FaultNotice,
+    FirstStep,
+    HelperExit,
+    IncarnationStarted,
+    NothingWhole,
+    PlanAdopted,
+    RecoveryPointChosen,
+    RunFinished,
+    RunStarted,
+    SpawnFailed,
+    Timer,
+    TimerFired,
+    WorkerExit,
+)
+from faultrun.model.exits import Signaled
+from faultrun.model.incident import Cause
+from faultrun.model.line_tone import Tone, toned
+from faultrun.model.observed.agreement import IncarnationOver, MembershipLost, OwnNodeAside
+from faultrun.model.observed.dying_gasp import GaspRequested, GaspSaved
+from faultrun.model.observed.hang import HangDetected, HangElsewhere, HangWarned, PauseOver
+from faultrun.model.observed.mindspore_rendezvous import RankMissed
+from faultrun.model.observed.platform_notice import Notice, UnreadableNotice
+from faultrun.model.observed.recovery import Began, RecoveryTimed, ResumeChecked
+from faultrun.model.observed.rejoin import RankCannotRejoin, RankRejoined
+from faultrun.model.plan import Plan, Reason
+from faultrun.model.printable import one_line
+from faultrun.model.run import Phase, RunState, Step
+from faultrun.model.spec.elastic import NodesWaiting
+from faultrun.model.spec.run_spec import RunSpec
+from faultrun.model.spec.standby import StandbyChanged, StandbyPhase
+from faultrun.model.stop import StopRequested, StopSource
+from faultrun.observe.card.card import duration, place_taken
+from faultrun.observe.card.card_keeper import CardKeeper, local_time, newer
+from faultrun.observe.console_words import running_words, saved_words, shown_output, workers_words
+from faultrun.observe.standby_words import StandbyTally
+
+_FENCED = "the other nodes decide how the run goes on; this one comes back as a spare"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The last word on a run: one line, and whether a person should worry."""
+
+    line: str
+    exit_code: int
+
+
+class ConsoleReporter:
+    """One line for each thing that matters, one card for each incident, to ``say`` (stderr).
+
+    ``now`` is the wall clock, for cards.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        log_dir: Path,
+        say: Callable[[str], None],
+        now: Callable[[], datetime] = local_time,
+    ) -> None:
+        self._spec = spec
+        self._log_dir = log_dir
+        self._say = say
+        self._before: RunState | None = None
+        self._refused: tuple[Refusal, ...] = ()
+        self._unknown = ""
+        self._unable: set[str] = set()
+        self._cards = CardKeeper(spec, log_dir, say, now)
+        self._standbys = StandbyTally(wanted=spec.standby.count)
+        self._no_standbys = ""
+        self.outcome: Outcome | None = None
+
+    def tell(self, event: Event, step: Step) -> None:
+        """See ``ports.EventListener``."""
+        before, self._before = self._before, step.state
+        self._standbys = self._standbys.after(event)
+        incident = step.state.life.incident
+        if incident is not None and (before is None or before.life.incident is None):
+            self._cards.began(incident, event.at_s)
+        self._told(event, before, step)
+        self._told_of_nodes(event, before, step)
+        if before is not None and step.state.run.native_scheduler and not before.run.native_scheduler:
+            self._say(INSTEAD if isinstance(event, PlanAdopted) else step.why)
+        if before is None or step.state.phase is not before.phase:
+            self._kept_back(event, step)
+
+    def _told(self, event: Event, before: RunState | None, step: Step) -> None:  # noqa: C901, PLR0912, PLR0915  one row a case
+        match event:
+            case RunStarted(notices=notices):
+                self._started(notices)
+            case FaultNotice(notice=notice):
+                self._noticed(notice, before, step)
+            case RecoveryPointChosen():
+                self._chosen(event)
+            case NothingWhole(refused=refused, gone_s=gone_s):
+                self._refused = refused
+                if gone_s == 0.0:
+                    self._warn(f"{event.why}\n  {step.why}")
+            case GaspSaved() if before is not None and not before.run.save_folders:
+                self._saves_elsewhere(event.rank, step.state.run.save_folders)
+            case PlanAdopted():
+                self._adopted(event, before)
+            case ConfigRewritten(file=file, key=key, after=after):
+                self._say(f"rewrote {file}: {key} = {after}")
+            case IncarnationStarted(incarnation=life, ranks=ranks, master_port=port):
+                kept = step.state.plan.kept if step.state.plan is not None else frozenset()
+                ranks = tuple(range(step.state.seats.world_size)) if kept else ranks
+                self._say(f"incarnation {life}: {running_words(ranks, kept, port)}")
+                self._cards.running(event.at_s)
+            case RankRejoined(step=at) if before and before.life.rejoining and not step.state.life.rejoining:
+                self._cards.rejoined(at)
+            case RankCannotRejoin() | TimerFired(timer=Timer.REJOIN) if _left(before, step):
+                self._bad(step.why)
+            case RankCannotRejoin(rank=rank, why=why) if before and rank not in before.life.rejoinable:
+                if why not in self._unable:
+                    self._warn(f"survivors of a fault cannot stay: {why}; all ranks will start again")
+                self._unable.add(why)
+            case FirstStep() if _from_nothing(step.state.plan):
+                self._good(f"training: every rank has done a step (step {event.step})")
+            case ResumeChecked(began=began, why=why):
+                recovering = self._cards.checked(event)
+                if began is Began.ELSEWHERE:
+                    self._warn(why)
+                elif not recovering:
+                    self._say(why)
+            case RecoveryTimed():
+                self._cards.timed(event)
+            case WorkerExit(clean=True, status=Signaled() as status) if step.state.life.incident is None:
+                how = f"{describe(status)}, after it was done; it counts as finished"
+                self._warn(f"rank {event.rank} (pid {event.pid}) {how}")
+            case WorkerExit() | HelperExit() | SpawnFailed() | RankMissed():
+                self._exit(event, before, step.state)
+            case HangWarned() if step.state.phase is Phase.RUNNING:
+                self._warn(warning(event))
+            case PauseOver(warned=True) if step.state.phase is Phase.RUNNING:
+                self._good(step.why)
+            case HangElsewhere():
+                self._say(step.why)
+            case HangDetected(rank=rank, why=why) if before is None or before.life.incident is None:
+                alone = "; it alone is replaced" if step.state.phase is Phase.REPLACING else ""
+                self._bad(f"rank {rank} hangs: {why}{alone}")
+            case StopRequested(source=source):
+                cut = step.state.phase is Phase.KILLING and before and before.phase is Phase.DRAINING
+                self._say(step.why if cut else f"told to stop by {source.value}")
+            case GaspRequested(ranks=ranks, deadline_s=deadline_s, at_s=at_s):
+                self._asked(len(ranks), deadline_s - at_s, step.state)
+            case StandbyChanged():
+                self._standby(event)
+            case RunFinished():
+                self._finished(event, step.state)
+
+    def _told_of_nodes(self, event: Event, before: RunState | None, step: Step) -> None:
+        """What ends an incarnation from outside this node."""
+        incident = step.state.life.incident
+        match event:
+            case NodesWaiting(nodes=nodes) if nodes:
+                self._say(step.why)
+            case OwnNodeAside(plan=plan):
+                self._warn(step.why)
+                if plan is not None and plan.aftermath is not None:
+                    self._cards.agreed(plan, plan.aftermath, step.state, event.at_s)
+            case IncarnationOver(why=why, node=node, stop=StopSource()):
+                self._say(f"node {node}: {why}" if node else why)
+            case IncarnationOver() if before is not None and step.state.phase is not before.phase:
+                known = incident is None or before.phase is Phase.REPLACING
+                self._bad(step.why if known or incident is None else incident.explanation)
+            case MembershipLost(why=why, boot=boot) if boot:
+                self._bad(f"fenced, because another may get this node's place; it has no workers now: {why}")
+            case Drained() if incident is not None and incident.cause is Cause.FENCE:
+                self._cards.given_up(step.state, self._refused, _FENCED)
+
+    def _started(self, notices: tuple[Notice, ...]) -> None:
+        workers, command = self._spec.topology.world_size, without_secret_words(self._spec.command.shown)
+        logs = f"logs in {self._log_dir}{shown_output(self._spec)}"
+        self._say(f"run {self._spec.run_id}: {workers_words(workers)} of {command}; {logs}")
+        for notice in notices:
+            if isinstance(notice, UnreadableNotice):
+                self._warn(notice.words)
+
+    def _good(self, text: str) -> None:
+        self._say(toned(text, Tone.GOOD))
+
+    def _warn(self, text: str) -> None:
+        self._say(toned(text, Tone.WARNING))
+
+    def _bad(self, text: str) -> None:
+        self._say(toned(text, Tone.FAILED))
+
+    def _standby(self, event: StandbyChanged) -> None:
+        """Once when all are ready, once when there will be none; not how each comes and goes."""
+        match event.state:
+            case StandbyPhase.READY if self._standbys.complete:
+                self._good(self._standbys.words())
+            case StandbyPhase.OFF if self._spec.standby.asked or self._spec.standby.count > 0:
+                # With ``auto`` a cold start is what most runs have; nobody needs to be told.
+                if event.why != self._no_standbys:
+                    self._warn(f"no standbys: {event.why}; a restart will import everything again")
+                self._no_standbys = event.why
+            case StandbyPhase.LOST:
+                self._warn(f"standby of rank {event.rank}: {event.why}")
+
+    def _asked(self, workers: int, window_s: float, state: RunState) -> None:
+        told = f"stop window: {self._spec.supervision.windows.stop_grace_source}"
+        source = "--grace" if state.stop is None else told
+        window = f"SIGKILL in {duration(round(window_s, 1))}"
+        self._say(f"{workers_words(workers)} asked to save; {window} ({source})")
+
+    def _noticed(self, notice: Notice, before: RunState | None, step: Step) -> None:
+        """Words of the platform that change what we do, or that cannot be understood; no others."""
+        acted = before is None or step.actions or step.state.phase is not before.phase
+        lost = before is not None and step.state.run.platform.lost != before.run.platform.lost
+        incident = step.state.life.incident
+        if incident is not None and (before is None or before.life.incident is None):
+            self._say(incident.explanation)
+        elif acted or lost or isinstance(notice, UnreadableNotice):
+            self._say(step.why)
+
+    def _kept_back(self, event: Event, step: Step) -> None:
+        """Nobody should wonder why nothing runs."""
+        if step.state.phase is Phase.HOLDING:
+            self._say(f"{step.why}; at most {duration(HOLD_S)}")
+        elif step.state.phase is Phase.BACKING_OFF and step.state.run.platform.not_before_s > event.at_s:
+            self._say(f"{step.why}, as the platform's protocol asks")
+
+    def _chosen(self, event: RecoveryPointChosen) -> None:
+        self._refused = event.refused
+        for other in event.neighbours:
+            folders = " ".join(self._spec.recovery.checkpoint_dirs)
+            self._warn(
+                f"another run keeps its checkpoints in {folders} too: {other}. This run does not resume from "
+                "files that do not say which run wrote them; give each run a --checkpoint_dir of its own"
+            )
+        if event.left_alone and event.point is None:
+            alone = len(self._spec.topology.nodes) == 1  # others may have trained for long already
+            begins = "starting from the beginning; " if alone else ""
+            left = f"{event.left_alone} checkpoints found and left alone (--resume=always uses them)"
+            self._say(f"{begins}{left}")
+        if event.unknown_files and event.unknown_files != self._unknown:
+            self._say(f"no checkpoint found; {event.unknown_files}")
+        self._unknown = event.unknown_files
+
+    def _saves_elsewhere(self, rank: int, folders: tuple[str, ...]) -> None:
+        """A save that no option points to is found again by this run, and by no other."""
+        roots = [Path(root).absolute() for root in self._spec.recovery.checkpoint_dirs]
+        for folder in folders:
+            path = Path(folder).absolute()
+            if not any(root in (path, *path.parents) for root in roots):
+                self._warn(
+                    f"rank {rank} saves in {folder}, which is not a --checkpoint_dir; "
+                    "restarts of this run look there, too"
+                )
+
+    def _adopted(self, event: PlanAdopted, before: RunState | None) -> None:
+        plan = event.plan
+        for one in plan.replaced:
+            words = place_taken(one)
+            self._say(words.removeprefix(f"node {one.by} ") if one.by == self._spec.node else words)
+        if before is not None and plan.aftermath is not None:
+            self._cards.agreed(plan, plan.aftermath, before, event.at_s)
+        elif plan.reason is Reason.FAULT and before is not None and before.life.incident is not None:
+            self._cards.restarting(before, self._refused, plan, event.at_s)
+        elif plan.point is not None:
+            step = "?" if plan.point.global_step is None else plan.point.global_step
+            words = f"resuming from {self._own_path(plan, plan.point)} (step {step})"
+            self._say(one_line(f"{words}{_passed_over(newer(self._refused, plan.point))}"))
+
+    def _own_path(self, plan: Plan, point: RecoveryPoint) -> str:
+        """Where nodes have disks of their own, what lies on this one."""
+        ours = plan.topology.ranks_of(self._spec.node) if isinstance(point.source, OnNode) else ()
+        return point.path_for(ours[0]) if ours else point.path
+
+    def _exit(
+        self,
+        event: WorkerExit | HelperExit | SpawnFailed | RankMissed,
+        before: RunState | None,
+        state: RunState,
+    ) -> None:
+        if state.life.incident is None or (before is not None and before.life.incident is not None):
+            return
+        match event:
+            case WorkerExit(rank=rank, pid=pid, status=status):
+                self._bad(f"rank {rank} (pid {pid}) {describe(status)}")
+            case HelperExit(name=name, pid=pid, status=status):
+                self._bad(f"{name} (pid {pid}) {describe(status)}")
+            case SpawnFailed(rank=rank, why=why):
+                self._bad(f"rank {rank}: {why}")
+            case RankMissed(rank=rank):
+                self._bad(f"rank {rank} {state.life.incident.explanation}")
+
+    def _finished(self, event: RunFinished, state: RunState) -> None:
+        code, why = event.exit_code, event.why
+        if event.aftermath is not None:
+            self._cards.agreed_end(event.aftermath, state, why)
+        elif state.life.incident is not None and not (_answered(state) or self._cards.answered(state)):
+            self._cards.given_up(state, self._refused, why)
+        saved = saved_words(state) if state.stop is not None else ""
+        restarts = state.plan.ledger.total_restarts if state.plan is not None else 0
+        restarts = restarts if event.restarts is None else event.restarts
+        if "\n" in why:
+            self._say(why)
+            why = why.splitlines()[0]
+        line = f"{why}{saved}; exit code {code}, {restarts} restart{'s' if restarts != 1 else ''}"
+        self.outcome = Outcome(line=line, exit_code=code)
+        well = Tone.WARNING if event.unheard else Tone.GOOD
+        ended = well if code == 0 else Tone.FAILED if state.stop is None else Tone.PLAIN
+        self._say(toned(line, ended))
+
+
+def _answered(state: RunState) -> bool:
+    """Whether the other nodes went on after the incident without this one, whose card says so."""
+    fenced = state.life.incident is not None and state.life.incident.cause is Cause.FENCE
+    return fenced or (len(state.topology.nodes) > 1 and state.exit_code == 0)
+
+
+def _from_nothing(plan: Plan | None) -> bool:
+    """Of an incarnation that follows another, or resumes, the check of its first step tells."""
+    return plan is not None and plan.point is None and plan.reason is Reason.FIRST
+
+
+def _left(before: RunState | None, step: Step) -> bool:
+    """Whether the phase is another now."""
+    return before is not None and step.state.phase is not before.phase
+
+
+def _passed_over(refused: tuple[Refusal, ...]) -> str:
+    """Why it is not the newest file; the first of several says it."""
+    if not refused:
+        return ""
+    first = max(refused, key=lambda one: one.global_step or 0)
+    others = f"; {len(refused)} newer are refused" if len(refused) > 1 else ""
+    return f", not from {first.path}: {first.why}{others} (faultrun ckpt list --why)"

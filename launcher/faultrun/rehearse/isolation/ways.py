@@ -1,0 +1,142 @@
+"""How what a rehearsed training writes is kept apart from what the user has: two ways."""
+
+import os
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from faultrun.rehearse.isolation import private_view
+from faultrun.rehearse.isolation.landlock import NotConfined, confine
+from faultrun.rehearse.isolation.private_view import SHARED
+from faultrun.rehearse.isolation.scratch_copy import ScratchCopy, copied
+from faultrun.rehearse.isolation.shared_memory import SharedMemory
+
+_COPY = "copy"
+_TEMPORARY = "tmp"
+
+
+class Apart(Enum):
+    """The ways, by the words of ``--isolation``."""
+
+    AUTO = "auto"
+    VIEW = "view"
+    COPY = "copy"
+
+
+class Isolation(Protocol):
+    """``place`` is the scratch folder of one scene."""
+
+    @property
+    def words(self) -> str:
+        """How the files were kept, for the last line."""
+        ...
+
+    @property
+    def caution(self) -> str:
+        """What a training may stumble over that does well without a rehearsal; empty: nothing."""
+        ...
+
+    def prepare(self, place: Path) -> None:
+        """Before the scene's process is there. OSError: no room."""
+        ...
+
+    def enter(self, place: Path) -> None:
+        """In the scene's process, once. NoPrivateView: it cannot be had here."""
+        ...
+
+    def inside(self, place: Path, word: str) -> str:
+        """A word of the command, or a path, as the scene must be given it."""
+        ...
+
+    def outside(self, place: Path, text: str) -> str:
+        """What the scene says of its paths, with the user's."""
+        ...
+
+    def written(self, place: Path) -> tuple[tuple[Path, str], ...]:
+        """Folders with what was written, and the path that each stands for."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InView:
+    """Everything under its own path, in a private view of the file system. ``outputs`` are written to."""
+
+    outputs: tuple[str, ...]
+    words: str = field(default="all that it wrote went to a scratch folder, which is removed", init=False)
+    caution: str = field(default="", init=False)
+
+    def prepare(self, place: Path) -> None:
+        """See ``Isolation``."""
+        (place / SHARED).mkdir(parents=True)
+
+    def enter(self, place: Path) -> None:
+        """See ``Isolation``."""
+        private_view.enter(place, self.outputs)
+
+    def inside(self, place: Path, word: str) -> str:  # noqa: ARG002  a path means what it means outside
+        """See ``Isolation``."""
+        return word
+
+    def outside(self, place: Path, text: str) -> str:  # noqa: ARG002
+        """See ``Isolation``."""
+        return text
+
+    def written(self, place: Path) -> tuple[tuple[Path, str], ...]:
+        """See ``Isolation``."""
+        return private_view.written(place)
+
+
+@dataclass(slots=True)
+class InCopy:
+    """In a copy of ``folder``, with words led there; writing to a file anywhere else is denied.
+
+    ``command`` are the script's words, ``outputs`` folders that are written to.
+    """
+
+    folder: Path
+    command: tuple[str, ...]
+    outputs: tuple[str, ...]
+    _memory: SharedMemory = field(default_factory=SharedMemory)
+    _copies: dict[Path, ScratchCopy] = field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        """See ``Isolation``."""
+        return (
+            "it trained in a copy of the working directory, and no file elsewhere could be written, made or "
+            f"removed; modes, owners and times of files elsewhere are not guarded; {self._memory.words}"
+        )
+
+    @property
+    def caution(self) -> str:
+        """See ``Isolation``."""
+        return self._memory.caution
+
+    def prepare(self, place: Path) -> None:
+        """See ``Isolation``."""
+        (place / SHARED / _TEMPORARY).mkdir(parents=True)
+        self._copies[place] = copied(self.folder, place / SHARED / _COPY, self.command, self.outputs)
+
+    def enter(self, place: Path) -> None:
+        """See ``Isolation``."""
+        os.environ["TMPDIR"] = str(place / SHARED / _TEMPORARY)
+        os.chdir(self._copies[place].work)
+        try:
+            confine([place / SHARED, *self._memory.allowed])
+        except NotConfined as error:
+            raise private_view.NoPrivateView(str(error)) from error
+
+    def inside(self, place: Path, word: str) -> str:
+        """See ``Isolation``."""
+        return self._copies[place].word(word)
+
+    def outside(self, place: Path, text: str) -> str:
+        """See ``Isolation``."""
+        for real, copy in self._copies[place].places:
+            text = text.replace(copy, real)
+        return text
+
+    def written(self, place: Path) -> tuple[tuple[Path, str], ...]:
+        """See ``Isolation``."""
+        return tuple((Path(copy), real) for real, copy in self._copies[place].places)

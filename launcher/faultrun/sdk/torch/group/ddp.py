@@ -1,0 +1,185 @@
+"""DistributedDataParallel that stays the same object while process groups come and go.
+
+Its Reducer is given a communication hook that averages over whatever group of all ranks there is now, and a
+process group of its own that does nothing: what it would say there (who has which buckets) is settled by the
+canonical layout instead. The hook swallows the error of a broken group, so that the backward pass ends and
+the Reducer can be used again; whoever is about to use the gradients asks for ``failed``.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from faultrun.sdk.torch.buckets import Layout, Matching
+from faultrun.sdk.torch.group.process_group import idle_group
+
+_REFUSED = {
+    "find_unused_parameters": "find_unused_parameters=True",
+    "static_graph": "static_graph=True",
+    "mixed_precision": "mixed_precision=",
+    "_use_python_reducer": "torch.compile's python reducer",
+    "_delay_all_reduce_params": "delay_all_reduce_named_params=",
+}
+
+
+_LEAVES_BY = ("_update_process_group", "_reset_state")
+
+
+def find_ddp(model: Any) -> Any:
+    """The DistributedDataParallel around what the script trains with, or in it; None when there is none."""
+    while model is not None and not isinstance(model, DistributedDataParallel):
+        model = next(
+            (
+                inner
+                for name in ("_orig_mod", "_original_module", "module")
+                if isinstance(inner := getattr(model, name, None), torch.nn.Module)
+            ),
+            None,
+        )
+    return model
+
+
+def why_not_all(model: Any, optimizers: Iterable[Any]) -> str:
+    """Why ranks that all hold the same cannot stay, DistributedDataParallel or not; "" when they can."""
+    if any("ZeroRedundancy" in type(one).__name__ for one in optimizers):
+        return "ZeroRedundancyOptimizer keeps another part of its state on every rank"
+    ddp = find_ddp(model)
+    return why_not(ddp) if ddp is not None else ""
+
+
+def why_not(ddp: Any) -> str:
+    """Why it cannot stay; "" when it can."""
+    for name, words in _REFUSED.items():
+        if getattr(ddp, name, None):
+            return f"DistributedDataParallel with {words}"
+    if ddp._comm_hooks or ddp._get_ddp_logging_data().get("comm_hook", ""):
+        return "DistributedDataParallel has a communication hook of its own"
+    if not all(hasattr(ddp.reducer, name) for name in _LEAVES_BY) or not _has_idle_groups():
+        return f"torch {torch.__version__} cannot give DistributedDataParallel another process group"
+    if any(hasattr(one, "_in_backward_optimizers") for one in ddp.parameters()):
+        return "DistributedDataParallel has optimizers inside of its backward pass"
+    if any(getattr(one, "sparse", False) for one in ddp.modules()):
+        return "DistributedDataParallel has sparse gradients"
+    if dist.get_world_size(ddp.process_group) != dist.get_world_size():
+        return "DistributedDataParallel is not over all ranks"
+    return ""
+
+
+class Averaging:
+    """The hook of one DistributedDataParallel. ``before_first()``: no gradient of this step has left yet."""
+
+    def __init__(self, ddp: Any, before_first: Callable[[], None], *, in_group: bool) -> None:
+        self._ddp = ddp
+        self._before_first = before_first
+        self._number = {id(one): number for number, one in enumerate(ddp.module.parameters())}
+        self._in_group = in_group
+        self._place = dist.get_rank(), dist.get_world_size()
+        self._canonical: Layout | None = None
+        self._matching = Matching(None)
+        self._held: list[tuple[Any, list[Any], Any]] = []
+        self._last: Layout | None = None
+        self.failed: Exception | None = None
+        """What has kept the gradients of this step from being averaged."""
+        # torch looks at the annotations of a hook, and wants none or its own
+        ddp.register_comm_hook(None, lambda _state, bucket: self._hook(bucket))
+        if not in_group:
+            self._isolate()
+
+    @property
+    def layout(self) -> Layout | None:
+        """In which all ranks add up their gradients now; None before the first backward pass."""
+        return self._canonical or self._last
+
+    def leaves(self, *, interrupted: bool) -> None:
+        """The group is broken. ``interrupted``: a backward pass may have been left in its middle."""
+        self._canonical = self.layout
+        self._in_group = False
+        self._ddp.process_group = None
+        self._isolate()
+        if interrupted:
+            self._ddp.reducer._reset_state()
+
+    def enters(self, layout: Layout | None) -> None:
+        """There is a new group, which adds up in this layout."""
+        self._canonical = layout
+        self._ddp.process_group = dist.group.WORLD
+        self._in_group, self.failed = True, None
+
+    def _isolate(self) -> None:
+        """Whatever the Reducer itself says to its group from now on, nobody hears."""
+        self._ddp.reducer._update_process_group(idle_group(*self._place))
+
+    def _hook(self, bucket: Any) -> Any:
+        if bucket.index() == 0:
+            self._matching, self._held = Matching(self._canonical), []
+            if self._in_group and self.failed is None:
+                self._before_first()
+        numbers = [self._number[id(one)] for one in bucket.parameters()]
+        flat, at_once = bucket.buffer(), self._matching.comes(numbers)
+        if self.failed is not None or not self._in_group:
+            done = _settled(flat)
+        elif at_once:
+            done = self._averaged(flat)
+        else:
+            done = torch.futures.Future()
+            self._held.append((flat, list(zip(numbers, bucket.gradients(), strict=True)), done))
+        if bucket.is_last():
+            self._last = self._matching.layout
+            self._average_held()
+        return done
+
+    def _averaged(self, flat: Any) -> Any:
+        """As DistributedDataParallel itself: multiplied by 1/n, then added up; bit for bit the same."""
+        try:
+            flat.mul_(1.0 / dist.get_world_size())
+            work = dist.all_reduce(flat, async_op=True)
+            return work.get_future().then(lambda future: self._noticed(future, flat))
+        except RuntimeError as error:
+            self._fail(error)
+            return _settled(flat)
+
+    def _noticed(self, future: Any, flat: Any) -> Any:
+        try:
+            future.wait()
+        except RuntimeError as error:
+            self._fail(error)
+        return flat
+
+    def _average_held(self) -> None:
+        """Own buckets lie differently: put together those that the others reduce; take them apart again."""
+        held, self._held = self._held, []
+        if not held:
+            return
+        gradient = dict(pair for _, pairs, _ in held for pair in pairs)
+        try:
+            for bucket in self._matching.left():
+                pieces = [gradient[number] for number in bucket]
+                flat = torch.cat([piece.reshape(-1) for piece in pieces])
+                self._averaged(flat).wait()
+                for piece, sums in zip(pieces, flat.split([piece.numel() for piece in pieces]), strict=True):
+                    piece.copy_(sums.view_as(piece))
+        except (RuntimeError, ValueError, KeyError) as error:
+            self._fail(error)
+        for flat, _, done in held:
+            done.set_result(flat)
+
+    def _fail(self, error: Exception) -> None:
+        if self.failed is None:
+            self.failed = error
+
+
+def _has_idle_groups() -> bool:
+    try:
+        idle_group(0, 1)
+    except (ImportError, AttributeError, TypeError, RuntimeError):
+        return False
+    return True
+
+
+def _settled(flat: Any) -> Any:
+    done = torch.futures.Future()
+    done.set_result(flat)
+    return done

@@ -1,0 +1,116 @@
+"""``fully_shard``: its modules and optimizers stay, and their mesh is pointed at the next process groups.
+
+By torch's private names (2.13): a mesh over all ranks resolves to the default group by name, which a new one
+gets again; what is stale is the group that ``FSDPMeshInfo`` keeps. A mesh of more dimensions (HSDP) has
+groups of its own, and makes them again. All of it is checked here, and refused by name where it is not there.
+"""
+
+from typing import Any
+
+import torch.distributed as dist
+
+from faultrun.sdk.torch.state.shards import meshes_of
+
+_MAKES_GROUPS = ("_init_process_groups", "_layout", "_rank_map", "_mesh_dim_names", "_pg_registry")
+
+
+class Sharded:
+    """One root module of ``fully_shard`` over a mesh of all ranks."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+        self._names: frozenset[str] | None = None
+
+    @property
+    def why_not(self) -> str:
+        """Why it cannot stay; "" when it can."""
+        if not hasattr(self._root, "_get_fsdp_state") or not hasattr(self._root, "reset_iter_state"):
+            return "fully_shard was not applied to the whole model, or this torch cannot reset it"
+        meshes = meshes_of([*self._root.parameters()])
+        if any(mesh.size() != dist.get_world_size() for mesh in meshes):
+            return "fully_shard over a mesh that is not of all ranks"
+        if any(mesh is not info.mesh for mesh in meshes for info in self._infos() if mesh.ndim > 1):
+            return "fully_shard over a part of a mesh, beside tensor parallelism, say"
+        if any(mesh.ndim > 1 and not all(hasattr(mesh, name) for name in _MAKES_GROUPS) for mesh in meshes):
+            return "this torch keeps the groups of a mesh elsewhere"
+        if not all(hasattr(info, "shard_process_group") for info in self._infos()):
+            return "this torch keeps the groups of fully_shard elsewhere"
+        if any(getattr(info, "reduce_scatter_process_group", None) is not None for info in self._infos()):
+            return "fully_shard with a process group of its own for reduce-scatter"
+        return self.not_taken_back
+
+    @property
+    def not_taken_back(self) -> str:
+        """Why gradients of an interrupted backward pass would be added to those of the repeated one; or "".
+
+        torch keeps them in each group of parameters until its own reduction has ended, and
+        ``reset_iter_state`` leaves them there. A single group over one dimension has handed them over
+        before anything can fail.
+        """
+        if any(mesh.ndim > 1 for mesh in meshes_of([*self._root.parameters()])):
+            return (
+                "fully_shard over a mesh of several dimensions (HSDP): an interrupted step is not taken back"
+            )
+        if len(self._groups()) > 1:
+            return "fully_shard on modules within the model (nested): an interrupted step is not taken back"
+        return ""
+
+    @property
+    def group_names(self) -> frozenset[str]:
+        """Of the process groups that ``enters`` makes again, as torch names them at present."""
+        if self._names is None:
+            names = (getattr(info.mesh, "_dim_group_names", ()) for info in self._infos())
+            self._names = frozenset(name for each in names for name in each)
+        return self._names
+
+    def enters(self) -> None:
+        """Use the groups that there are now; whatever the interrupted step had gathered is given back.
+
+        With all ranks, where the mesh has groups of its own. RuntimeError: one is gone.
+        """
+        infos, self._names = self._infos(), None
+        for mesh in {id(info.mesh): info.mesh for info in infos}.values():
+            _point(mesh)
+        for info in infos:
+            info.shard_process_group = info.mesh.get_group(info.shard_mesh_dim)
+            if info.replicate_mesh_dim is not None:
+                info.replicate_process_group = info.mesh.get_group(info.replicate_mesh_dim)
+        if self._root._get_fsdp_state()._is_root is not None:  # a newcomer has not run it yet
+            self._root.reset_iter_state()
+
+    def _infos(self) -> list[Any]:
+        """Each mesh's own, once."""
+        return list({id(group.mesh_info): group.mesh_info for group in self._groups()}.values())
+
+    def _groups(self) -> list[Any]:
+        """The parameters that are gathered and reduced together, of all modules."""
+        return [
+            group
+            for module in self._root.modules()
+            if callable(getattr(module, "_get_fsdp_state", None))
+            for group in groups_of(module._get_fsdp_state())
+        ]
+
+
+def _point(mesh: Any) -> None:
+    """Have it resolve to groups of living ranks."""
+    if mesh.ndim == 1:
+        names = [dist.group.WORLD.group_name]
+    else:
+        as_torch_chooses = ((None, None),) * mesh.ndim
+        names = mesh._init_process_groups(
+            mesh._layout, mesh._rank_map, mesh._mesh_dim_names, as_torch_chooses
+        )
+    mesh._dim_group_names = names
+    root = mesh._get_root_mesh()
+    if hasattr(root, "_pg_registry"):
+        root._pg_registry = {name: dist.distributed_c10d._resolve_process_group(name) for name in names}
+
+
+def groups_of(state: Any) -> list[Any]:
+    """The parameter groups of one module's state; torch had one of them, and has several."""
+    several = getattr(state, "_fsdp_param_groups", None)
+    if several is not None:
+        return list(several)
+    one = getattr(state, "_fsdp_param_group", None)
+    return [] if one is None else [one]

@@ -1,0 +1,284 @@
+"""The process group of all ranks: made so that it can be left, and made again with the same living processes.
+
+gloo has no abort: ``shutdown(2)`` on the group's own connections frees a rank that waits in a collective
+within milliseconds, dead or stopped peer alike. Never on a listening socket: gloo's thread ends the process
+when ``accept`` fails. A newcomer begins with torch's "fake" group, whose collectives do nothing: a script
+builds its model and comes to its first step without peers.
+"""
+
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from faultrun.errors import FaultrunError
+from faultrun.sdk.stay.next_group import Join
+from faultrun.sdk.torch.group.group_store import open_store
+from faultrun.sdk.torch.repair.torch_npu import npu
+from faultrun.sdk.worker.worker import worker
+
+_MEET_S = 10.0
+"""To connect all to all, once everybody has come: a death in these milliseconds is waited for so long."""
+_GLOO_WAITS = 5
+"""So many times its timeout gloo waits for a first connection."""
+_ABORTABLE = frozenset({"gloo", "nccl"})
+_HCCL = "hccl"
+_FAKE = "fake"
+_RENDEZVOUS = frozenset({"init_method", "store", "rank", "world_size"})
+
+
+class TrainingGroup:
+    """torch's default group of one process, in all its incarnations. ``how``: as the script made it."""
+
+    def __init__(self, backend: str, how: dict[str, Any]) -> None:
+        self.backend = backend
+        self._how = how
+        self._store: Any = None
+        self._before: set[tuple[int, int]] | None = connections()
+        self._own: frozenset[tuple[int, int]] = frozenset()
+        self._forms_within: timedelta | None = None
+        self._level: Any = dist.get_debug_level()
+        """Of torch's own checks, which a group that does nothing cannot have."""
+
+    def settled(self) -> None:
+        """All is connected: what was opened meanwhile belongs to the group."""
+        self._own |= connections() - (self._before or set())
+        self._before = self._forms_within = None
+
+    @contextlib.contextmanager
+    def connecting(self, store: Any, rank: int, world: int, timeout: timedelta) -> Iterator[timedelta]:
+        """A group of gloo is formed in it: the timeout that it connects with, which is then ``timeout``.
+
+        Of some ranks beside that of all: what it opens goes with that one. RuntimeError: one does not come.
+        """
+        if self._before is not None or _connects_later():
+            yield timeout if self._forms_within is None else min(timeout, self._forms_within)
+            return
+        store.set(f"here/{rank}", b"1")
+        store.wait([f"here/{one}" for one in range(world)], timeout)
+        self._before = connections()
+        try:
+            yield min(timeout, timedelta(seconds=_MEET_S / _GLOO_WAITS))
+        finally:
+            self.settled()
+
+    @property
+    def why_not(self) -> str:
+        """Why this group cannot be left; "" when it can."""
+        named = set(self.backend.replace(",", ":").split(":")) - {"cpu", "cuda", "npu"}
+        if not named <= _ABORTABLE | ({_HCCL} if self._resumes else set()):
+            return f"a group of {self.backend} cannot be left: gloo and nccl can"
+        if "gloo" in self.backend and _connects_later():
+            return "gloo connects as it is used (TORCH_GLOO_LAZY_INIT), and nobody knows its connections"
+        return ""
+
+    def besides(self, known: frozenset[str]) -> str:
+        """Why the groups that the script has made keep it; "" when there are none but the ``known``."""
+        made = [group for group in dist.distributed_c10d._world.pg_names if group is not dist.group.WORLD]
+        if any(dist.distributed_c10d._world.pg_names[group] not in known for group in made):
+            return (
+                "it has process groups besides the one of all ranks, "
+                "which only a function for guard.run can make again"
+            )
+        return ""
+
+    def device(self, model: Any) -> Any:
+        """Where its collectives find their tensors."""
+        if "gloo" in self.backend:
+            return "cpu"
+        return next(model.parameters()).device if _HCCL in self.backend else torch.device("cuda")
+
+    def abort(self) -> None:
+        """Free whoever waits in a collective of it, or forms it. Any thread."""
+        if "nccl" in self.backend:
+            with contextlib.suppress(AttributeError, RuntimeError, ValueError):
+                dist.distributed_c10d._abort_process_group()
+        device = npu() if self._resumes else None
+        if device is not None:
+            device.stop()
+        before = self._before
+        shut(self._own if before is None else self._own | (connections() - before))
+
+    @property
+    def _resumes(self) -> bool:
+        """Whether its communicators outlive a fault, and work again between the same processes."""
+        return _HCCL in self.backend and npu() is not None
+
+    def leave(self) -> None:
+        """Nothing may hold it any more that would keep its connections open."""
+        if not self._resumes:
+            self._drop()
+
+    def _drop(self) -> None:
+        with contextlib.suppress(ValueError, AssertionError):  # it was never formed
+            dist.destroy_process_group()
+        self._store = None
+        self._own = frozenset()
+
+    def form(self, join: Join, is_over: Callable[[], bool]) -> None:
+        """Enter the group of ``join`` with all ranks. GroupBroken as soon as ``is_over``; RuntimeError."""
+        resumes = self._resumes and join.all_stayed and dist.is_initialized()
+        if not resumes:
+            self._drop()  # a newcomer's does nothing
+        session = worker().session  # type: ignore[union-attr]
+        self._before = connections()
+        world = session.world_size
+        self._store = open_store(join, _MEET_S, is_over)
+        self._store.meet(session.rank, world)
+        device = npu()
+        if device is not None:
+            device.enters()
+        if resumes and device is not None:
+            device.resume_group()
+            self.settled()
+            return
+        # a failed start leaves it at 1, it is part of the keys, and ranks that differ never meet
+        dist.distributed_c10d._world.group_count = 0
+        dist.set_debug_level(self._level)
+        self._forms_within = timedelta(seconds=min(_MEET_S, join.timeout_s) / _GLOO_WAITS)
+        dist.init_process_group(
+            self.backend, store=self._store, rank=session.rank, world_size=world, **self._how
+        )
+        self.settled()
+
+
+_group: TrainingGroup | None = None
+
+
+def training_group() -> TrainingGroup | None:
+    """The one that ``init_process_group`` here has made."""
+    return _group
+
+
+def init_process_group(backend: str | None = None, **how: Any) -> None:
+    """``torch.distributed.init_process_group``, for a script that can outlive the death of a rank.
+
+    The same without faultrun. FaultrunError for a newcomer under a torch that has no "fake" backend.
+    """
+    global _group  # noqa: PLW0603 - a process has one default group
+    this = worker()
+    if this is None or not this.session.socket:  # nobody would tell it of a peer
+        dist.init_process_group(backend, **how)
+        return
+    _know_groups_of_gloo()
+    c10d: Any = dist.distributed_c10d
+    named = backend or str(c10d.BackendConfig(c10d.Backend("undefined")))
+    _group = TrainingGroup(named, {key: one for key, one in how.items() if key not in _RENDEZVOUS})
+    if this.session.is_newcomer:
+        _fake(this.session.rank, this.session.world_size)
+        return
+    dist.init_process_group(backend, **how)
+    _group.settled()
+
+
+def _know_groups_of_gloo() -> None:
+    """Every group of gloo from here on: its connections are known, it does one collective after another.
+
+    By itself it does two at once. When one fails by the connection to one peer, the connection to another
+    that was just receiving for it is never looked at again, and the second collective waits for its timeout.
+    """
+    c10d: Any = dist.distributed_c10d
+    gloo: Any = getattr(c10d, "ProcessGroupGloo", None)
+    if gloo is None or getattr(gloo, "is_known", False):
+        return
+    options: Any = getattr(gloo, "_Options", None)
+    can_be_told = hasattr(options, "_threads") and hasattr(gloo, "_set_default_timeout")
+
+    class IsOfGloo(type(gloo)):  # type: ignore[misc]
+        def __instancecheck__(cls, one: object) -> bool:
+            return isinstance(one, gloo)  # torch gives out its own class for a group that it holds
+
+    class KnownGloo(gloo, metaclass=IsOfGloo):  # type: ignore[misc]  # torch's stubs do not know it
+        is_known = True
+
+        def __init__(self, store: Any, rank: int, size: int, *how: Any, timeout: Any = None) -> None:
+            if _group is None or how or timeout is None:  # or made by hand, and not by torch
+                super().__init__(store, rank, size, *how, **({} if timeout is None else {"timeout": timeout}))
+                return
+            told = options() if can_be_told else None
+            if told is not None:  # before all meet: to look up this machine's name may take its time
+                told._devices, told._threads = _devices(gloo), 1
+            with _group.connecting(store, rank, size, timeout) as limit:
+                if told is not None:
+                    told._timeout = limit
+                super().__init__(store, rank, size, timeout if told is None else told)
+            if told is not None:
+                self._set_default_timeout(timeout)
+
+    c10d.ProcessGroupGloo = KnownGloo
+
+
+def _connects_later() -> bool:
+    """Whether the environment has gloo connect two ranks when they first talk, and not as a group is made."""
+    return os.environ.get("TORCH_GLOO_LAZY_INIT", "").lower() in {"1", "y", "yes", "t", "true", "on"}
+
+
+def _devices(gloo: Any) -> list[Any]:
+    """Where a group that torch makes itself would listen: at the interfaces that the environment names."""
+    names = [name for name in os.environ.get("GLOO_SOCKET_IFNAME", "").split(",") if name]
+    return [gloo.create_device(interface=name) for name in names] or [gloo.create_default_device()]
+
+
+def _fake(rank: int, world: int) -> None:
+    try:
+        from torch.testing._internal.distributed.fake_pg import FakeStore  # which registers the backend
+
+        dist.set_debug_level(dist.DebugLevel.OFF)  # until the group is formed
+        dist.init_process_group(_FAKE, store=FakeStore(), rank=rank, world_size=world)
+    except (ImportError, ValueError, RuntimeError) as error:
+        raise FaultrunError(
+            "this rank cannot take a dead one's place",
+            because=f"torch {torch.__version__} has no process group that does nothing: {error}",
+            hint="train with torch 2.13 or newer, or with --on_fault=restart",
+        ) from error
+
+
+def idle_group(rank: int, world: int) -> Any:
+    """A group that does nothing: a place holder where torch's objects want to hold one."""
+    from torch._C._distributed_c10d import FakeProcessGroup
+
+    group = dist.ProcessGroup(rank, world)
+    made: Any = FakeProcessGroup  # torch's stubs know another one
+    backend = made._create_internal(rank, world, made.Options())
+    group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, backend)
+    group._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
+    return group
+
+
+def connections() -> set[tuple[int, int]]:
+    """The TCP connections of this process: descriptor and inode. Listening ones are none."""
+    found = set()
+    for place in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            fd = int(place.name)
+            if str(place.readlink()).startswith("socket:"):
+                with _socket_of(fd) as one:
+                    listens = one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+                    if one.family in (socket.AF_INET, socket.AF_INET6) and not listens:
+                        found.add((fd, os.fstat(one.fileno()).st_ino))
+    return found
+
+
+def shut(sockets: AbstractSet[tuple[int, int]]) -> None:
+    """End these connections for all who hold them, forked loaders too; closed ones are nobody's."""
+    for fd, inode in sockets:
+        with contextlib.suppress(OSError), _socket_of(fd) as one:
+            if os.fstat(one.fileno()).st_ino == inode:
+                one.shutdown(socket.SHUT_RDWR)
+
+
+def _socket_of(fd: int) -> socket.socket:
+    """A descriptor of our own of it. OSError, and nothing stays open: it is none, or not any more."""
+    own = os.dup(fd)
+    try:
+        return socket.socket(fileno=own)
+    except OSError:
+        os.close(own)
+        raise

@@ -1,0 +1,124 @@
+"""The batches of a rank in a world that has become smaller: the same steps of the same samples, in parts."""
+
+import copy
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
+
+from faultrun.errors import FaultrunError
+from faultrun.sdk.stay.batch_shares import Part, Sharing
+from faultrun.sdk.worker.save_files import Position
+from faultrun.sdk.worker.session import Session
+from faultrun.sdk.worker.update_lock import UpdatePhase
+
+if TYPE_CHECKING:
+    from faultrun.sdk.torch.guard import Guard
+
+_HINT = "DataLoader(dataset, batch_size=..., sampler=DistributedSampler(dataset)), or no --min_worker_num"
+
+
+class InParts:
+    """What a script asks at every batch, where ranks may be fewer than the run began with."""
+
+    weight: float = 1.0
+    """Multiply the mean loss of the batch by it: 1 when all ranks are there."""
+    accumulating: bool = False
+    """Whether more batches belong to this step: add up gradients, and do not update yet."""
+
+    def _check_update(self) -> None:
+        """FaultrunError for an update in the middle of a step: it would be another training."""
+        if self.accumulating:
+            raise FaultrunError(
+                "the optimizer was to step before the global batch was complete",
+                because="ranks were left out, and this one does a step in several parts (guard.accumulating)",
+                hint="loss * guard.weight, and `if not guard.accumulating:` before optimizer.step, zero_grad",
+            )
+
+
+def sharing_of(session: Session) -> Sharing | None:
+    """How this rank shares the work of those that were left out; None when all are there."""
+    full, world = session.full_world_size, session.world_size
+    return Sharing(full=full, world=world, rank=session.rank) if full > world else None
+
+
+def check_shares(loader: Any) -> None:
+    """FaultrunError for a loader whose epoch could not be shared out to fewer ranks."""
+    kind = type(loader)
+    if not (issubclass(kind, DataLoader) and kind.__iter__ is DataLoader.__iter__):
+        because = f"a {kind.__name__} goes through its samples in a way of its own"
+    elif not isinstance(loader.sampler, DistributedSampler):
+        because = f"its sampler is a {type(loader.sampler).__name__}, which does not say what all ranks read"
+    elif type(loader.batch_sampler) is not BatchSampler:
+        because = "it makes no batches of one size"
+    else:
+        return
+    raise FaultrunError(
+        "guard.batches cannot go on with fewer ranks (--min_worker_num, --nnodes=MIN:MAX)",
+        because=because,
+        hint=_HINT,
+    )
+
+
+def shared_out(loader: Any, sharing: Sharing, done: int) -> Iterator[tuple[Any, Part, bool]]:
+    """The batches of this rank after ``done`` steps, each with its part and whether its step goes on.
+
+    All random numbers that opening a loader takes have been drawn on return.
+    """
+    order, batch = _whole_order(loader.sampler, sharing.full), loader.batch_size
+    steps = range(done, sharing.steps(len(order), batch, drop_last=loader.drop_last))
+    shares = _Shares(order, sharing, batch, steps)
+    shortened = copy.copy(loader)
+    object.__setattr__(shortened, "batch_sampler", shares)
+    loaded = iter(shortened)
+    return ((next(loaded), part, more) for part, more in shares.parts())
+
+
+def batches(guard: "Guard", loaded: Iterator[tuple[Any, Part, bool]], epoch: int) -> Iterator[Any]:
+    """``Guard.batches`` among fewer ranks: a step ends with its last part."""
+    begins = True
+    for content, part, more in loaded:
+        if begins:
+            last = guard.position
+            guard.position = Position(last.step, epoch, (last.step_in_epoch or 0) + 1)
+            guard.computes()
+        guard.weight, guard.accumulating, begins = part.weight, more, not more
+        yield content
+        if not more and guard.lock.phase is not UpdatePhase.CLEAN:
+            guard.step()
+    guard.weight, guard.accumulating = 1.0, False
+
+
+def _whole_order(sampler: Any, full: int) -> list[int]:
+    """What ``full`` ranks would read of this epoch, in the order in which they would."""
+    one, size = copy.copy(sampler), len(sampler.dataset)
+    left_over = sampler.drop_last and size % full
+    each = math.ceil((size - full) / full) if left_over else math.ceil(size / full)
+    one.num_replicas, one.rank = 1, 0
+    one.num_samples = one.total_size = max(0, each) * full
+    return list(one)
+
+
+class _Shares:
+    """A batch sampler: the indices of each part."""
+
+    def __init__(self, order: list[int], sharing: Sharing, batch: int, steps: range) -> None:
+        self._order = order
+        self._sharing = sharing
+        self._batch = batch
+        self._steps = steps
+
+    def parts(self) -> Iterator[tuple[Part, bool]]:
+        """Each part, and whether more belong to its step."""
+        for step in self._steps:
+            *others, last = self._sharing.share(step, len(self._order), self._batch)
+            yield from ((one, True) for one in others)
+            yield last, False
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for part, _ in self.parts():
+            yield [self._order[position] for position in part.positions]
+
+    def __len__(self) -> int:
+        return len(self._steps) * self._sharing.parts

@@ -1,0 +1,125 @@
+"""When a rank's shard is copied into its memory, and by whom: at the steps of an interval, beside training.
+
+The thread that copies reads the state of a boundary while the main thread goes on up to its next update,
+where it waits for the copy (``UpdateLock.lend``). Where every step is copied, the main thread does it: two
+copies are enough only if one is whole before anybody can begin the next.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from faultrun.sdk.snapshots.copy_thread import Copier
+from faultrun.sdk.snapshots.interval import SnapshotInterval
+from faultrun.sdk.torch.state.boundary import Boundary, passes
+from faultrun.sdk.torch.state.rng import Rng
+from faultrun.sdk.torch.state.state_dict import assemble
+
+if TYPE_CHECKING:
+    from faultrun.sdk.torch.guard import Guard
+
+_DEVICE_BEHIND_S = 60.0
+
+_State = dict[str, Any]
+
+
+class ShardCopies:
+    """Of one guard. Main thread. ``write`` puts a state into the memory; ``failed`` is told why it could not.
+
+    ``arrived`` waits until the next node has the newest copy, where there is one that takes it.
+    ``summed`` puts a checksum to the copy of a step, for which there is time beside training only.
+    """
+
+    def __init__(
+        self,
+        guard: "Guard",
+        interval: SnapshotInterval,
+        write: Callable[[Boundary, _State], None],
+        summed: Callable[[int], None],
+        failed: Callable[[str], None],
+        arrived: Callable[[], None],
+    ) -> None:
+        self._guard = guard
+        self._interval = interval
+        self._write = write
+        self._summed = summed
+        self._copier: Copier | None = None
+        self._failed = failed
+        self._arrived = arrived
+        self._stepped_s = 0.0
+        self._is_beside = False
+
+    def stepped(self, *, there: bool) -> None:
+        """A step is complete. ``there``: whether there is memory to copy it into."""
+        boundary, interval = self._guard.history[-1], self._interval
+        step = boundary.position.step
+        if there and interval.is_due(step + 1) and not interval.is_due(step):
+            self._arrived()
+        now_s = time.perf_counter()
+        if self._stepped_s:
+            interval.step_took(now_s - self._stepped_s, beside=self._is_beside)
+        self._stepped_s, self._is_beside = now_s, False
+        if not there or not interval.is_due(step):
+            return
+        self.wait()
+        if interval.is_beside(step):
+            self._is_beside = True
+            self._begin(boundary)
+        else:
+            self._write(boundary, self._guard.state_at(boundary))
+            if interval.is_due(step + 1):
+                self._arrived()
+
+    def copy_now(self, *, there: bool) -> None:
+        """Copy the newest boundary, and wait for that: the script will not come back to an older one."""
+        if there and self._interval.every:
+            self.wait()
+            boundary = self._guard.history[-1]
+            self._write(boundary, self._guard.state_at(boundary))
+        self._stepped_s = 0.0
+
+    def goes_on(self) -> None:
+        """The way to here was no training."""
+        self._stepped_s = 0.0
+        self._guard.redo.kept = self._interval.redone
+
+    def wait(self) -> None:
+        """Until no copy is under way."""
+        if self._copier is not None:
+            self._copier.wait()
+
+    def _begin(self, boundary: Boundary) -> None:
+        if self._copier is None:
+            self._copier = Copier(self._failed)
+            self._copier.start()
+        guard = self._guard
+        numbers = guard.recorder.read(boundary.rng), guard.reading.epoch_rng
+        guard.lock.lend()
+        self._copier.begin(partial(self._copy, boundary, numbers))
+
+    def _copy(self, boundary: Boundary, numbers: tuple[Rng, Rng | None]) -> None:
+        """In the thread that copies."""
+        guard, began_s, began_busy_s = self._guard, time.perf_counter(), time.thread_time()
+        try:
+            passage = boundary.passage
+            if passage is not None and not passes(passage.done, _DEVICE_BEHIND_S):
+                return
+            state = assemble(guard.parts, boundary, boundary, numbers, guard.writer.session)
+            self._write(boundary, guard.parts.device.to_host(state))
+            took_s = time.perf_counter() - began_s
+        finally:
+            guard.lock.give_back()
+        self._summed(boundary.position.step)
+        sum_s = time.perf_counter() - began_s - took_s
+        busy_s = time.thread_time() - began_busy_s
+        self._interval.copy_took(took_s, sum_s, 0.0 if self._has_idle_cores() else busy_s)
+
+    def _has_idle_cores(self) -> bool:
+        """Whether each rank here has a core for copies besides those that it computes on."""
+        on_cpu = self._guard.parts.device.mark is None
+        each = 1 + (torch.get_num_threads() if on_cpu else 1)
+        return len(os.sched_getaffinity(0)) >= each * self._guard.writer.session.local_world_size

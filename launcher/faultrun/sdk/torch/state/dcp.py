@@ -1,0 +1,57 @@
+"""The guard's part of a checkpoint by ``torch.distributed.checkpoint``: ``{"model": ..., "guard": guard}``.
+
+    {"global_step", "epoch", "step_in_epoch", "world_size", "batch_ranks", "random": bytes,
+     "objects": {name: state}}
+
+Such a checkpoint keeps one copy of whatever is not spread over a mesh, and loads into any number of ranks. So
+the random numbers of all ranks are in it (``random``: what ``torch.save`` makes of a list by rank), gathered
+while the state is made: ``state_dict`` is for all ranks at once, as ``dcp.save`` and ``dcp.load`` call it.
+"""
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from faultrun.sdk.torch.state.rng import Rng, reseeded, rng_from_plain, rng_to_plain
+from faultrun.sdk.torch.state.state_dict import batches_done
+from faultrun.sdk.worker.save_files import Position
+
+
+def gathered(position: Position, rng: Rng, epoch_rng: Rng | None, full: int = 0) -> dict[str, Any]:
+    """The state at ``position``; ``rng`` are this rank's random numbers, ``epoch_rng`` as its epoch began.
+
+    ``full`` is of how many ranks' batches a step is made, where that may be more than there are.
+    """
+    own = [rng_to_plain(rng), None if epoch_rng is None else rng_to_plain(epoch_rng)]
+    of_all = [own]
+    if dist.is_initialized():
+        of_all = [[] for _ in range(dist.get_world_size())]
+        dist.all_gather_object(of_all, own)
+    content = io.BytesIO()
+    torch.save(of_all, content)
+    return {
+        "global_step": position.step,
+        "epoch": position.epoch,
+        "step_in_epoch": position.step_in_epoch,
+        "world_size": len(of_all),
+        "batch_ranks": max(full, len(of_all)),
+        "random": content.getvalue(),
+    }
+
+
+def taken_apart(state: Mapping[str, Any], full: int = 0) -> tuple[Position, Rng, Rng | None]:
+    """Position, random numbers and those of the epoch's beginning, for this rank; ``full`` as above.
+
+    Among another number of ranks a position is as many samples, and a rank that was not there draws new
+    random numbers that follow from another's. KeyError when something is missing.
+    """
+    of_all = torch.load(io.BytesIO(state["random"]), weights_only=True)
+    rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    rng, epoch_rng = (None if one is None else rng_from_plain(one) for one in of_all[rank % len(of_all)])
+    assert rng is not None, "every rank has random numbers"
+    batches = batches_done(state, max(full, ranks))
+    new = rng if rank < len(of_all) else reseeded(rng, rank)
+    return Position(state["global_step"], state["epoch"], batches), new, epoch_rng

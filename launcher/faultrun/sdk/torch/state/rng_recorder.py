@@ -1,0 +1,233 @@
+"""Records the random numbers of this rank at every step, in a mapped file that outlives SIGKILL.
+
+In data parallel training one rank's checkpoint serves all, but each rank
+draws its own dropout. A rank that was killed could not save its own; it
+finds it here. The last steps are kept, for the survivors may have saved the
+step before; and, from the end of its forward pass, the step under way, which
+survivors may have finished when this rank was killed in it.
+
+What a rank has once resumed with is kept apart: the steps after it write over
+the records, and whoever resumes there again must draw the same numbers.
+"""
+
+import contextlib
+import ctypes
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from faultrun.sdk.torch.state.rng import AREA_BYTES, NumpyRng, PythonRng, Rng
+from faultrun.sdk.worker.save_files import Position, SaveWriter
+
+_SLOT_BYTES = 16 * 1024
+_KEPT = 4
+"""Steps, and as many epochs, that a rank has resumed at."""
+_HEADER = struct.Struct("<QqqqIII")
+"""Run, step, epoch, batches; lengths of torch's, CUDA's and the loader's states (0: none)."""
+_RUN = struct.Struct("<Q")
+_PYTHON_AT = 64
+_NUMPY_AT = _PYTHON_AT + AREA_BYTES
+_TENSORS_AT = _NUMPY_AT + AREA_BYTES
+_EARLIER = struct.Struct("<QiB3xI624I4xfB3xdB7x")
+"""torch's generator as earlier versions copied it out of memory: seed, words left, seeded, next word, words,
+and the second of a normal pair, if one waits, as float and as double."""
+_STATE = struct.Struct("<QiiQ624QdddiifB3x")  # as get_state packs the same
+
+
+class RngRecorder:
+    """Slots of random numbers: a ring of steps, two of steps under way, two of epochs, one for each asker,
+    and what was resumed with.
+
+    A slot is written over while it still has its old name on it: nobody
+    resumes at a step so long ago. Without a file (``path`` is None) the same in memory, for saves of the
+    living. OSError where the file system cannot map files.
+    """
+
+    file_name = "random-state"
+    """Of the file of a rank, in its own folder."""
+
+    def __init__(
+        self, path: Path | None, run_id: str, steps: int, device_rng: Callable[[], Any] | None = None
+    ) -> None:
+        self._run = zlib.crc32(run_id.encode()) + 1
+        self._steps = steps
+        self.main_slot = steps + 4
+        self.helper_slot = steps + 5
+        self._turn = self._turn_under_way = self._turn_epoch = 0
+        self._kept_steps = range(steps + 6, steps + 6 + _KEPT)
+        self._kept_epochs = range(self._kept_steps.stop, self._kept_steps.stop + _KEPT)
+        self.redo_slot = self._kept_epochs.stop
+        """For the beginning of a step that may have to be made again."""
+        self._page = _mapped(path, (self.redo_slot + 1) * _SLOT_BYTES)
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
+        self._device_rng = device_rng
+        self._python, self._numpy = PythonRng(), NumpyRng()
+
+    def step(self, position: Position, loader: Any) -> int:
+        """Record the end of a step; the slot, which is overwritten after as many steps as there are slots."""
+        self._turn = (self._turn + 1) % self._steps
+        return self.record(self._turn, position, loader)
+
+    def under_way(self, position: Position, loader: Any) -> None:
+        """Record the random numbers as they probably will be at the end of this step."""
+        if self._key(self._steps + self._turn_under_way) != position:
+            self._turn_under_way ^= 1  # else another forward pass of the same step: the last one counts
+        self.record(self._steps + self._turn_under_way, position, loader)
+
+    def epoch(self, position: Position, loader: Any) -> int:
+        """Record the beginning of an epoch; the slot."""
+        self._turn_epoch ^= 1
+        return self.record(self._steps + 2 + self._turn_epoch, position, loader)
+
+    def record(self, slot: int, position: Position, loader: Any) -> int:
+        """Record in this slot, which is returned."""
+        start = slot * _SLOT_BYTES
+        _RUN.pack_into(self._page, start, 0)  # of no run until it is whole
+        self._put(start + _PYTHON_AT, self._python.packed())
+        self._put(start + _NUMPY_AT, self._numpy.packed())
+        state = memoryview(torch.default_generator.get_state().numpy())
+        self._put(start + _TENSORS_AT, state)
+        device = kept = 0
+        if loader is not None or self._device_rng is not None:
+            device, kept = self._put_others(self._address + start + _TENSORS_AT + len(state), loader)
+        step, epoch, batches = position
+        place = (-1 if epoch is None else epoch, -1 if batches is None else batches)
+        _HEADER.pack_into(self._page, start, self._run, step, *place, len(state), device, kept)
+        return slot
+
+    def read(self, slot: int) -> Rng:
+        """What was recorded in ``slot``."""
+        start = slot * _SLOT_BYTES
+        tensors, at = [], start + _TENSORS_AT
+        for length in _HEADER.unpack_from(self._page, start)[4:]:
+            tensors.append(_tensor(self._page[at : at + length]))
+            at += length
+        return Rng(
+            cpu=tensors[0],
+            python=PythonRng.unpacked(self._page[start + _PYTHON_AT : start + _NUMPY_AT]),
+            numpy=NumpyRng.unpacked(self._page[start + _NUMPY_AT : start + _TENSORS_AT]),
+            cuda=tensors[1],
+            loader=tensors[2],
+        )
+
+    def keep(self, position: Position, loader: Any) -> None:
+        """Record what a checkpoint is about to be taken at, instead of the oldest that was kept."""
+        keys = {slot: self._key(slot) for slot in self._kept_steps}
+        same = (slot for slot, key in keys.items() if key == position)
+        oldest = min(keys, key=lambda slot: -1 if (key := keys[slot]) is None else key.step)
+        self.record(next(same, oldest), position, loader)
+
+    def at_step(self, position: Position) -> Rng | None:
+        """What an earlier process of this rank and run recorded at this very position; kept from now on."""
+        return self._found(range(self._steps + 2), self._kept_steps, lambda key: key == position)
+
+    def near_step(self, step: int) -> Rng | None:
+        """What it recorded at any moment of ``step``, if not at the very place; kept from now on."""
+        return self._found(range(self._steps + 2), self._kept_steps, lambda key: key.step == step)
+
+    def at_epoch(self, epoch: int | None) -> Rng | None:
+        """What it recorded at the beginning of ``epoch``; kept from now on."""
+        slots = range(self._steps + 2, self._steps + 4)
+        return self._found(slots, self._kept_epochs, lambda key: key.epoch == epoch)
+
+    def take(self, slot: int, data: bytes) -> None:
+        """Put another recorder's slot here."""
+        self._put(slot * _SLOT_BYTES, data)
+
+    def content(self, slot: int) -> bytes:
+        """What ``take`` takes."""
+        start = slot * _SLOT_BYTES
+        return self._page[start : start + _SLOT_BYTES]
+
+    def is_of(self, slot: int, position: Position) -> bool:
+        """Whether it was recorded in this run, at this very position."""
+        return self._key(slot) == position
+
+    def _found(self, recorded: range, kept: range, fits: Callable[[Position], bool]) -> Rng | None:
+        keys = {slot: key for slot in (*recorded, *kept) if (key := self._key(slot)) is not None}
+        slot = next((slot for slot, key in keys.items() if fits(key)), None)
+        if slot is None:
+            return None
+        if slot in recorded:
+            same = (one for one in kept if one in keys and fits(keys[one]))
+            oldest = min(kept, key=lambda one: keys[one].step if one in keys else -1)
+            start = slot * _SLOT_BYTES
+            self._put(next(same, oldest) * _SLOT_BYTES, self._page[start : start + _SLOT_BYTES])
+        return self.read(slot)
+
+    def _put(self, at: int, data: bytes | memoryview) -> None:
+        self._page[at : at + len(data)] = data
+
+    def _put_others(self, at: int, loader: Any) -> tuple[int, int]:
+        """The states of the device's and the loader's generator, as far as there are any; their lengths."""
+        lengths = [0, 0]
+        device = None if self._device_rng is None else self._device_rng()
+        for number, tensor in enumerate((device, None if loader is None else loader.get_state())):
+            if tensor is not None:
+                lengths[number] = tensor.numel()
+                ctypes.memmove(at, tensor.data_ptr(), tensor.numel())
+                at += tensor.numel()
+        return lengths[0], lengths[1]
+
+    def _key(self, slot: int) -> Position | None:
+        run, step, epoch, batches, *_ = _HEADER.unpack_from(self._page, slot * _SLOT_BYTES)
+        if run != self._run:
+            return None
+        return Position(step, None if epoch < 0 else epoch, None if batches < 0 else batches)
+
+
+def recorder_of(
+    writer: SaveWriter, steps: int, device_rng: Callable[[], Any] | None, *, kept: bool
+) -> RngRecorder:
+    """In a file where there is a run to come back to (``kept``) and it can be mapped; else in memory."""
+    if kept:
+        with contextlib.suppress(OSError, ValueError):
+            path = writer.own_folder / RngRecorder.file_name
+            return RngRecorder(path, writer.session.run_id, steps, device_rng)
+    return RngRecorder(None, writer.session.run_id, steps, device_rng)
+
+
+def noted_in(path: Path, run_id: str, steps: int, position: Position) -> Rng | None:
+    """What the rank that records in the file ``path`` noted at the end of this very step; None: it did not.
+
+    That rank is dead, or waits for us and is at most a step further. ``steps`` as it was made with.
+    """
+    recorder = RngRecorder(None, run_id, steps)
+    try:
+        with path.open("rb", buffering=0) as file:
+            for slot in range(steps + 2):
+                file.seek(slot * _SLOT_BYTES)
+                recorder.take(0, file.read(_SLOT_BYTES))
+                if recorder.is_of(0, position):
+                    return recorder.read(0)
+    except (OSError, ValueError, struct.error):
+        pass
+    return None
+
+
+def _mapped(path: Path | None, size_bytes: int) -> mmap.mmap:
+    if path is None:
+        return mmap.mmap(-1, size_bytes)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.ftruncate(fd, size_bytes)
+        return mmap.mmap(fd, size_bytes)
+    finally:
+        os.close(fd)
+
+
+def _tensor(data: bytes) -> Any:
+    if not data:
+        return None
+    if len(data) == _EARLIER.size:
+        seed, left, seeded, following, *words, single, singly, double, doubly = _EARLIER.unpack(data)
+        waiting = (0.0, double if doubly else 0.0, 0.0, doubly, 0, single if singly else 0.0, singly)
+        data = _STATE.pack(seed, left, seeded, following, *words, *waiting)
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)

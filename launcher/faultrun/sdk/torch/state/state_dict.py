@@ -1,0 +1,193 @@
+"""The saved state of one rank as one dict: made of live tensors and a boundary, and put back.
+
+    {"faultrun": 1, "global_step", "epoch", "step_in_epoch", "rank", "world_size",
+     "batch_ranks" (of how many ranks' batches a step is made), "model", "optimizer" (a list when there are
+     several), "objects", "rng", "epoch_rng"}
+
+``torch.load(weights_only=True)`` reads it as long as the objects' own states are plain. Of a DTensor it
+holds this rank's piece (``shards``).
+"""
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from faultrun.sdk.torch.state.boundary import Boundary, Buffers, Device, Objects
+from faultrun.sdk.torch.state.rng import Rng, rng_to_plain
+from faultrun.sdk.torch.state.shards import ModuleState, meshes_of, packed, unpacked
+from faultrun.sdk.torch.state.trees import map_tensors
+from faultrun.sdk.worker.save_files import Position
+from faultrun.sdk.worker.session import Session
+
+_SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What is protected. ``model`` is the user's own module, out of its wrappers.
+
+    ``shards`` is its state where it is spread over a mesh, else None.
+    ``forward_hooks``: whether a hook may be put on it; in a compiled model it would be compiled too.
+    """
+
+    model: Any
+    optimizers: tuple[Any, ...]
+    objects: Objects
+    buffers: Buffers
+    device: Device
+    forward_hooks: bool
+    shards: ModuleState | None = None
+
+
+def unwrapped(model: Any) -> Any:
+    """The module that the user wrote: DistributedDataParallel, ``torch.compile`` and Fabric wrap it."""
+    while True:
+        if isinstance(model, torch.nn.parallel.DistributedDataParallel | torch.nn.DataParallel):
+            model = model.module
+        elif isinstance(getattr(model, "_original_module", None), torch.nn.Module):
+            model = model._original_module
+        elif hasattr(model, "_orig_mod"):
+            model = model._orig_mod
+        else:
+            return model
+
+
+def unwrapped_optimizer(optimizer: Any) -> Any:
+    """The optimizer that updates the parameters: accelerate, Lightning and Fabric wrap it.
+
+    A class that only passes on has no state of its own; one that has (a
+    lookahead, say) is taken as it is.
+    """
+    while True:
+        inner = getattr(optimizer, "optimizer", None)
+        if not isinstance(inner, torch.optim.Optimizer) or inner is optimizer:
+            return optimizer
+        if optimizer.state_dict().keys() != inner.state_dict().keys():
+            return optimizer
+        optimizer = inner
+
+
+def is_compiled(model: Any) -> bool:
+    """Whether ``torch.compile`` wraps the module, or a module around it."""
+    while model is not None:
+        if hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None:
+            return True
+        model = getattr(model, "module", None)
+    return False
+
+
+def assemble(
+    parts: Parts, boundary: Boundary, newest: Boundary, rng: tuple[Rng, Rng | None], session: Session
+) -> dict[str, Any]:
+    """The state at ``boundary``, on its device; ``newest`` is how far the program is ahead of it.
+
+    ``rng``: the random numbers at the boundary, and those at the beginning of its epoch.
+    """
+    position = boundary.position
+    optimizers = [
+        _optimizer_state(optimizer, boundary, newest, number)
+        for number, optimizer in enumerate(parts.optimizers)
+    ]
+    model = parts.model.state_dict() if parts.shards is None else packed(parts.shards.read())
+    for name, kept in parts.buffers.copies.items():
+        model[name] = kept if isinstance(model[name], torch.Tensor) else {**model[name], "local": kept}
+    return {
+        "faultrun": _SCHEMA,
+        "global_step": position.step,
+        "epoch": position.epoch,
+        "step_in_epoch": position.step_in_epoch,
+        "rank": session.rank,
+        "world_size": session.world_size,
+        "batch_ranks": session.batch_ranks,
+        "model": model,
+        "optimizer": optimizers[0] if len(optimizers) == 1 else optimizers,
+        "objects": {**boundary.objects, **parts.objects.live()},
+        "rng": rng_to_plain(rng[0]),
+        "epoch_rng": None if rng[1] is None else rng_to_plain(rng[1]),
+    }
+
+
+def batches_done(state: Mapping[str, Any], ranks: int) -> int | None:
+    """How many batches of its epoch ``state`` has done, in batches of ``ranks`` ranks: as many samples."""
+    done = state["step_in_epoch"]
+    saved = state.get("batch_ranks", state["world_size"])
+    return None if done is None else done * saved // ranks
+
+
+def emptied(state: Any) -> Any:
+    """The same with tensors of no elements: what is left is what pickling could stumble over."""
+    return map_tensors(state, lambda tensor: torch.empty(0, dtype=tensor.dtype))
+
+
+def read_state(path: str) -> Any:
+    """What ``torch.load`` finds in the file ``path``, with nothing executed; None when it refuses.
+
+    OSError when the file cannot be read.
+    """
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, IsADirectoryError):
+        return None  # the script's own format, which may hold classes of the script's own
+
+
+def is_ours(state: Any) -> bool:
+    """Whether a loaded object is what ``assemble`` makes."""
+    return isinstance(state, dict) and state.get("faultrun") == _SCHEMA
+
+
+def load_into(parts: Parts, state: Mapping[str, Any]) -> Position:
+    """Put the state back, random numbers excepted. Main thread.
+
+    RuntimeError, KeyError, ValueError or FaultrunError: it does not fit.
+    """
+    shards = parts.shards
+    parts.model.load_state_dict(state["model"] if shards is None else shards.filled(state["model"]))
+    saved = state["optimizer"] if len(parts.optimizers) != 1 else [state["optimizer"]]
+    meshes = () if shards is None else shards.meshes
+    for optimizer, one in zip(parts.optimizers, saved, strict=True):
+        optimizer.load_state_dict({**one, "state": _spread_again(optimizer, one["state"], meshes)})
+    objects = parts.objects
+    objects.load(
+        {
+            name: unpacked(with_numbers(one), (*objects.meshes(name), *meshes))
+            for name, one in state["objects"].items()
+        }
+    )
+    return Position(state["global_step"], state["epoch"], state["step_in_epoch"])
+
+
+def _optimizer_state(optimizer: Any, boundary: Boundary, newest: Boundary, number: int) -> dict[str, Any]:
+    state: dict[str, Any] = packed(optimizer.state_dict())
+    groups = [dict(group) for group in state["param_groups"]]
+    for group, captured in zip(groups, boundary.groups[number], strict=True):
+        group.update({key: one for key, one in captured.items() if key != "params"})
+    ahead = newest.updates[number] - boundary.updates[number]
+    each = state["state"]
+    if ahead:
+        each = {key: _steps_back(one, ahead) for key, one in each.items()}
+    return {"state": each, "param_groups": groups}
+
+
+def _spread_again(optimizer: Any, state: Mapping[Any, Any], meshes: tuple[Any, ...]) -> dict[Any, Any]:
+    """The state of each parameter, by its number, on the parameter's own mesh if it has one."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    own = dict(enumerate(map(meshes_of, parameters)))
+    return {number: unpacked(one, (*own.get(number, ()), *meshes)) for number, one in state.items()}
+
+
+def _steps_back(one: Mapping[str, Any], ahead: int) -> dict[str, Any]:
+    """Step counts are kept on the CPU, which is ``ahead`` of the device that keeps the rest."""
+    step = one.get("step")
+    if isinstance(step, torch.Tensor) and not step.is_cuda:
+        return {**one, "step": step - ahead}
+    return dict(one)
+
+
+def with_numbers(state: Any) -> Any:
+    """``GradScaler`` wants numbers where a tensor was captured without waiting for the device."""
+    if isinstance(state, dict) and "_growth_tracker" in state:
+        return map_tensors(state, lambda tensor: tensor.item())
+    return state

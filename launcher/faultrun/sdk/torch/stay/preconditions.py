@@ -1,0 +1,52 @@
+"""Why a rank cannot outlive a peer, by its script alone: known before anybody has died."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from faultrun.sdk.torch.group.ddp import why_not_all
+from faultrun.sdk.torch.group.fsdp2 import Sharded
+from faultrun.sdk.torch.group.process_group import TrainingGroup
+from faultrun.sdk.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from faultrun.sdk.torch.guard import Guard
+
+
+@dataclass(frozen=True, slots=True)
+class Unable:
+    """Of one guard. ``model`` is what the script trains with, in its wrappers; ``refused`` as in Rejoin."""
+
+    guard: "Guard"
+    worker: Worker
+    model: Any
+    group: TrainingGroup | None
+    sharded: Sharded | None
+    refused: str
+
+    @property
+    def before_steps(self) -> str:
+        """As training begins; empty if it can."""
+        if self.refused or self.worker.twice:
+            return self.refused or self.worker.twice
+        if self.group is None:
+            return "its process group was not made by sdk.torch.init_process_group"
+        if not self.worker.session.is_outside and (why := self.group.why_not or self._besides):
+            return why
+        if self.sharded is not None:
+            return self.sharded.why_not
+        return why_not_all(self.model, self.guard.parts.optimizers)
+
+    @property
+    def is_copied_all_the_same(self) -> bool:
+        """Whether the layout alone refuses all ranks: copies of a dead one's part are made files then."""
+        return self.sharded is not None and self.before_steps == self.sharded.not_taken_back != ""
+
+    @property
+    def by_now(self) -> str:
+        """What the script has done since then that keeps it; empty if nothing does."""
+        return self.worker.twice or ("" if self.guard.redo.in_function else self._besides)
+
+    @property
+    def _besides(self) -> str:
+        known = frozenset[str]() if self.sharded is None else self.sharded.group_names
+        return "" if self.group is None else self.group.besides(known)

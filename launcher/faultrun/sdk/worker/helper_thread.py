@@ -1,0 +1,302 @@
+"""The helper thread: hears the request to save whatever the main thread is doing, saves, answers, leaves.
+
+It does all the talking. The main thread only stores its step and passes the
+update lock; it never waits for this thread, except while its state is being
+read. It is woken by a pipe that a C-level signal handler, or another thread,
+writes a byte to: the main thread may be inside a collective that never
+returns, and then no Python signal handler runs. CPython's own C handler still
+writes the signal's number to the wakeup descriptor, in whatever thread the
+kernel picked, and needs no signal mask set up before the framework starts its threads.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from faultrun.errors import FaultrunError
+from faultrun.sdk.stay.next_group import Regroup
+from faultrun.sdk.worker.death_note import write_other_threads
+from faultrun.sdk.worker.progress_slot import ProgressSlot
+from faultrun.sdk.worker.session import Session, SupervisorLink
+from faultrun.sdk.worker.state_provider import SaveOrder, StateProvider
+from faultrun.sdk.worker.update_lock import NotSaved
+
+_STOPPED = 143
+"""How a worker leaves after it was asked to: 128 + SIGTERM, as a shell reports it."""
+
+_NOTHING = "the script gave faultrun.sdk nothing to save"
+_HELLO = "hello"
+_TALK_S = 1.0
+_LINE_OF_SIGNAL_S = 0.25
+_STALLED_S = 1.0
+_FLUSH_S = 0.2
+_LOOK_S = 0.002
+
+
+class Helper(threading.Thread):
+    """Serves one worker until its process ends. ``provider`` may come later than the thread."""
+
+    def __init__(self, session: Session, slot: ProgressSlot) -> None:
+        super().__init__(name="faultrun-helper", daemon=True)
+        self._session = session
+        self._slot = slot
+        self._link = SupervisorLink(session)
+        self._told: tuple[int, int | None] | None = None
+        self._outbox: deque[tuple[str, dict[str, Any]]] = deque()
+        self.regroup = Regroup()
+        self.pipe = WakeupPipe()
+        self.provider: StateProvider | None = None
+        self.cooperative = False
+        self.step: tuple[int, int | None] | None = None
+        self.requested = threading.Event()
+        self.main_is_out = threading.Event()
+
+    def run(self) -> None:
+        """Serve as long as the process lives."""
+        poll_at_s = 0.0
+        while True:
+            if time.monotonic() >= poll_at_s:
+                self._talk()
+                poll_at_s = time.monotonic() + _TALK_S
+            self._poll(max(0.0, poll_at_s - time.monotonic()), self.pipe.fd)
+            termed = self.pipe.read()
+            if self._outbox or (self._told is None and self.step is not None):
+                self._talk()
+            for content in self._link.receive():
+                self._obey(content)
+            if termed:
+                self._gasp(self._request_after_signal())
+
+    def _poll(self, timeout_s: float, *fds: int) -> None:
+        """Wait for a message, or one of ``fds``."""
+        poller = select.poll()
+        for fd in (*fds, *([] if self._link.fd is None else [self._link.fd])):
+            poller.register(fd, select.POLLIN)
+        poller.poll(timeout_s * 1000)
+
+    def _talk(self) -> None:
+        """Report the newest step, if it is news."""
+        if not self._session.socket or not self._link.connect():
+            return
+        while self._outbox:
+            kind, fields = self._outbox[0]
+            if not (self._link.introduce() if kind == _HELLO else self._link.send(kind, **fields)):
+                return
+            self._outbox.popleft()
+        newest = self.step
+        if newest is not None and newest != self._told:
+            step, epoch = newest
+            if self._link.send("step", step=step, **({} if epoch is None else {"epoch": epoch})):
+                self._told = newest
+
+    def say(self, kind: str, **fields: Any) -> None:
+        """Have one message sent, now or as soon as somebody listens. Any thread."""
+        self._outbox.append((kind, fields))
+        self.pipe.poke()
+
+    def says_all(self, timeout_s: float) -> None:
+        """Wait until everything is said, if somebody listens: nobody speaks any more when a process ends."""
+        until_s = time.monotonic() + timeout_s
+        while self._outbox and time.monotonic() < until_s:
+            self.pipe.poke()
+            time.sleep(_LOOK_S)
+
+    def begins_again(self) -> None:
+        """The session has moved to the next incarnation: introduce it, and tell its first step at once."""
+        self.step = self._told = None
+        self.say(_HELLO)
+
+    def _obey(self, content: dict[str, Any]) -> None:
+        match content["kind"]:
+            case "gasp":
+                self._gasp(content)
+            case "save":
+                step = content.get("step")
+                until_s = _answer_by_s(self._window_s(content))
+                self._save(SaveOrder(until_s=until_s, step=step if isinstance(step, int) else None))
+            case "threads":
+                write_other_threads(self._session)
+            case _:
+                self.regroup.hear(content, self._link.take_fd)
+
+    def _gasp(self, request: dict[str, Any]) -> None:
+        """Save what there is and leave. Returns only when there is nothing to save and nobody to leave."""
+        self.requested.set()
+        if self.provider is None and not self.cooperative:
+            self._link.send("failed", why=_NOTHING)
+            return
+        window_s = self._window_s(request)
+        until_s, save_by_s = time.monotonic() + window_s, _answer_by_s(window_s)
+        step = self.provider.newest() if self.provider is not None else None
+        self._link.send("ack", **({} if step is None else {"step": step}))
+        if self.cooperative:
+            self._let_the_loop_stop(until_s)
+        if self.provider is not None:
+            lost = request.get("reason") == "peer"
+            self._save(SaveOrder(until_s=save_by_s, leaves=True, peers_lost=lost))
+        leave()
+
+    def _window_s(self, request: dict[str, Any]) -> float:
+        told = request.get("deadline_s")
+        return float(told) if isinstance(told, int | float) and told > 0 else self._session.grace_s
+
+    def _request_after_signal(self) -> dict[str, Any]:
+        """SIGTERM says neither how long nor why; a line does, of which nothing has been heard yet.
+
+        It was sent before the signal, unless we were not connected or somebody else has signalled.
+        """
+        if self._link.fd is not None:
+            self._poll(_LINE_OF_SIGNAL_S)
+        return next((content for content in self._link.receive() if content["kind"] == "gasp"), {})
+
+    def _let_the_loop_stop(self, until_s: float) -> None:
+        """A loop that asks ``should_stop`` ends by itself, unless a peer is gone and it is stuck.
+
+        It is waited for while it makes steps, for half of the window at most.
+        """
+        give_up_s = (time.monotonic() + until_s) / 2
+        seen, moved_s = self.step, time.monotonic()
+        while not self.main_is_out.wait(0.02):
+            now_s = time.monotonic()
+            if self.step != seen:
+                seen, moved_s = self.step, now_s
+            if now_s >= give_up_s or now_s - moved_s >= _STALLED_S:
+                return
+
+    def _save(self, order: SaveOrder) -> None:
+        """Have the provider save, and tell what became of it. Nothing it does ends this thread."""
+        if self.provider is None:
+            self._link.send("failed", why=_NOTHING)
+            return
+        self._slot.saves(1)
+        try:
+            with self._watched(order):
+                saved = self.provider.save(order)
+        except (NotSaved, OSError) as err:
+            self._link.send("failed", why=_short(str(err) or type(err).__name__))
+        except BaseException as err:  # noqa: BLE001 - the user's or the framework's writer may raise anything
+            self._link.send("failed", why=_short(f"{type(err).__name__}: {err}"))
+        else:
+            self._link.send(
+                "saved",
+                path=saved.path,
+                step=saved.step,
+                size_bytes=saved.size_bytes,
+                took_s=saved.took_s,
+                digest=saved.digest,
+                replica_group=saved.replica_group,
+                stopping=order.leaves,
+            )
+            with contextlib.suppress(OSError):
+                self.provider.writer.prune(saved)
+        finally:
+            if not order.leaves:
+                self._slot.saves(-1)
+
+    @contextlib.contextmanager
+    def _watched(self, order: SaveOrder) -> Iterator[None]:
+        """Say so shortly before the window closes on a save that is still under way."""
+        why = "the save did not finish within the window"
+        left_s = max(0.0, order.until_s - time.monotonic())
+        timer = threading.Timer(left_s, lambda: self._link.send("failed", why=why))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+def leave() -> None:
+    """End this process at once, as one that was told to stop.
+
+    No interpreter shutdown: frameworks hang in it for many seconds once a
+    peer is gone. What the script printed is flushed, unless the main thread
+    is stuck while printing.
+    """
+    flusher = threading.Thread(target=_flush, daemon=True)
+    flusher.start()
+    flusher.join(_FLUSH_S)
+    os._exit(_STOPPED)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+
+
+def _answer_by_s(window_s: float) -> float:
+    """When a save must be over (monotonic clock): some of the window is kept for the answer."""
+    return time.monotonic() + window_s - min(0.5, window_s / 5)
+
+
+def _short(why: str) -> str:
+    return why if len(why) <= 2000 else why[:2000] + " ..."
+
+
+class WakeupPipe:
+    """A pipe with one reader and ``poke`` for all others; rung by SIGTERM too after ``take_sigterm``."""
+
+    def __init__(self) -> None:
+        self.fd, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._previous: Any = signal.SIG_DFL
+        self._has_sigterm = False
+
+    def poke(self) -> None:
+        """Wake the reader."""
+        with contextlib.suppress(BlockingIOError):  # full: it has enough reasons to wake up
+            os.write(self._writer, b"\0")
+
+    def read(self) -> bool:
+        """Empty the pipe; whether SIGTERM was among what woke us."""
+        woken = b""
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self.fd, 512):
+                woken += data
+        return signal.SIGTERM in woken
+
+    def take_sigterm(self) -> None:
+        """Have SIGTERM wake the reader instead of ending the process. FaultrunError outside the main thread.
+
+        A handler that the script had set before still runs whenever the
+        interpreter comes to it. Child processes that are forked get back what was there before.
+        """
+        if self._has_sigterm:
+            return
+        if threading.current_thread() is not threading.main_thread():
+            raise FaultrunError(
+                "faultrun.sdk cannot take SIGTERM here",
+                because="Python gives signals to the main thread only, and this is another one",
+                hint="make the first call of faultrun.sdk in the main thread, before the training loop",
+            )
+        self._previous = signal.getsignal(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        signal.siginterrupt(signal.SIGTERM, False)  # a slow write of the script goes on
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        self._has_sigterm = True
+
+    def release_in_child(self) -> None:
+        """In a forked child: its SIGTERM is not ours, and must not ring in the parent."""
+        if self._has_sigterm:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, self._previous if self._previous is not None else signal.SIG_DFL)
+            self._has_sigterm = False
+        os.close(self.fd)
+        os.close(self._writer)
+
+    def _on_sigterm(self, signum: int, frame: FrameType | None) -> None:
+        """Runs in the main thread when the interpreter gets to it, which may be never."""
+        # an event loop of the script may have taken the wakeup descriptor
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._writer, bytes([signum]))
+        if callable(self._previous):
+            self._previous(signum, frame)

@@ -1,0 +1,285 @@
+"""The one worker that this process is: made by the first call, a no-op outside faultrun.
+
+Everything a script calls from ``faultrun.sdk`` ends here. Ties the session,
+the progress slot and the helper thread together, and sees to it that a
+process with a request pending does not end before it is answered.
+"""
+
+import atexit
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from faultrun.errors import FaultrunError
+from faultrun.model.observed.progress import WorkPhase
+from faultrun.sdk.stay.next_group import Join, Regroup
+from faultrun.sdk.worker.death_note import answer_with_stacks, tells_of_a_dead_peer, write_note
+from faultrun.sdk.worker.helper_thread import Helper
+from faultrun.sdk.worker.interpreter_exit import ExitWatch
+from faultrun.sdk.worker.progress_slot import ProgressSlot
+from faultrun.sdk.worker.session import Session, read_identity, read_session
+from faultrun.sdk.worker.state_provider import StateProvider
+from faultrun.sdk.worker.training_stages import Stages
+
+if TYPE_CHECKING:
+    from faultrun.testing import Injector
+
+_LINGER_S = 2.0
+"""How long a script that a peer's proposal has ended waits for faultrun's request, milliseconds away."""
+
+_LINGER_UNFINISHED_S = 0.3
+_LEAVES_WITHIN_S = 1800.0
+_LOOK_S = 0.05
+_SAYS_S = 2.0
+
+_exit_watch = ExitWatch() if read_session(os.environ) and multiprocessing.parent_process() is None else None
+
+
+class Worker:
+    """This process as faultrun sees it. Made in the main thread, before the training loop."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.providers = 0
+        """How often the script has said what holds its state."""
+        self.stages = Stages(session.point)
+        self._pid = os.getpid()
+        self._slot = ProgressSlot(session.progress)
+        self._helper = Helper(session, self._slot)
+        self._error: BaseException | None = None
+        self._faults = _faults()
+        self._previous_hook = sys.excepthook
+        sys.excepthook = self._uncaught
+        answer_with_stacks(session)
+        self._exit_watch = (_exit_watch or ExitWatch()) if self._slot.is_there else None
+        if self._exit_watch is not None:
+            self._exit_watch.begin()
+        _as_the_end_begins(self._leaving)
+        atexit.register(self._at_exit)  # what the script registers later runs earlier, and is part of its job
+        os.register_at_fork(after_in_child=self._in_child)
+        self._helper.start()
+        if self._faults is not None:
+            self._faults.at("startup")
+
+    @property
+    def regroup(self) -> Regroup:
+        """What is heard of the process group."""
+        return self._helper.regroup
+
+    def say(self, kind: str, **fields: Any) -> None:
+        """Tell the supervisor, as soon as it listens."""
+        self._helper.say(kind, **fields)
+
+    def moves_to(self, join: Join) -> None:
+        """This process lives on in the next incarnation. Main thread."""
+        for path, fd in ((join.stdout, 1), (join.stderr, 2)):
+            if path:
+                _speak_into(path, fd)
+        self.session.error_file = join.error_file or self.session.error_file
+        self.session.moves_to(join.incarnation, join.page)
+        self._slot.moves_to(join.page)
+        self._helper.begins_again()
+
+    @property
+    def _leads(self) -> bool:
+        """Whether it is the rank's own process. One that a shell or a script has started decides nothing."""
+        return os.getsid(0) == self._pid
+
+    def keep(self, provider: StateProvider) -> None:
+        """From now on ``provider`` holds the state; SIGTERM means "save and leave".
+
+        FaultrunError outside the main thread.
+        """
+        self._helper.pipe.take_sigterm()
+        self._helper.provider = provider
+        self.providers += 1
+
+    @property
+    def twice(self) -> str:
+        """Why no newcomer finds the place in what the script trains now; "" if one can."""
+        again = "the script protects more than one training, and a newcomer begins with the first"
+        return again if self.providers > 1 else ""
+
+    def step(self, step: int, epoch: int | None) -> None:
+        """``step`` is finished."""
+        self._slot.stepped(step, -1 if epoch is None else epoch)
+        first = self._helper.step is None
+        self._helper.step = (step, epoch)
+        if first:
+            self._helper.pipe.poke()
+        if self._faults is not None:
+            self._faults.at("step", step)
+
+    def works_at(self, phase: WorkPhase) -> WorkPhase:
+        """What this rank does from now on; returns what it did before. A microsecond."""
+        before = self._slot.works_at(phase)
+        if self._faults is not None and phase is WorkPhase.SAVING:
+            self._faults.at("save", self._helper.step[0] if self._helper.step is not None else None)
+        return before
+
+    def done(self, ends_within_s: float) -> None:
+        """Nothing is left to do; whatever ends this process by then, SIGALRM after that, is no failure."""
+        if threading.current_thread() is not threading.main_thread():
+            raise FaultrunError(
+                "faultrun.sdk.done() cannot be called here",
+                because="the main thread says when everything is done, and this is another one",
+                hint="call it as the last line of the script",
+            )
+        self._say_done(ends_within_s)
+
+    def agree_on_save(self, newest: int) -> int:
+        """The step that all ranks of this node save, where a save serves only beside those of the others."""
+        return self._slot.agree_on_save(newest, self.session.local_world_size)
+
+    def joined_save(self) -> int:
+        """How many ranks of this node have agreed to the step that was named last."""
+        return self._slot.joined_save()
+
+    def agree_on_interval(self, steps: int) -> int:
+        """Every how many steps to copy the state, so that all ranks of this node copy the same ones."""
+        return max(steps, self._slot.agree_on_interval(steps))
+
+    def should_stop(self) -> bool:
+        """Whether the loop is to end here, at the same step as on every other rank of this node."""
+        helper = self._helper
+        if not helper.cooperative:
+            self._helper.pipe.take_sigterm()
+            helper.cooperative = True
+        asked = helper.requested.is_set()
+        step = helper.step[0] if helper.step is not None else 0
+        if not self._slot.is_there:
+            return asked
+        if asked:
+            self._slot.propose_stop(step + 1)
+        return 0 < self._slot.agreed_stop() <= step
+
+    def _uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        """Instead of ending at once: if a peer died first, the request to save is on its way."""
+        at_utc = time.time()
+        self._previous_hook(kind, error, trace)
+        if os.getpid() == self._pid and isinstance(error, Exception):
+            self.failing(error, at_utc)
+
+    def failing(self, error: Exception, at_utc: float) -> None:
+        """The main thread ends of ``error``, in a moment. Returns when nobody wants a save of its state."""
+        self._error = error
+        write_note(self.session.error_file, error, at_utc)  # now: its time is the evidence for who was first
+        self._main_is_out()
+        if tells_of_a_dead_peer(error):
+            print("faultrun: a peer seems to be gone; waiting to be asked to save", file=sys.stderr)  # noqa: T201
+            self._helper.requested.wait(self.session.verdict_s)
+        self._await_leaving()
+
+    def _at_exit(self) -> None:
+        """The last thing before the interpreter ends: a request that is being served comes first."""
+        if os.getpid() != self._pid:
+            return
+        self._main_is_out()
+        provider = self._helper.provider
+        if self._error is None and provider is not None and provider.unfinished():
+            self._helper.requested.wait(_LINGER_UNFINISHED_S)  # sys.exit in an except clause of the script
+        if self._error is None and self._slot.agreed_stop():
+            self._helper.requested.wait(_LINGER_S)  # stopped by a peer's proposal; the request comes
+        self._await_leaving()
+        if self._exit_watch is not None and self._exit_watch.is_zero() and self._leads:
+            said = self.works_at(WorkPhase.UNKNOWN) is WorkPhase.DONE
+            self._say_done(None if said else _LEAVES_WITHIN_S)
+
+    def _leaving(self) -> None:
+        """The main program has ended, well or not: whatever follows is no step that takes too long."""
+        if os.getpid() == self._pid:
+            self.works_at(WorkPhase.UNKNOWN)
+
+    def _say_done(self, ends_within_s: float | None) -> None:
+        """From now on a signal is no failure. None: it has its time already."""
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()  # what is still buffered would be lost with a crash
+        self._helper.says_all(_SAYS_S)  # that it has rejoined, for one: a script may end a step later
+        self.works_at(WorkPhase.DONE if self._leads else WorkPhase.UNKNOWN)
+        if ends_within_s is not None:
+            # The kernel's own action: no interpreter is needed to end one that hangs while it is taken down.
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, ends_within_s)
+
+    def _main_is_out(self) -> None:
+        self._helper.main_is_out.set()
+        if self._helper.provider is not None:
+            self._helper.provider.lock.stop()
+
+    def _await_leaving(self) -> None:
+        """While a request is served this process ends in the helper thread, or by SIGKILL at the deadline."""
+        helper = self._helper
+        if helper.requested.is_set() and (helper.provider is not None or helper.cooperative):
+            while helper.is_alive():
+                time.sleep(_LOOK_S)
+
+    def _in_child(self) -> None:
+        """A forked data loader is no worker: its signals and its end are its own."""
+        self._helper.pipe.release_in_child()
+        _forget()
+
+
+_worker: Worker | None = None
+_asked_before = False
+
+
+def worker() -> Worker | None:
+    """This process's worker; None outside faultrun and in child processes."""
+    global _worker, _asked_before  # noqa: PLW0603 - a process is one worker
+    if not _asked_before:
+        _asked_before = True
+        session = read_session(os.environ)
+        if session is not None and multiprocessing.parent_process() is None:
+            _worker = Worker(session)
+    return _worker
+
+
+def lone_worker() -> Worker | None:
+    """The worker, made also where only another launcher, or none, started this process.
+
+    For classes that promise to answer SIGTERM wherever they run. None in child processes.
+    """
+    global _worker  # noqa: PLW0603 - a process is one worker
+    if worker() is None and multiprocessing.parent_process() is None:
+        _worker = Worker(read_identity(os.environ))
+    return _worker
+
+
+def _forget() -> None:
+    global _worker  # noqa: PLW0603 - a process is one worker
+    _worker = None
+
+
+def _faults() -> "Injector | None":
+    """Faults on demand (``faultrun.testing``), where somebody asked for them."""
+    if not os.environ.get("FAULTRUN_CHAOS"):
+        return None
+    from faultrun.testing import from_environment
+
+    return from_environment()
+
+
+def _as_the_end_begins(call: Callable[[], None]) -> None:
+    """Have it called before threads are waited for, where Python can; ``atexit`` comes after that."""
+    register = getattr(threading, "_register_atexit", None)
+    if register is not None:
+        with contextlib.suppress(RuntimeError):  # the end has begun
+            register(call)
+
+
+def _speak_into(path: str, fd: int) -> None:
+    """A newcomer that has run ahead speaks where its rank does from now on; what it has said stays there."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        os.dup2(opened, fd)
+        os.close(opened)

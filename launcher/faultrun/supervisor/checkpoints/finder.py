@@ -1,0 +1,298 @@
+"""Which checkpoint to resume from: the catalog's findings under the run's rules."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from faultrun.checkpoints.catalog import Catalog
+from faultrun.checkpoints.find import Findings, VerifyProgress, further, scan_and_choose
+from faultrun.checkpoints.formats.unrecognised import unknown_files
+from faultrun.core.recovery import choose
+from faultrun.core.recovery.candidate_order import own_saves
+from faultrun.core.recovery.choose import Need
+from faultrun.core.recovery.relaxations import last_resorts
+from faultrun.core.recovery.reshardable import written_by
+from faultrun.errors import LogDirError
+from faultrun.files import DISK_FULL
+from faultrun.model.actions import FindRecoveryPoint
+from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verdict
+from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
+from faultrun.model.spec.run_spec import Resume, RunSpec
+from faultrun.supervisor.checkpoints.mounts import Grounds, unreadable
+from faultrun.supervisor.checkpoints.other_runs import Neighbours
+from faultrun.supervisor.checkpoints.replicas import KnownReplicas, known_replicas
+from faultrun.supervisor.reactor import RunClock
+
+_SHOWN = 50
+_RAN_OUT = 71
+_OLDER = 3
+"""Nodes that save on their own disks differ by a save or two, and by a gasp."""
+_FILES = 1024
+"""A statement of a node stays far below what etcd takes in one value."""
+
+Surveyed = RecoveryPointChosen | NothingWhole | PrepareFailed
+
+
+class CheckpointFinder:
+    """Looks through the checkpoints, in a helper thread.
+
+    ``meter`` is told how far a verification is. Files that do not say whose they are
+    may be the ``neighbours``'.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        catalog: Catalog,
+        clock: RunClock,
+        meter: VerifyProgress | None = None,
+        neighbours: Neighbours | None = None,
+    ) -> None:
+        self._meter = meter
+        self._spec = spec
+        self._catalog = catalog
+        self._clock = clock
+        self._neighbours = neighbours
+        self._beside: tuple[str, ...] = ()
+        self._grounds: Grounds | None = None
+        self._gone_since_s: float | None = None
+        self._knows_strangers = False
+
+    def find(self, request: FindRecoveryPoint, at_s: float) -> Surveyed:
+        """The recovery point, why there is none, or why nobody can go on."""
+        try:
+            return self._surveyed(request, at_s)
+        finally:
+            if self._meter is not None:
+                self._meter.over()
+
+    def _surveyed(self, request: FindRecoveryPoint, at_s: float) -> Surveyed:
+        for folder in request.folders:
+            self._catalog.adopt(str(Path(folder).absolute()))
+        if not self._catalog.places:
+            return self._chosen(request, at_s)
+        self._beside = self._neighbours.others() if self._neighbours is not None else ()
+        grounds = self._grounds = self._grounds or Grounds(
+            self._catalog.places, Path(self._spec.logs.log_dir), anew=not request.continuing
+        )
+        begun = self._begun(request, at_s)
+        if begun is not None:
+            return begun
+        self._catalog.take_back(request.resumed)
+        replicas = known_replicas(self._spec, self._world_size(request))
+        need = self._need(request, replicas)
+        found = scan_and_choose(self._catalog, *last_resorts(need), progress=self._meter)
+        self._never_trust_later(found, need)
+        trusted = (one for one in found.scan.entries if not (need.after_fault and one.doubtful))
+        self._catalog.know(trusted, request.incarnation)
+        self._catalog.tidy(found.scan)
+        match found.choice:
+            case choose.Chosen(point=point):
+                grounds.see(self._catalog.places)
+                self._gone_since_s = None
+                chosen = self._chosen(request, at_s, point=point, refused=(*found.refused, *replicas.refused))
+                older = replace(need, partly=bool(point.part_of))
+                more = further(self._catalog, found, older, most=self._most_points(need))
+                if point.fixed_by:  # nor does the run shrink from it; what is older may serve fewer
+                    fewer = replace(need, world_size=need.world_size - 1, groups=None)
+                    more = (*more, *further(self._catalog, found, fewer, most=1))
+                return replace(chosen, periodic_step=self._periodic_step(found), more_points=more)
+            case choose.NothingFound() if self._ended_elsewhere(found):
+                return self._chosen(request, at_s, refused=found.refused)
+            case choose.NothingFound() if request.expects or grounds.changed():
+                return self._gone(request, found.refused)
+            case choose.NothingFound():
+                return self._chosen(request, at_s, refused=found.refused)
+            case choose.NoneUsable() if not found.scan.entries and self._unreadable():
+                return self._gone(request, found.refused)
+            case choose.NoneUsable(unverifiable=unverifiable):
+                return self._nothing(request, found, replicas, unverifiable)
+
+    def _ended_elsewhere(self, found: Findings) -> bool:
+        """Whether other nodes noted beside the saves that the run ended well: they need not come back."""
+        own = [entry for entry in found.scan.entries if entry.run_id == self._spec.run_id]
+        return len(self._spec.topology.nodes) > 1 and bool(own) and all(entry.finished for entry in own)
+
+    def _most_points(self, need: Need) -> int:
+        """How many older ones to look for: none on one node; fewer where each names many files."""
+        if len(self._spec.topology.nodes) == 1:
+            return 0
+        return _OLDER if need.groups is None else min(_OLDER, _FILES // need.world_size)
+
+    def _begun(self, request: FindRecoveryPoint, at_s: float) -> Surveyed | None:
+        """How a new run begins that uses no checkpoint of others; None when some are its own.
+
+        What is older than this run is marked, so that no restart takes it. What is new when a spare looks
+        again is most likely the run's, and the others know more of it: it is passed over as long as that.
+        """
+        self._catalog.pass_over(())
+        if request.continuing or self._spec.recovery.resume is Resume.ALWAYS:
+            return None
+        scan = self._catalog.scan()
+        own = self._spec.run_id if self._spec.recovery.resume is Resume.AUTO else None
+        others = [one for one in scan.entries if own is None or one.run_id != own or one.finished]
+        first = not self._knows_strangers
+        self._catalog.pass_over(others)
+        try:
+            self._catalog.leave_alone(others if first else ())
+        except OSError as error:
+            return self._forgetful(request, error)
+        if not scan.entries and self._unreadable():
+            # Strangers' checkpoints that are seen only later would be taken for ours.
+            return self._gone(request, scan.refused)
+        self._knows_strangers = True
+        if len(others) < len(scan.entries):
+            return None
+        self._gone_since_s = None
+        return self._chosen(request, at_s, left_alone=len(others) if first else 0)
+
+    def read_back(self, path: str) -> Verdict:
+        """Whether a save that was just reported is whole, and a candidate; ``find`` need not read it anew."""
+        # Workers run in our own working directory, so a path that they say is relative to it.
+        wanted = Path(path).absolute()
+        self._catalog.adopt(str(wanted.parent))
+        entries = self._catalog.scan().entries
+        entry = next((one for one in entries if Path(one.path) == wanted), None)
+        if entry is None:
+            return Verdict(whole=False, why="no checkpoint in a known format", depth=Depth.NAME)
+        return self._catalog.verify(entry)
+
+    def _need(self, request: FindRecoveryPoint, replicas: KnownReplicas) -> Need:
+        resume_any = self._spec.recovery.resume is Resume.ALWAYS
+        return Need(
+            world_size=self._world_size(request),
+            groups=replicas.groups,
+            run_id=None if resume_any else self._spec.run_id,
+            quarantine=request.quarantine,
+            shared_with="" if resume_any else ", ".join(self._beside),
+            lost_ranks=frozenset(request.lost),
+            trust=self._spec.recovery.trust,
+            resharded=self._spec.recovery.resharded,
+            elastic=self._spec.resizes,
+            resized=request.before > 0,
+            after_fault=request.fault_at_s is not None and self._world_size(request) > 1,
+            several=len(self._spec.topology.nodes) > 1,
+        )
+
+    def _world_size(self, request: FindRecoveryPoint) -> int:
+        return request.world_size or self._spec.topology.world_size
+
+    def _never_trust_later(self, found: Findings, need: Need) -> None:
+        """A gasp that is doubtful now is doubtful for ever; a stop without a fault does not clear it."""
+        if need.after_fault:
+            with suppress(OSError):  # it is known as long as we live, and kept with the next one
+                self._catalog.leave_alone(one for one in found.scan.entries if one.doubtful and not one.known)
+
+    def _chosen(
+        self,
+        request: FindRecoveryPoint,
+        at_s: float,
+        *,
+        point: RecoveryPoint | None = None,
+        refused: tuple[Refusal, ...] = (),
+        left_alone: int = 0,
+    ) -> RecoveryPointChosen:
+        now_s = self._clock.now()
+        unknown = "" if point or left_alone else self._unknown_files()
+        return RecoveryPointChosen(
+            at_s=now_s,
+            incarnation=request.incarnation,
+            point=point,
+            refused=refused[:_SHOWN],
+            left_alone=left_alone,
+            unknown_files=unknown,
+            neighbours=self._beside,
+            took_s=now_s - at_s,
+        )
+
+    def _periodic_step(self, found: Findings) -> int | None:
+        """Of the newest save that is no gasp. None also where nobody knows that there is none."""
+        own = own_saves(found.scan.entries, {one.path for one in found.refused})
+        if own:
+            return own[0].global_step
+        known_place = bool(self._catalog.roots) and set(self._catalog.places) == set(self._catalog.roots)
+        return -1 if known_place and not self._unknown_files() else None
+
+    def _unknown_files(self) -> str:
+        """Not of a folder that a save named: only our own are looked for there."""
+        return unknown_files(self._catalog.roots, self._catalog.registry.formats)
+
+    def _unreadable(self) -> bool:
+        return any(unreadable(place) for place in self._catalog.places)
+
+    def _missing(self) -> list[str]:
+        found = ((place, unreadable(place)) for place in self._catalog.places)
+        return [
+            f"{place} {why or 'does not exist'}" for place, why in found if why or not Path(place).exists()
+        ]
+
+    def _gone(self, request: FindRecoveryPoint, refused: tuple[Refusal, ...]) -> NothingWhole:
+        """None is to be seen where there was one, or where nobody can look: that is no beginning."""
+        now_s = self._clock.now()
+        if self._gone_since_s is None:
+            self._gone_since_s = now_s
+        places = " ".join(self._catalog.places)
+        because = "; ".join(self._missing())
+        if not because and self._grounds is not None and self._grounds.changed():
+            because = "another file system lies there than before"
+        because = because or f"{places} holds none of this run's checkpoints any more"
+        known = f"; this run had {request.expects}" if request.expects else ""
+        return NothingWhole(
+            at_s=now_s,
+            incarnation=request.incarnation,
+            refused=refused[:_SHOWN],
+            why=f"the checkpoints in {places} are gone\n  because: {because}{known}\n"
+            "  try:     bring them back and give the same command again; --log_dir=OTHER begins from zero",
+            gone_s=now_s - self._gone_since_s,
+        )
+
+    def _forgetful(self, request: FindRecoveryPoint, error: OSError) -> PrepareFailed:
+        """What is left alone now must be known to every later life, or one of them takes it for ours."""
+        return PrepareFailed(
+            at_s=self._clock.now(),
+            incarnation=request.incarnation,
+            exit_code=_RAN_OUT if error.errno in DISK_FULL else LogDirError.exit_code,
+            why="cannot note which older checkpoints this run leaves alone\n"
+            f"  because: {self._spec.logs.log_dir}: {error.strerror}\n"
+            "  try:     --log_dir=DIR on a disk with room; or an empty --checkpoint_dir",
+            unfit=error.errno in DISK_FULL,
+            surveying=True,
+        )
+
+    def _nothing(
+        self, request: FindRecoveryPoint, found: Findings, replicas: KnownReplicas, unverifiable: int
+    ) -> NothingWhole:
+        newest = found.refused[0] if found.refused else None
+        count = len(found.scan.entries) + len(found.scan.refused)
+        roots = " ".join(self._catalog.places)
+        none = "usable" if found.scan.entries and not found.verdicts else "whole"  # nothing was worth reading
+        what = f"no {none} checkpoint in {roots}"
+        because = f"{count} found, none {none}"
+        hint = f"faultrun ckpt list --why {roots}"
+        as_many = written_by(found.scan.entries, self._world_size(request))
+        if as_many:
+            hint = f"--worker_num={as_many}, as many as wrote them{_made_to_fit(found.scan.entries)}"
+        if unverifiable:
+            what = f"no checkpoint in {roots} can be verified" if unverifiable == count else what
+            because = f"{count} found, {unverifiable} of them not torn, but nothing can prove them whole"
+            hint = "the same command with --trust, to resume from what cannot be verified"
+        if self._beside:
+            hint = "a --checkpoint_dir for each run; or --resume=always, to take the newest whoever wrote it"
+        because += f"; {newest.path}: {newest.why}" if newest else ""
+        because += "".join(f"; {doubt.path}: {doubt.why}" for doubt in replicas.refused)
+        return NothingWhole(
+            at_s=self._clock.now(),
+            incarnation=request.incarnation,
+            refused=(*found.refused, *replicas.refused)[:_SHOWN],
+            why=f"{what}\n  because: {because}\n  try:     {hint}",
+        )
+
+
+def _made_to_fit(entries: Sequence[Entry]) -> str:
+    """What else a person can do for another number of workers."""
+    if any(one.replica_group and not one.replicated for one in entries):
+        return ": a shard serves no other world"
+    if all(one.rank is not None for one in entries):
+        return "; or move the files of all ranks but rank 0 away, if all of them hold the same"
+    return "; or a recipe with world_size: any, if the script loads them into another number"

@@ -1,0 +1,103 @@
+"""Looks for the first checkpoint that a script writes by itself: its loss is never taken for a beginning.
+
+One counts that stood still from one look to the next: what its writer takes away again, as it fails or under
+another name, was none.
+
+Saves that the SDK reports are known at once, and those of a script when a fault makes somebody look. Before
+that, a supervisor that was killed would leave nothing behind that says there was one.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from faultrun.checkpoints.format import Stamp
+from faultrun.model.events import Event, IncarnationStarted, PlanAdopted
+from faultrun.model.observed.dying_gasp import SaveSeen
+from faultrun.model.run import Phase, Step
+from faultrun.supervisor.reactor import BackgroundTasks, Reactor
+
+_SOONEST_S, _LATEST_S = 0.1, 30.0
+_SHARE = 0.05
+_COST = 50
+"""Looking takes at most one part of so many of the time."""
+
+Listed = Callable[[], Mapping[str, Stamp]]
+
+
+class SaveWatch:
+    """Implements ``ports.EventListener``. Looks until the run has a save that is known, while workers run.
+
+    ``listed`` names the checkpoints that lie there; it is called by ``errands``, whose thread may hang
+    with its file system.
+    """
+
+    def __init__(self, reactor: Reactor, errands: BackgroundTasks, listed: Listed) -> None:
+        self._reactor = reactor
+        self._errands = errands
+        self._listed = listed
+        self._life = -1
+        self._began_s = 0.0
+        self._before: Mapping[str, Stamp] | None = None
+        self._fresh: Mapping[str, Stamp] = {}
+        self._looking = False
+        self._took_s = 0.0
+
+    def tell(self, event: Event, step: Step) -> None:
+        """See ``ports.EventListener``."""
+        if step.state.phase is not Phase.RUNNING or step.state.run.known_save:
+            self._life = -1
+            if isinstance(event, PlanAdopted) and not step.state.run.known_save:
+                self._before = None
+                self._errands.send(self._look_before)
+        elif isinstance(event, IncarnationStarted):
+            self._life, self._began_s, self._fresh = event.incarnation, self._reactor.now(), {}
+            self._send(self._life)
+
+    def _look_before(self) -> Iterable[Event]:
+        """Before a worker starts: the first thing that it does may be a save."""
+        self._before = self._listed()
+        return ()
+
+    def _send(self, life: int) -> Iterable[Event]:
+        if life == self._life:
+            self._offer(life)
+            now_s = self._reactor.now()
+            interval_s = max(_SHARE * (now_s - self._began_s), _COST * self._took_s)
+            at_s = now_s + min(_LATEST_S, max(_SOONEST_S, interval_s))
+            self._reactor.call_at(at_s, lambda: self._send(life))
+            self._reactor.call_at(now_s + _SOONEST_S, lambda: self._confirm(life, _SOONEST_S))
+        return ()
+
+    def _offer(self, life: int) -> None:
+        if self._errands.idle():
+            self._looking = True
+            self._errands.offer(lambda: self._look(life))
+
+    def _confirm(self, life: int, wait_s: float) -> Iterable[Event]:
+        """A moment after a look, if that has seen something new."""
+        if life != self._life:
+            return ()
+        if self._looking or not self._errands.idle():
+            at_s = self._reactor.now() + wait_s
+            self._reactor.call_at(at_s, lambda: self._confirm(life, 2 * wait_s))
+        elif self._fresh:
+            self._offer(life)
+        return ()
+
+    def _look(self, life: int) -> Iterable[Event]:
+        """In the errands' thread, one at a time."""
+        try:
+            yield from self._compared(life)
+        finally:
+            self._looking = False
+
+    def _compared(self, life: int) -> Iterable[Event]:
+        began_s = self._reactor.now()
+        there = self._listed()
+        self._took_s = self._reactor.now() - began_s
+        before, self._before = self._before, there if self._before is None else self._before
+        if before is not None and life == self._life:
+            fresh = {path: stamp for path, stamp in there.items() if before.get(path) != stamp}
+            found = next((path for path, stamp in fresh.items() if self._fresh.get(path) == stamp), "")
+            self._fresh = fresh
+            if found:
+                yield SaveSeen(at_s=self._reactor.now(), incarnation=life, path=found)

@@ -1,0 +1,113 @@
+"""Which other runs keep their checkpoints in the same folders: most files do not say whose they are.
+
+Each run holds a lock of its own name in a hidden folder beside the checkpoints. The kernel lets go of it
+when the process ends; the name stays as a trace for whoever is still there, until somebody new comes.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from filelock import BaseFileLock
+
+from faultrun.checkpoints.formats.faultrun_manifest import beside
+from faultrun.locks import LEASE_S, Busy, held, hold
+
+_PATIENCE_S = 1.0
+"""Somebody who looks whether we live holds our lock for a moment."""
+_MOMENT_S = 0.3
+"""For that long at most, on a busy machine too."""
+_LEASE = ".lease"
+
+
+class Neighbours:
+    """The runs beside run ``name`` in ``roots``; call it from one thread.
+
+    ``several``: other nodes of this run hold its name as well as we could. Whoever does not have it asks
+    again each time, for they may be gone; without flock that shows only of those of this machine. Who holds a
+    name no longer than ``moment_s`` only looks.
+    """
+
+    def __init__(
+        self, roots: Sequence[str], name: str, *, several: bool = False, moment_s: float = _MOMENT_S
+    ) -> None:
+        self._name = name
+        self._moment_s = moment_s
+        self._patience_s = None if several else _PATIENCE_S
+        self._unheld: set[Path] = set()
+        self._living: set[Path] = set()
+        self._traces: set[Path] = set()
+        self._waiting = list(roots)
+        self._first: dict[Path, frozenset[str]] = {}
+        self._came: set[str] = set()
+        self._locks: list[BaseFileLock] = []
+
+    def others(self) -> tuple[str, ...]:
+        """Every other run that lives, or that came since we are here, in words; sorted."""
+        for root in list(self._waiting):
+            with suppress(OSError):  # nobody may write there, or it is not there yet
+                self._join(beside(root))
+                self._waiting.remove(root)
+        for registry in tuple(self._unheld):
+            with suppress(OSError):
+                self._hold(registry, wait_s=None)
+        found: dict[str, str] = {}
+        for registry, first in self._first.items():
+            with suppress(OSError):
+                for name in self._names(registry):
+                    holder = self._holder(registry / name)
+                    if holder:
+                        self._traces.discard(registry / name)
+                        found[name] = f"run {name} ({holder})"
+                    if name not in first and registry / name not in self._traces:
+                        self._came.add(name)
+        return tuple(found.get(name, f"run {name}") for name in sorted(self._came | found.keys()))
+
+    def _join(self, registry: Path) -> None:
+        if registry in self._first:
+            return
+        registry.mkdir(exist_ok=True)
+        self._hold(registry, wait_s=self._patience_s)
+        names = self._names(registry)
+        self._first[registry] = frozenset(name for name in names if self._holder(registry / name))
+        gone = (registry / name for name in names if name not in self._first[registry])
+        self._traces |= {path for path in gone if path.with_name(f"{path.name}{_LEASE}").exists()}
+
+    def _names(self, registry: Path) -> list[str]:
+        """Of the other runs; where there is no flock a name is held by a file beside it."""
+        there = {path.name.removesuffix(_LEASE) for path in registry.iterdir() if path.name[0] != "."}
+        return sorted(there - {self._name})
+
+    def _hold(self, registry: Path, wait_s: float | None) -> None:
+        try:
+            self._locks.append(hold(registry / self._name, wait_s=wait_s))
+        except Busy:  # by a run of our name in another log_dir: whose a file is can be told even less
+            self._unheld.add(registry)
+        else:
+            self._unheld.discard(registry)
+
+    def _holder(self, path: Path) -> str:
+        """Who holds the name ``path``; '' when nobody does any more, and then it goes.
+
+        Whoever merely looks holds it for a moment, as we do: it is asked again before that is believed.
+        A lease is only looked at: whoever lives renews it.
+        """
+        lease = path.with_name(f"{path.name}{_LEASE}")
+        if lease.exists():
+            lives = lease.stat().st_mtime > _now(path.parent) - 1.5 * LEASE_S
+            return "its lease is renewed" if lives else ""
+        try:
+            with held(path, wait_s=0.0 if path in self._living else self._moment_s):
+                self._living.discard(path)
+                return ""
+        except Busy as busy:
+            self._living.add(path)
+            return busy.holder
+
+
+def _now(folder: Path) -> float:
+    """The time of the folder's file server, whatever our clock says."""
+    with NamedTemporaryFile(prefix=".", dir=folder) as file:
+        return os.fstat(file.fileno()).st_mtime

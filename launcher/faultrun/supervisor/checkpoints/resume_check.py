@@ -1,0 +1,37 @@
+"""Posts what a start came to: whether the script went on from its recovery point, and how long that took."""
+
+from faultrun.core.recovery.resume_verdict import StartPlace, check, place_of
+from faultrun.core.recovery_timing import Stopwatch, look
+from faultrun.model.events import Event, FirstStep
+from faultrun.model.observed.recovery import FirstStepLogged
+from faultrun.model.plan import Plan, Reason
+from faultrun.model.run import Step
+from faultrun.model.spec.run_spec import Recovery
+from faultrun.supervisor.reactor import Reactor
+
+
+class ResumeCheck:
+    """Implements ``ports.EventListener``. Of a recovery that another supervisor began it knows no times."""
+
+    def __init__(self, reactor: Reactor, recovery: Recovery) -> None:
+        self._reactor = reactor
+        self._recovery = recovery
+        self._origin: StartPlace | None = None
+        self._watch = Stopwatch()
+
+    def tell(self, event: Event, step: Step) -> None:
+        """See ``ports.EventListener``. What is about another incarnation than the run's is passed over."""
+        if event.incarnation != step.state.incarnation:
+            return
+        if isinstance(event, FirstStep | FirstStepLogged) and step.state.plan is not None:
+            self._began(event, step.state.plan)
+        self._watch, timed = look(self._watch, event, step.state.phase)
+        if timed is not None:
+            self._reactor.post(timed)
+
+    def _began(self, first: FirstStep | FirstStepLogged, plan: Plan) -> None:
+        """The very first incarnation has nothing to be compared with."""
+        if plan.point is None and plan.reason is Reason.FIRST:
+            self._origin = place_of(first)
+        elif not plan.kept:
+            self._reactor.post(check(first, plan.point, self._recovery, self._origin))

@@ -1,0 +1,63 @@
+"""The grace window of workers whose supervisor cannot go on, because of a bug of its own."""
+
+import signal
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from faultrun.model.actions import RequestGasp
+from faultrun.model.events import Event, Timer, TimerFired
+from faultrun.supervisor.control import Control
+from faultrun.supervisor.reactor import Reactor, RunClock
+from faultrun.supervisor.workers.session_leftovers import Orphans
+from faultrun.supervisor.workers.worker_group import WorkerGroup
+from faultrun.workers.process import Process
+
+
+def let_save(
+    group: WorkerGroup,
+    control: Control,
+    clock: RunClock,
+    *,
+    window_s: float,
+    world_size: int,
+    say: Callable[[str], None],
+) -> None:
+    """Ask the living workers to save if nobody has, and wait until they have left or the window is over.
+
+    Needs neither the loop nor its reactor: either may be what is broken.
+    """
+    asked = group.request or RequestGasp(ranks=frozenset(), deadline_s=clock.now() + window_s)
+    living = frozenset(rank for rank, worker in group.workers().items() if worker.ended_as() is None)
+    promised = living | asked.ranks & group.workers().keys()
+    if not promised:
+        return
+    left_s = max(0.0, asked.deadline_s - clock.now())
+    control.request_gasp(living - asked.ranks, left_s, peers_lost=len(living) < world_size)
+    for rank in sorted(living - asked.ranks):
+        group.workers()[rank].signal_leader(signal.SIGTERM)
+        group.workers()[rank].signal_leader(signal.SIGCONT)
+    say(f"{len(promised)} worker{'s' * (len(promised) != 1)} may still save; SIGKILL in {left_s:.0f} s")
+    _wait({rank: group.workers()[rank] for rank in promised}, clock, asked.deadline_s)
+
+
+def _wait(workers: dict[int, Process], clock: RunClock, until_s: float) -> None:
+    reactor = Reactor(clock)
+    orphans = Orphans(reactor)
+    orphans.promise(frozenset(workers))
+
+    def gone(rank: int) -> Iterable[Event]:
+        del workers[rank]
+        yield TimerFired(at_s=clock.now(), incarnation=-1, timer=Timer.GRACE)
+
+    def ended(rank: int) -> Iterable[Event]:
+        worker, over = workers[rank], partial(gone, rank)
+        reactor.forget(worker.pidfd)
+        status = worker.ended_as()
+        return () if status and orphans.outlive(rank, worker.pid, status, over) else over()
+
+    for rank, worker in workers.items():
+        reactor.watch(worker.pidfd, partial(ended, rank))
+    reactor.start_timer(Timer.GRACE, until_s, -1)
+    while workers and clock.now() < until_s:
+        reactor.wait()
+    reactor.close()

@@ -1,0 +1,223 @@
+"""Every action is performed here and nowhere else; what comes of it returns as events."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from faultrun.errors import assert_never
+from faultrun.journal.codec import get_ready
+from faultrun.model.actions import (
+    Action,
+    DismissStandbys,
+    ExamineDeaths,
+    FindRecoveryPoint,
+    FreeSurvivors,
+    GiveUpHandover,
+    Inspect,
+    Kill,
+    ParkStandby,
+    Prepare,
+    Publish,
+    RaiseAlarm,
+    RaiseStandbys,
+    RequestGasp,
+    RequestSave,
+    RestorePolicy,
+    SeatStandbys,
+    Spawn,
+    StartStandby,
+    StartTimer,
+    Sweep,
+    SweepRanks,
+    TellNodes,
+    VerifySave,
+    Wake,
+)
+from faultrun.model.events import (
+    Drained,
+    Event,
+    IncarnationStarted,
+    Prepared,
+    RecoveryPointChosen,
+    Timer,
+    WorkerExit,
+    WorkerStarted,
+)
+from faultrun.model.observed.dying_gasp import GaspVerified
+from faultrun.nodes.values.membership import NodesEvent
+from faultrun.supervisor.checkpoints.finder import CheckpointFinder
+from faultrun.supervisor.hangs.inspection import Inspector
+from faultrun.supervisor.launch.prepare import Preparer
+from faultrun.supervisor.ports import Agreement
+from faultrun.supervisor.reactor import BackgroundTasks, Reactor
+from faultrun.supervisor.snapshots.to_files import KeptStates
+from faultrun.supervisor.workers.worker_group import WorkerGroup
+
+_LAST_CHORE_S = 10.0
+_JOIN_BEFORE_FORK_S = 5.0
+"""From the beginning of what is under way: a file system that hangs is not waited for anew each time."""
+_BUSY_S = 1.0
+_LOOK_AROUND_S = 1.0
+_LATE_S = 30.0
+"""After a start: the workers need the processors first, and seldom fail at once."""
+
+_OF_A_RECOVERY = (
+    WorkerExit,
+    Sweep,
+    Drained,
+    FindRecoveryPoint,
+    RecoveryPointChosen,
+    Publish,
+    NodesEvent,
+    Prepare,
+    Prepared,
+    Spawn,
+    WorkerStarted,
+    IncarnationStarted,
+)
+
+
+class LocalWorld:
+    """Implements ``ports.World`` with this node's processes, files and clock.
+
+    ``readings`` look at checkpoints while workers run: a file system that hangs holds up nobody else, and
+    neither does a health check that hangs in ``checks``.
+    """
+
+    def __init__(
+        self,
+        group: WorkerGroup,
+        inspector: Inspector,
+        agreement: Agreement,
+        finder: CheckpointFinder,
+        preparer: Preparer,
+        reactor: Reactor,
+    ) -> None:
+        self._group = group
+        self._inspector = inspector
+        self._agreement = agreement
+        self._finder = finder
+        self._preparer = preparer
+        self._reactor = reactor
+        self._chores = BackgroundTasks(reactor)
+        self.readings = BackgroundTasks(reactor)
+        self.checks = BackgroundTasks(reactor)
+        self._tasks = (self._chores, self.readings, self.checks, inspector.tasks)
+        self._swept: tuple[Sweep, KeptStates] | None = None
+
+    def wait(self) -> Iterable[Event]:
+        """See ``ports.World``."""
+        return self._reactor.wait()
+
+    def perform(self, action: Action) -> None:  # noqa: C901, PLR0912, PLR0915  one row a case
+        """See ``ports.World``."""
+        match action:
+            case RequestGasp():
+                self._group.request_gasp(action)
+            case RequestSave(window_s=window_s):
+                self._group.request_save(window_s)
+            case Inspect():
+                self._inspector.inspect(action)
+            case Wake(ranks=ranks):
+                self._group.wake(ranks)
+            case Kill():
+                self._group.kill(action)
+            case StartTimer(timer=timer, at_s=at_s, incarnation=incarnation):
+                self._reactor.start_timer(timer, at_s, incarnation)
+            case Spawn():
+                # fork() copies only the calling thread; the helper threads have nothing left to do by now.
+                for tasks in self._tasks:
+                    tasks.settle(tasks.occupied_s(_JOIN_BEFORE_FORK_S))
+                self._swept = None
+                self._group.spawn(action)
+                self._reactor.call_at(self._reactor.now() + _LOOK_AROUND_S, self._look_around)
+            case FreeSurvivors():
+                self._group.newcomers.regroup(action)
+            case ExamineDeaths():
+                self._chores.send(lambda: (self._group.examine(action),))
+            case SweepRanks():
+                self._chores.send(lambda: self._group.sweep_ranks(action))
+            case RestorePolicy():
+                self._group.restore_policy(action)
+            case ParkStandby(rank=rank):
+                self._group.newcomers.park(rank)
+            case StartStandby(incarnation=incarnation) if any(
+                tasks.occupied_s(_JOIN_BEFORE_FORK_S) for tasks in self._tasks
+            ):
+                # A fork would copy the locks that another thread holds; who hangs in the kernel holds none.
+                self._reactor.start_timer(Timer.STANDBY, self._reactor.now() + _BUSY_S, incarnation)
+            case StartStandby(rank=rank):
+                self._group.foresee(rank)
+                self._group.standbys.perform(action)
+            case DismissStandbys() | RaiseStandbys() | GiveUpHandover() | SeatStandbys():
+                self._group.standbys.perform(action)
+            case VerifySave():
+                self.readings.send(lambda: self._verify(action))
+            case Sweep():
+                self._group.dismiss_helpers()
+                kept = self._group.kept_states()
+                self._swept = (action, kept)
+                self._chores.send(lambda: self._group.clean_up(action, kept))
+            case FindRecoveryPoint():
+                self.readings.drop()
+                self._write_what_was_lost_since()
+                self._chores.send(lambda: self._find(action))
+            case Prepare(plan=plan):
+                self._chores.send(lambda: self._preparer.prepare(plan, self._reactor.now()))
+            case Publish(fact=fact):
+                self._agreement.state(fact)
+            case RaiseAlarm():
+                self._agreement.raise_alarm(action)
+            case TellNodes(incarnation=incarnation, works=works):
+                self._agreement.tell_nodes(incarnation, works)
+            case other:
+                assert_never(other)
+
+    def settle(self) -> None:
+        """Wait, bounded, for what must not be cut; called once the loop has ended."""
+        self._chores.settle(_LAST_CHORE_S)
+
+    def _look_around(self) -> Iterable[Event]:
+        """The sweep, for which all nodes wait, then has to read of newcomers only."""
+        if not self._group.leaving and all(tasks.idle() for tasks in self._tasks):
+            self._chores.offer(self._get_ready)
+        return ()
+
+    def _get_ready(self) -> Iterable[Event]:
+        get_ready(*_OF_A_RECOVERY)
+        return self._group.look_around()
+
+    def _write_what_was_lost_since(self) -> None:
+        """That the node before is lost may be known only after the sweep, and is when its lease is over.
+
+        Then all look again, and see what is written here.
+        """
+        if self._swept is None:
+            return
+        order, before = self._swept
+        kept, left_s = self._group.kept_states(), order.write_by_s - self._reactor.now()
+        late = kept.lost_since(before)
+        if late is not None and left_s > 0:
+            self._swept = (order, kept)
+            self._chores.send(lambda: late.write(order, min(_LATE_S, left_s), self._reactor.now()))
+
+    def _find(self, action: FindRecoveryPoint) -> Iterable[Event]:
+        """The catalog belongs to one thread at a time, and what is being read back is soon known."""
+        self.readings.settle(None)
+        found = self._finder.find(action, self._reactor.now())
+        if isinstance(found, RecoveryPointChosen):
+            found = replace(found, open_port=self._preparer.open_port())
+        yield found
+
+    def _verify(self, action: VerifySave) -> Iterable[Event]:
+        """Whether the window may end is judged by how far everybody is when the save has been read."""
+        verdict = self._finder.read_back(action.path)
+        verified = GaspVerified(
+            at_s=self._reactor.now(),
+            incarnation=action.incarnation,
+            rank=action.rank,
+            path=action.path,
+            whole=verdict.whole,
+            why=verdict.why,
+        )
+        yield from self._group.incarnation.newest_steps()
+        yield verified

@@ -1,0 +1,186 @@
+"""Watches a running incarnation for silence; what it finds goes to ``decide`` as events.
+
+Looks at the progress page a few times a second at most, and has the processes
+looked at (``inspection``) only when everybody is silent. Never waits.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from faultrun.core.hangs import detector
+from faultrun.core.hangs.limits import Beat, Sign, Watch, silence
+from faultrun.model.events import Event, IncarnationStarted
+from faultrun.model.observed.hang import (
+    HangDismissed,
+    HangElsewhere,
+    HangPolicy,
+    HangSignal,
+    HangSuspected,
+    HangWarned,
+    NodeSpoke,
+    PauseHistory,
+    PauseOver,
+    Suspicion,
+)
+from faultrun.model.run import Phase, Step
+from faultrun.supervisor.launch.progress_page import Incarnation
+from faultrun.supervisor.reactor import Reactor
+from faultrun.workers.proc_reader import snapshots, state_of
+
+_LOOK_AT_STATE_S = 5.0
+_GLANCE_SHARE = 0.5
+
+
+class Glances(Protocol):
+    """What the watch may ask of whoever will inspect, who is a hand and not to be imported here."""
+
+    def glance(self) -> None:
+        """Note what everybody has consumed by now."""
+        ...
+
+    def suspected(self, beats: Mapping[int, Beat]) -> None:
+        """Note what everybody had said when a suspicion came up."""
+        ...
+
+
+class HangWatch:
+    """Implements ``ports.EventListener``: it hears when workers run, and what became of its suspicions.
+
+    Both ways of seeing are kept, for a rank may begin to speak: ``_watch`` by the SDK's words,
+    ``_quiet`` by logs and consumption.
+    """
+
+    def __init__(self, policy: HangPolicy, workers: Incarnation, glances: Glances, reactor: Reactor) -> None:
+        self._policy = policy
+        self._workers = workers
+        self._glances = glances
+        self._reactor = reactor
+        self._life = 0
+        self._beats: dict[int, Beat] = {}
+        self._watch = self._quiet = Watch(policy=policy, at_s=0.0)
+        self._suspicion: Suspicion | None = None
+        self._glanced = False
+
+    def tell(self, event: Event, step: Step) -> None:
+        """See ``ports.EventListener``. Once workers are being ended, silence is no news."""
+        ours, suspicion = event.incarnation == self._workers.number, self._suspicion
+        if step.state.phase is not Phase.RUNNING:
+            self._life += 1
+            self._suspicion = None
+            return
+        match event:
+            case IncarnationStarted() if self._policy.enabled:
+                self._begin(step.state.run.patience)
+            case HangDismissed() if ours and suspicion is not None:
+                self._suspicion = None  # what was seen is the next one's glance
+                self._watch = detector.dismissed(self._watch, suspicion, event.excused_s)
+                self._quiet = detector.dismissed(self._quiet, suspicion)
+            case HangWarned() if ours:
+                self._suspicion = None
+                self._watch = detector.warned(self._watch, event)
+                self._quiet = detector.warned(self._quiet, event)
+            case NodeSpoke(works="") if ours and suspicion is None:
+                life = self._life
+                self._reactor.call_at(self._reactor.now(), lambda: self._asked(life))
+            case NodeSpoke() | HangElsewhere() if ours and suspicion is not None:
+                if step.state.life.standstill.suspicion is None:  # a rank of another node is at work
+                    self._suspicion = None
+                    self._watch = detector.dismissed(self._watch, suspicion)
+                    self._quiet = detector.dismissed(self._quiet, suspicion)
+            case _:
+                pass
+
+    def _begin(self, patience: PauseHistory) -> None:
+        """Of earlier incarnations only ``patience`` is known."""
+        now_s = self._reactor.now()
+        self._life += 1
+        self._beats, self._suspicion, self._glanced = {}, None, False
+        self._watch = self._quiet = Watch(policy=self._policy, at_s=now_s, run=patience)
+        self._again(self._life)
+
+    def _again(self, life: int) -> None:
+        interval_s = self._interval_s()
+        self._reactor.call_at(self._reactor.now() + interval_s, lambda: self._look(life, interval_s))
+
+    def _interval_s(self) -> float:
+        if self._by_log():
+            return min(10.0, max(0.25, self._policy.quiet_s / 8))
+        return detector.interval(self._watch)
+
+    def _by_log(self) -> bool:
+        """Nobody speaks, so that what is printed must do."""
+        return self._policy.signal is HangSignal.LOG and not any(one.begun for one in self._beats.values())
+
+    def _look(self, life: int, interval_s: float) -> Iterable[Event]:
+        page, pids = self._workers.page, dict(self._workers.pids)
+        if life != self._life or page is None or not pids:
+            return
+        now_s = self._reactor.now()
+        self._beats = page.beats(self._reactor.clock)
+        living = [beat for rank, beat in self._beats.items() if rank in pids]
+        self._watch = detector.observe(self._watch, living, now_s, interval_s)
+        self._again(life)
+        if self._suspicion is None:
+            self._suspicion = self._suspect(pids, now_s, interval_s)
+            yield from self._suspected(now_s)
+        for watch in (self._watch, self._quiet):
+            if watch.over is not None:  # a pause that is worth a line, by either way of seeing it
+                yield PauseOver(
+                    at_s=now_s,
+                    incarnation=self._workers.number,
+                    rank=watch.over.rank,
+                    paused_s=watch.over.paused_s,
+                    longest_s=watch.run.longest_s,
+                    warned=watch.over.warned,
+                )
+        self._watch, self._quiet = replace(self._watch, over=None), replace(self._quiet, over=None)
+
+    def _asked(self, life: int) -> Iterable[Event]:
+        """Another node waits for somebody: ours are looked at, although no limit of theirs may be over."""
+        if life == self._life and self._suspicion is None:
+            by_log = self._by_log()
+            watch = self._quiet if by_log else self._watch
+            self._suspicion = (detector.suspect_quiet if by_log else detector.suspect)(watch, share=0.0)
+            yield from self._suspected(self._reactor.now())
+
+    def _suspected(self, now_s: float) -> Iterable[Event]:
+        if self._suspicion is not None:
+            self._glances.suspected(self._beats)
+            yield from self._workers.newest_steps()
+            yield HangSuspected(at_s=now_s, incarnation=self._workers.number, suspicion=self._suspicion)
+
+    def _suspect(self, pids: Mapping[int, int], now_s: float, interval_s: float) -> Suspicion | None:
+        if self._by_log():
+            return self._quiet_suspects(pids, now_s, interval_s)
+        half = detector.suspect(self._watch, share=_GLANCE_SHARE) is not None
+        if half and not self._glanced:
+            # When half of the time is over: to know later what everybody did in the other half.
+            self._glances.glance()
+        self._glanced = half
+        return detector.suspect(self._watch, self._stopped(pids))
+
+    def _stopped(self, pids: Mapping[int, int]) -> frozenset[int]:
+        """Ranks in state T, of those that have been silent for a while."""
+        after_s = 0.0 if self._watch.looks.woken else _LOOK_AT_STATE_S
+        silent = [one for one in self._watch.seen if silence(self._watch, one) >= after_s]
+        return frozenset(one.beat.rank for one in silent if state_of(pids[one.beat.rank]) == "T")
+
+    def _quiet_suspects(self, pids: Mapping[int, int], now_s: float, interval_s: float) -> Suspicion | None:
+        logs = self._workers.logs
+        if logs is None:
+            return None
+        found = snapshots(tuple(pids.values()))
+        signs = [
+            Sign(
+                rank=rank,
+                log_bytes=logs.size_bytes(rank),
+                cpu_s=found[pid].cpu_s + found[pid].children_cpu_s,
+                io_bytes=found[pid].io_bytes,
+            )
+            for rank, pid in pids.items()
+            if pid in found
+        ]
+        self._quiet = detector.observe_logs(self._quiet, signs, now_s, interval_s)
+        stopped = frozenset(rank for rank, pid in pids.items() if state_of(pid) == "T")
+        return detector.suspect_quiet(self._quiet, stopped) if signs else None

@@ -1,0 +1,29 @@
+"""What every worker of a supervisor inherits."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from faultrun.model.plan import Plan
+from faultrun.model.topology import BootId
+from faultrun.supervisor.exit_inspector import ExitInspector
+from faultrun.supervisor.launch.prepare import WorkerCommand
+from faultrun.workers.deadline import Deadline
+from faultrun.workers.fork_server import ForkServer
+from faultrun.workers.logs.streams import Streams
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorEnv:
+    """What every worker of this supervisor inherits; read once, where the command line is read."""
+
+    environ: Mapping[str, str]
+    boot: BootId
+    python: str
+    log_dir: Path
+    ascend: bool
+    command: Callable[[Plan, int], WorkerCommand]
+    exits: ExitInspector
+    streams: Streams
+    deadline: Deadline
+    fork_server: ForkServer

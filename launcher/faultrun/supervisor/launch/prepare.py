@@ -1,0 +1,216 @@
+"""A plan applied to this node: configurations rewritten, arguments made, devices and a port chosen."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from glob import escape
+from pathlib import Path
+
+from faultrun.configs.apply import carry_out
+from faultrun.configs.argv import pointed, resume_args
+from faultrun.configs.originals import restore
+from faultrun.configs.pointer import point as point_at
+from faultrun.core import template
+from faultrun.errors import ConfigError, FaultrunError, NoWholeCheckpoint
+from faultrun.files import DISK_FULL
+from faultrun.model.checkpoint import Kind, OnNode
+from faultrun.model.edit import EditedCopy, EditResult
+from faultrun.model.events import ConfigRewritten, Event, Prepared, PrepareFailed
+from faultrun.model.plan import Plan
+from faultrun.model.spec.run_spec import Recovery, RunSpec
+from faultrun.model.topology import RunId
+from faultrun.supervisor.launch.devices import DeviceAssignment
+from faultrun.supervisor.master_port import MasterPort
+from faultrun.supervisor.reactor import RunClock
+
+_UNAVAILABLE = 69
+_SEEN_LATE_S = 10.0
+_LOOK_AGAIN_S = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerCommand:
+    """What one worker is started with. ``device`` None: its slot's; ``rank_table`` empty: the run's own."""
+
+    args: tuple[str, ...]
+    environ: Mapping[str, str]
+    device: int | None = None
+    rank_table: str = ""
+
+
+def _lacks_room(error: BaseException | None) -> bool:
+    return isinstance(error, OSError) and error.errno in DISK_FULL
+
+
+class Preparer:
+    """Applies a plan to this node; remembers the edited copies that its workers must be pointed at."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        environ: Mapping[str, str],
+        originals: Path,
+        clock: RunClock,
+        say: Callable[[str], None],
+        devices: DeviceAssignment,
+    ) -> None:
+        self._spec = spec
+        self._environ = environ
+        self._originals = originals
+        self._clock = clock
+        self._say = say
+        self._assignment = devices
+        self._devices = spec.devices
+        self._copies: tuple[EditedCopy, ...] = ()
+        self._port = MasterPort(spec.rendezvous, say)
+
+    def open_port(self) -> int:
+        """A port for the next incarnation, if any plan needs no more than that here; else 0.
+
+        Of several nodes: what is to be rewritten, looked up or waited for has to be done before one starts.
+        """
+        spec = self._spec
+        needs = spec.recovery.rewrites or spec.recovery.pointers or spec.rendezvous.rank_table_file
+        return 0 if needs or len(spec.topology.nodes) == 1 else self._port.ahead()
+
+    def prepare(self, plan: Plan, at_s: float) -> Iterable[Event]:
+        """Yield ConfigRewritten for each file, then Prepared or PrepareFailed; runs in a helper thread."""
+        try:
+            self._devices = self._assignment.look(plan)
+            self._check_files(plan)
+            results = self._rewrite(plan)
+            for result in results:
+                yield from self._rewritten(plan, result)
+            self._try_commands(plan)
+            port = self._port.choose()
+        except FaultrunError as error:
+            yield PrepareFailed(
+                at_s=self._clock.now(),
+                incarnation=plan.incarnation,
+                exit_code=error.exit_code,
+                why=str(error),
+                unfit=_lacks_room(error.__cause__),
+            )
+            return
+        except OSError as error:
+            yield PrepareFailed(
+                at_s=self._clock.now(),
+                incarnation=plan.incarnation,
+                exit_code=_UNAVAILABLE,
+                why=str(error),
+                unfit=_lacks_room(error),
+            )
+            return
+        now_s = self._clock.now()
+        yield Prepared(at_s=now_s, incarnation=plan.incarnation, master_port=port, took_s=now_s - at_s)
+
+    def command(self, plan: Plan, rank: int) -> WorkerCommand:
+        """Arguments and inherited environment of ``rank``. ConfigError when a template cannot be filled."""
+        args, environ = self._spec.command.script_args, self._environ
+        if plan.point is not None:
+            told = values(plan, self._spec.run_id, rank)
+            args = resume_args(args, filled(self._spec.recovery, told))
+            environ = {**environ, **filled_variables(self._spec.recovery, told)}
+        device = device_of(self._devices, plan.topology.ranks_of(self._spec.node).index(rank))
+        if self._copies:
+            args, environ = pointed(args, environ, self._copies)
+        return WorkerCommand(args=args, environ=environ, device=device, rank_table=self._assignment.table)
+
+    def _check_files(self, plan: Plan) -> None:
+        """What was chosen by what another node sees must be here too, or a rank would begin at zero.
+
+        A folder that nodes share may show a new file some seconds late.
+        """
+        if plan.point is None or len(plan.topology.nodes) == 1:
+            return
+        until_s = self._clock.now() + _SEEN_LATE_S
+        for rank in plan.topology.ranks_of(self._spec.node):
+            path = Path(plan.point.path_for(rank))
+            while not _is_there(path):
+                if self._clock.now() >= until_s:
+                    raise NoWholeCheckpoint(
+                        f"rank {rank} has nothing to resume from on node {self._spec.node}",
+                        because=f"{path} is not there, and another node resumes from it",
+                        hint="--checkpoint_dir=DIR on a file system that all nodes share",
+                    )
+                self._assignment.pause(_LOOK_AGAIN_S)
+
+    def _try_commands(self, plan: Plan) -> None:
+        """Fail here, where failing is an event, and not when workers are being started."""
+        for rank in plan.topology.ranks_of(self._spec.node):
+            self.command(plan, rank)
+
+    def _rewrite(self, plan: Plan) -> tuple[EditResult, ...]:
+        if plan.point is None:
+            # Nothing to resume from: an earlier incarnation's recovery point must not be found there.
+            self._restore()
+            self._copies = ()
+            return ()
+        # Where each node has its own files, one of our ranks' stands for all of ours.
+        ours = plan.topology.ranks_of(self._spec.node)[0] if isinstance(plan.point.source, OnNode) else None
+        recovery, chosen = self._spec.recovery, values(plan, self._spec.run_id, ours)
+        results: tuple[EditResult, ...] = ()
+        if recovery.rewrites:
+            results = carry_out(recovery.rewrites, chosen, originals=self._originals)
+            self._copies = tuple(result.copy for result in results if result.copy is not None)
+        if chosen.is_directory and plan.point.kind is not Kind.GASP:  # the code itself knows nothing else
+            results += point_at(recovery.pointers, chosen, originals=self._originals)
+        return results
+
+    def _restore(self) -> None:
+        if not self._originals.exists():
+            return
+        try:
+            restore(self._originals)
+        except ConfigError as error:
+            self._say(f"a configuration may still name an earlier checkpoint:\n{error}")
+
+    def _rewritten(self, plan: Plan, result: EditResult) -> Iterable[Event]:
+        if result.copy is not None:
+            self._say(f"{result.copy.original} {result.copy.reason}; workers read {result.copy.path}")
+        for change in result.changes:
+            yield ConfigRewritten(
+                at_s=self._clock.now(),
+                incarnation=plan.incarnation,
+                file=result.path,
+                key=change.key,
+                before=change.before or "",
+                after=change.after,
+            )
+
+
+def values(plan: Plan, run_id: RunId, rank: int | None) -> template.Values:
+    """What the template fields stand for in this plan; a rank gets the file that is its own."""
+    point = plan.point
+    assert point is not None, "only a recovery point fills templates"
+    path = point.path_for(rank)
+    return template.Values(
+        checkpoint=path,
+        is_directory=Path(path).is_dir(),
+        run_id=run_id,
+        incarnation=plan.incarnation,
+        epoch=point.epoch,
+        step=point.step_in_epoch if point.step_in_epoch is not None else point.global_step,
+        global_step=point.global_step,
+        rank=rank,
+    )
+
+
+def filled(recovery: Recovery, with_values: template.Values) -> tuple[str, ...]:
+    """The ``--resume_arg`` templates as arguments."""
+    return tuple(template.render(template.parse(text), with_values) for text in recovery.resume_args)
+
+
+def filled_variables(recovery: Recovery, with_values: template.Values) -> dict[str, str]:
+    """The variables of a recipe that tell of the recovery point."""
+    templates = recovery.resume_environment
+    return {name: template.render(template.parse(text), with_values) for name, text in templates}
+
+
+def _is_there(path: Path) -> bool:
+    """A file, a folder, or a prefix of several files (TensorFlow)."""
+    return path.exists() or any(path.parent.glob(f"{escape(path.name)}.*"))
+
+
+def device_of(devices: tuple[int, ...], local_rank: int) -> int | None:
+    """The device number of a local rank; None where its own number serves."""
+    return devices[local_rank] if local_rank < len(devices) else None

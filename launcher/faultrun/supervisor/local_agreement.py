@@ -1,0 +1,31 @@
+"""Agreement of one node with itself: answers at once, by the same pure function that many nodes would use."""
+
+from faultrun.core.plan.next_plan import Rules, next_step
+from faultrun.model.actions import RaiseAlarm
+from faultrun.model.events import PlanAdopted
+from faultrun.model.observed.node_fact import NodeFact
+from faultrun.model.plan import Plan
+from faultrun.supervisor.reactor import Reactor
+
+
+class LocalAgreement:
+    """Implements ``ports.Agreement``. ``plan`` is the last one of a run that is continued."""
+
+    def __init__(self, rules: Rules, plan: Plan | None, reactor: Reactor) -> None:
+        self._rules = rules
+        self._plan = plan
+        self._reactor = reactor
+
+    def state(self, fact: NodeFact) -> None:
+        """Decide from the one statement there is, and post the answer."""
+        answer = next_step(self._rules, self._plan, {fact.node: fact}, self._reactor.now())
+        if isinstance(answer, PlanAdopted):
+            self._plan = answer.plan
+        if not isinstance(answer, str):
+            self._reactor.post(answer)
+
+    def raise_alarm(self, order: RaiseAlarm) -> None:
+        """There is nobody else to tell."""
+
+    def tell_nodes(self, incarnation: int, works: str) -> None:
+        """There is nobody else to tell."""

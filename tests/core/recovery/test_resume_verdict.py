@@ -1,0 +1,111 @@
+"""A resume is proved by the first step after it, by the SDK's count or by a log's, or it is not."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faultrun.core.recovery.resume_verdict import check, place_of
+from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.events import FirstStep
+from faultrun.model.observed.recovery import Began, FirstStepLogged, ResumeChecked
+from faultrun.model.spec.run_spec import Recovery, Rewrite
+from support.stories.story import checkpoint
+
+TOLD = Recovery(resume_args=("--resume={checkpoint}",))
+UNTOLD = Recovery(script_asks=False)
+AT_80 = checkpoint(80)
+IN_EPOCH_5 = replace(AT_80, global_step=None, epoch=5)
+
+
+def stepped(began: int) -> FirstStep:
+    return FirstStep(at_s=9, incarnation=1, step=began + 3, began=began)
+
+
+def logged(step: int | None = None, epoch: int | None = None, in_epoch: int | None = None) -> FirstStepLogged:
+    return FirstStepLogged(at_s=9, incarnation=1, rank=0, step=step, epoch=epoch, in_epoch=in_epoch)
+
+
+def checked(
+    first: FirstStep | FirstStepLogged,
+    point: RecoveryPoint | None = AT_80,
+    recovery: Recovery = TOLD,
+    origin: FirstStep | FirstStepLogged | None = None,
+) -> ResumeChecked:
+    return check(first, point, recovery, None if origin is None else place_of(origin))
+
+
+def test_who_goes_on_behind_the_step_that_was_handed_over_resumed_as_chosen() -> None:
+    found = checked(stepped(81))
+    assert (found.began, found.step, found.chosen_step) == (Began.AS_CHOSEN, 81, 80)
+    assert found.why == "training again at step 81, as chosen"
+    assert checked(logged(90)).why == "training again at step 90 by its log, as chosen"
+
+
+@pytest.mark.parametrize(
+    ("recovery", "reason"),
+    [
+        (TOLD, "was handed over: does it act on --resume={checkpoint}?"),
+        (
+            Recovery(rewrites=(Rewrite(file="a.yaml", key="pre_trained"),)),
+            "was handed over: does it read pre_trained of a.yaml?",
+        ),
+        (Recovery(script_asks=True), "was handed over: does it load FAULTRUN_RESUME_FROM before its loop?"),
+        (
+            UNTOLD,
+            "lies there: nothing tells the script: --resume_arg, --rewrite, "
+            "or FAULTRUN_RESUME_FROM in the script",
+        ),
+    ],
+)
+def test_who_begins_before_it_is_said_to_with_the_likely_reason(recovery: Recovery, reason: str) -> None:
+    found = checked(stepped(1), recovery=recovery)
+    assert found.began is Began.ELSEWHERE
+    assert found.why == f"the script began at step 1 although step 80 {reason}"
+
+
+@pytest.mark.parametrize(
+    ("first", "point", "origin", "began"),
+    [
+        (
+            logged(2, epoch=3),
+            replace(AT_80, epoch=None),
+            None,
+            Began.UNKNOWN,
+        ),  # the second step of its third epoch, perhaps
+        (logged(2, epoch=3), AT_80, logged(2, epoch=3), Began.ELSEWHERE),
+        (logged(None, 3, 2), AT_80, logged(None, 1, 1), Began.AS_CHOSEN),  # the checkpoint is of epoch 1
+        (logged(None, 1, 1), AT_80, logged(None, 1, 1), Began.ELSEWHERE),
+        (logged(1, 1, 1), AT_80, logged(1, 1, 1), Began.ELSEWHERE),
+        (logged(epoch=6), IN_EPOCH_5, None, Began.AS_CHOSEN),
+        (logged(epoch=4), IN_EPOCH_5, None, Began.UNKNOWN),  # from 0 here, from 1 there, perhaps
+        (logged(epoch=1), IN_EPOCH_5, None, Began.ELSEWHERE),
+        (logged(10), replace(AT_80, global_step=None, epoch=None), None, Began.UNKNOWN),
+        (logged(1), None, logged(1), Began.AS_CHOSEN),
+        (logged(epoch=9), None, logged(epoch=0), Began.ELSEWHERE),  # its own snapshot
+        (logged(1), None, None, Began.UNKNOWN),
+    ],
+)
+def test_what_a_log_counts_is_compared_only_where_it_means_the_same(
+    first: FirstStepLogged, point: RecoveryPoint | None, origin: FirstStepLogged | None, began: Began
+) -> None:
+    assert checked(first, point, origin=origin).began is began
+
+
+@given(point=st.integers(0, 500), length=st.integers(1, 60), honest=st.booleans(), zero=st.booleans())
+def test_whoever_resumes_is_never_said_to_have_begun_anew_and_who_begins_anew_never_to_have_resumed(
+    point: int, length: int, honest: bool, zero: bool
+) -> None:
+    """A script that prints epoch and step of the epoch, from 0 or from 1, with epochs of any length."""
+
+    def printed(at: int) -> FirstStepLogged:
+        base = 0 if zero else 1
+        return logged(None, at // length + base, at % length + base)
+
+    chosen = replace(checkpoint(point), epoch=None)
+    found = checked(printed(point if honest else 0), chosen, origin=printed(0)).began
+    if honest and point > 0:
+        assert found is not Began.ELSEWHERE
+    if not honest and point > 0:
+        assert found is Began.ELSEWHERE

@@ -1,0 +1,106 @@
+"""What cannot begin says so in three lines, with an exit code of its own, and leaves nothing running."""
+
+import json
+import os
+import re
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from support.machine.processes import marked
+from support.places import GOLDEN
+from support.runs import Launcher, Run
+
+_STAMP = re.compile(r"^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \S+ (?=faultrun: )", re.MULTILINE)
+"""The time and host before a line of a run that has begun."""
+
+
+def refusal(run: Run) -> str:
+    """What a person reads, with this test's folder called HERE, and no times."""
+    return _STAMP.sub("", run.text).replace(str(run.log_dir.parent), "HERE")
+
+
+def test_a_script_that_is_not_there(launcher: Launcher) -> None:
+    (launcher.folder / "train.py").touch()
+    run = launcher.command("--worker_num=2", "trian.py")
+    assert run.ends() == 64
+    assert refusal(run) == (GOLDEN / "error_no_script.txt").read_text()
+    assert not run.log_dir.exists()
+
+
+@pytest.mark.parametrize("join", ["True", "False"])
+def test_a_log_dir_below_a_file_cannot_be_made(launcher: Launcher, join: str) -> None:
+    (launcher.folder / "file").touch()
+    run = launcher.run("train()", "--log_dir=file/logs", f"--join={join}")
+    assert run.ends() == 73
+    assert refusal(run).replace("HERE/file", "file") == (GOLDEN / "error_log_dir.txt").read_text()
+
+
+@pytest.mark.parametrize("join", ["True", "False"])
+def test_a_log_dir_that_another_run_uses_is_refused_with_its_pid(launcher: Launcher, join: str) -> None:
+    first = launcher.run("train()").trains(range(2))
+    second = launcher.run("train()", f"--join={join}")
+    assert second.ends() == 73
+    run_id = json.loads((first.log_dir / "run.json").read_text())["run_id"]
+    text = refusal(second).replace(str(first.pid), "PID").replace(run_id, "RUN_ID").replace("HERE/", "")
+    assert text == (GOLDEN / "error_log_dir_in_use.txt").read_text()
+    assert len(marked(launcher.mark)) >= 3, "the first run goes on"
+    first.signal(15)
+    assert first.ends() == 143
+
+
+def test_a_resume_argument_that_is_none_is_refused_before_a_worker_runs(launcher: Launcher) -> None:
+    run = launcher.run("open('began', 'w')", "--checkpoint_dir=ck", "--resume_arg={checkpoint}")
+    assert run.ends() == 64
+    assert "'{checkpoint}' is not a script option" in run.text
+    assert not (launcher.folder / "began").exists()
+
+
+def test_a_program_without_its_interpreter_ends_the_run_at_once_and_not_after_the_window(
+    launcher: Launcher,
+) -> None:
+    script = launcher.folder / "train"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    run = launcher.command("--worker_num=3", str(script))
+    assert run.ends() == 127
+    assert [line["rank"] for line in run.events("SpawnFailed")] == [0, 1, 2]
+    assert not run.events("WorkerStarted")
+    assert "rank 0 of 3 could not be started" in run.card(1)
+    assert "No such file or directory" in run.card(1)
+
+
+def test_a_worker_that_cannot_start_takes_the_started_ones_with_it(launcher: Launcher) -> None:
+    (launcher.folder / "faultrun_log").mkdir()
+    (launcher.folder / "faultrun_log" / "device1").touch()
+    run = launcher.run("train()", workers=3)
+    assert run.ends() == 71
+    assert [line["rank"] for line in run.events("SpawnFailed")] == [1, 2]
+    assert [line["rank"] for line in run.events("WorkerExit")] == [0]
+
+
+def test_a_fixed_port_that_is_taken_is_named(launcher: Launcher) -> None:
+    with a_taken_port() as port:
+        run = launcher.run("train()", f"--master_port={port}", "--fixed_port")
+        assert run.ends() == 64
+    assert f"\n{(GOLDEN / 'error_port.txt').read_text()}" in refusal(run).replace(str(port), "PORT")
+    assert not run.events("WorkerStarted")
+
+
+@contextmanager
+def a_taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_a_fault_file_that_nobody_can_read_is_said_once_and_changes_nothing(launcher: Launcher) -> None:
+    path = launcher.folder / "fault-npus"
+    path.write_text('{"fault":')
+    os.utime(path, (1, 1))
+    run = launcher.run("", f"--fault_config={path}")
+    assert run.ends() == 0
+    assert run.text.count(f"{path}: it is not JSON") == 1
+    assert run.text.count("it changes nothing") == 1

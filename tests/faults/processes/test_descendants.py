@@ -1,0 +1,155 @@
+"""What workers start: left alone while they save, gone before the next incarnation begins."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from support.machine.processes import lives, wait_until
+from support.runs import ESCAPES, FAULTRUN, Launcher
+
+LOADER = """
+ask, asked = os.pipe()
+answered, answer = os.pipe()
+loader = os.fork()
+if loader == 0:
+    signal.signal(signal.SIGTERM, lambda *_: os.write(answer, b"signalled"))
+    while True:
+        os.read(ask, 1)
+        os.write(answer, b"batch")
+def save(*_):
+    "A save needs its data loader to the end."
+    os.write(asked, b"?")
+    say("loader says", os.read(answered, 99).decode())
+    sys.exit(143)
+"""
+
+
+def test_a_survivors_data_loader_lives_through_the_save(launcher: Launcher) -> None:
+    run = launcher.run(
+        LOADER + "signal.signal(signal.SIGTERM, save)\n"
+        "train_in_the_first_life()\n"
+        "os.kill(loader, signal.SIGKILL)",
+        "--grace=600s",
+    )
+    run.trains(range(2)).kill(1)
+    assert run.ends() == 0, "what it leaves behind is not waited for"
+    assert "loader says batch\n" in run.log(0)
+
+
+@pytest.mark.parametrize(
+    "shell",
+    [
+        "{python}; echo the shell goes on",
+        "({python}; true); true",
+        "trap 'kill -TERM $program' TERM; {python} & program=$!; wait $program",
+        "{python} 2>&1 | tee train_$RANK.log",
+    ],
+    ids=["dies of the request", "a shell below it, too", "passes it on and does not wait", "a pipe"],
+)
+def test_a_program_below_a_shell_has_the_whole_window_and_its_loader_lives_through_it(
+    launcher: Launcher, shell: str
+) -> None:
+    program = launcher.program(
+        LOADER + "def save_slowly(*_): say('saving'), open(f'let_go_{rank}').read(), save()\n"
+        "signal.signal(signal.SIGTERM, save_slowly)\n"
+        "train_in_the_first_life()\n"
+        "os.kill(loader, signal.SIGKILL)"
+    )
+    script = launcher.folder / "train.sh"
+    script.write_text(shell.format(python=" ".join(program)))
+    launcher.holds_saves(0)
+    run = launcher.command("--worker_num=2", "--grace=600s", "bash", str(script))
+    run.trains(range(2)).kill(1)
+    run.said(0, "saving")
+    wait_until(lambda: not lives(run.worker(0)), while_runs=run.pid, what="the shell's end")
+    launcher.lets_go(0)
+    assert run.ends() == 0
+    assert "loader says batch\n" in run.log(0)
+
+
+def test_a_program_below_a_shell_that_does_not_leave_is_killed_at_the_deadline(launcher: Launcher) -> None:
+    program = launcher.program("signal.signal(signal.SIGTERM, signal.SIG_IGN)\nsay(os.getpid())\ntrain()")
+    script = launcher.folder / "train.sh"
+    script.write_text(f"{' '.join(program)}; true")
+    run = launcher.command("--worker_num=2", "--stop_grace=300ms", "bash", str(script)).trains(range(2))
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+    (asked,), exits = run.events("GaspRequested"), run.events("WorkerExit")
+    assert [line["run_s"] >= asked["deadline_s"] for line in exits] == [True, True]
+    assert not any(lives(int(run.log(rank).split()[0])) for rank in range(2))
+
+
+def test_the_children_of_a_dead_rank_die_at_once_and_not_with_the_survivors(launcher: Launcher) -> None:
+    run = launcher.run(
+        "if rank == 0: signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "if os.fork() == 0:\n"
+        "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "    while True: signal.pause()\n"
+        "train_in_the_first_life()",
+        "--grace=60s",
+        "--max_restarts=0",
+    )
+    run.trains(range(2))
+    children = _children(run.worker(1))
+    assert len(children) == 1
+    run.kill(1)
+    run.event("GaspRequested")
+    wait_until(lambda: not lives(children[0]), while_runs=run.pid, what="the orphan's end")
+    assert lives(run.worker(0))
+    run.signal(signal.SIGINT)
+    run.event("StopRequested")
+    run.signal(signal.SIGINT)
+    assert run.ends() == 130
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+HELPERS = """
+import subprocess
+def helper(name):
+    "A daemon of its own session, below a parent that has gone, with nothing of our environment."
+    file = f"{name}_{rank}_{life}"
+    code = "import os, signal, sys; open(sys.argv[1], 'w').write(str(os.getpid())); signal.pause()"
+    if os.fork() == 0:
+        command = [sys.executable, "-S", "-c", code, file]
+        subprocess.Popen(command, start_new_session=True, env={})
+        os._exit(0)
+    os.wait()
+    while not (os.path.exists(file) and open(file).read()):
+        pass
+"""
+
+
+def test_helpers_with_a_clean_environment_are_gone_before_the_restart(
+    launcher: Launcher,
+) -> None:
+    run = launcher.run(
+        ESCAPES + HELPERS + "helper('helper')\ntrain_in_the_first_life()\n"
+        "for other in (0, 1): say('helper', still_there(open(f'helper_{other}_0').read()))"
+    )
+    run.trains(range(2)).kill(1)
+    assert run.ends() == 0
+    for rank in range(2):
+        assert run.log(rank, 1) == "helper False\nhelper False\n"
+        assert not lives(int((launcher.folder / f"helper_{rank}_1").read_text()))
+
+
+def test_what_the_entrypoint_started_before_us_lives_on(launcher: Launcher) -> None:
+    """A container's script starts a daemon, then becomes faultrun: its children are ours only in name."""
+    program = launcher.program("train_in_the_first_life()")
+    words = " ".join((*FAULTRUN, "--framework=plain", "--worker_num=1", *program))
+    before = "(sleep 600 & echo $! > orphan; sleep 600) & echo $! > child; "
+    entrypoint = Launcher(launcher.folder, launcher.mark, ("/bin/sh", "-c", f"{before}exec {words}", "sh"))
+    run = entrypoint.command()
+    launcher.started.append(run)
+    run.trains([0])
+    child, orphan = (int((launcher.folder / name).read_text()) for name in ("child", "orphan"))
+    os.kill(child, signal.SIGKILL)  # what it started is adopted by us now
+    run.kill(0)
+    assert run.ends() == 0
+    assert lives(orphan)
+    os.kill(orphan, signal.SIGKILL)

@@ -1,0 +1,286 @@
+"""A job in a cluster, on one machine and with its files: the rank table is late, devices fail and recover."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faultrun.platforms.rank_table.rank_table import read_rank_table
+from support.checkpoints.platform_files import (
+    INITIALIZING,
+    ConfigMapVolume,
+    reset,
+    table_v1,
+    text,
+    write_whole,
+)
+from support.machine.processes import wait_until
+from support.places import TESTS
+from support.runs import FAULTRUN, Launcher, Run
+
+COUNT = TESTS / "faults" / "scripts" / "reset_count.py"
+RANKS = range(4)
+
+
+class Cluster:
+    """The three volumes of a job's pod, and the job itself."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self.rings = ConfigMapVolume(launcher.folder / "rings", hccl_json=INITIALIZING)
+        self.resets = ConfigMapVolume(launcher.folder / "resets", reset_json=INITIALIZING, restartType="")
+        self.faults = ConfigMapVolume(launcher.folder / "faults", fault__npus=INITIALIZING)
+
+    def starts(self, *options: str) -> Run:
+        return self._launcher.command(
+            f"--rank_table_file={self.rings.path('hccl.json')}",
+            f"--reset_config={self.resets.path('reset.json')}",
+            f"--fault_config={self.faults.path('fault-npus')}",
+            "--checkpoint_dir=ck",
+            *options,
+            str(COUNT),
+        )
+
+    def places(self, *devices: int) -> None:
+        """The rank table is finished."""
+        self.rings.publish(hccl_json=text(table_v1(len(devices), devices=devices)))
+
+    def reports(self, ranks: dict[int, str], kind: str = "hotReset", **fields: Any) -> None:
+        self.resets.publish(reset_json=text(reset(ranks, **fields)), restartType=kind)
+
+    def trains(self, *options: str) -> Run:
+        self.places(0, 1, 2, 3)
+        return self.starts(*options).trains(RANKS)
+
+
+@pytest.fixture
+def cluster(launcher: Launcher) -> Cluster:
+    return Cluster(launcher)
+
+
+def told(run: Run, line: str) -> None:
+    """Wait until a person was told ``line``."""
+    wait_until(lambda: line in run.text, while_runs=run.pid, what=f"the line {line!r}")
+
+
+def holds(run: Run, incarnation: int) -> None:
+    """Wait until the workers of ``incarnation`` are kept back."""
+    wait_until(
+        lambda: bool(run.events(phase="holding", incarnation=incarnation)) or None,
+        while_runs=run.pid,
+        what="the wait for the platform",
+    )
+
+
+def inherited(run: Run, rank: int, name: str) -> str:
+    """A variable in the environment of a living worker."""
+    entries = Path(f"/proc/{run.worker(rank)}/environ").read_bytes().split(b"\0")
+    found = dict(entry.split(b"=", 1) for entry in entries if b"=" in entry)
+    return os.fsdecode(found.get(name.encode(), b""))
+
+
+def first_line(run: Run, incarnation: int) -> list[str]:
+    return [run.log(rank, incarnation).splitlines()[0] for rank in RANKS]
+
+
+def test_the_pipeline_from_a_late_table_over_two_faults_to_the_end(cluster: Cluster) -> None:
+    run = cluster.starts()
+    told(run, "waiting for the rank table")
+    assert not run.log_dir.exists()
+
+    cluster.places(7, 6, 5, 4)
+    run.trains(RANKS)
+    told(run, "the rank table is finished after")
+    assert [inherited(run, rank, "DEVICE_ID") for rank in RANKS] == ["7", "6", "5", "4"]
+    assert inherited(run, 0, "RANK_TABLE_FILE") == str(cluster.rings.path("hccl.json"))
+
+    cluster.reports({1: "unrecovered"})
+    holds(run, 1)
+    assert {line["step"] for line in run.events("GaspSaved", incarnation=0)} == {5}
+    assert run.events("WorkerStarted", incarnation=1) == []
+    told(run, "workers wait for the platform: rank 1 is not recovered yet; at most 15m")
+
+    cluster.reports({1: "recovered"})
+    run.trains(RANKS, incarnation=1)
+    assert first_line(run, 1) == ["from 5"] * 4
+
+    cluster.reports({})
+    cluster.reports({2: "unrecovered", 3: "unrecovered"})
+    holds(run, 2)
+    cluster.reports({})
+    assert run.ends() == 0
+    assert first_line(run, 2) == ["from 8"] * 4
+    assert "incident 1  rank 1 of 4 stopped for the platform at step 5" in run.card(1)
+    assert "lost 0 steps" in run.card(2)
+    assert "; not counted" in run.card(2)
+    assert "every rank finished; exit code 0, 2 restarts\n" in run.text
+
+
+def test_a_faulty_ranks_own_save_is_passed_over_for_a_replicas(cluster: Cluster) -> None:
+    run = cluster.trains()
+    cluster.reports({0: "unrecovered"})
+    holds(run, 1)
+    (chosen,) = run.events("RecoveryPointChosen", incarnation=0)
+    assert chosen["point"]["global_step"] == 5
+    assert {file["from_rank"] for file in chosen["point"]["files"]}.isdisjoint({0})
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+
+
+def test_a_rescheduled_pod_reads_who_was_faulty_before_it_chooses(
+    cluster: Cluster, launcher: Launcher
+) -> None:
+    """The log_dir is gone with the old pod; the checkpoints and the platform's files are not."""
+    run = cluster.trains()
+    # Of a stop, one rank's save can be all there is: the others need not wait for theirs.
+    assert subprocess.run([*FAULTRUN, "checkpoint-now"], cwd=launcher.folder, check=False).returncode == 0
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+    (launcher.folder / "faultrun_log").rename(launcher.folder / "gone_with_the_pod")
+    cluster.faults.publish(fault__npus='{"FaultRankIds":"[\'0\',\'1\']","CreatTime":1650000000}')
+
+    again = cluster.starts("--resume=always")
+    chosen = again.event("RecoveryPointChosen")
+    assert {file["from_rank"] for file in chosen["point"]["files"]}.isdisjoint({0, 1})
+    assert again.ends() == 0
+    assert first_line(again, 0) == ["from 5"] * 4
+
+
+@pytest.mark.parametrize(
+    ("ranks", "fields", "said"),
+    [
+        ({1: "fault"}, {}, "rank 1 is fault, says the platform"),
+        ({}, {"GracefulExit": 1}, "the platform asks everybody to leave (GracefulExit)"),
+    ],
+)
+def test_when_the_platform_gives_the_place_up_everybody_saves_and_leaves_to_go_on_elsewhere(
+    cluster: Cluster, ranks: dict[int, str], fields: dict[str, Any], said: str
+) -> None:
+    run = cluster.trains("--exit_code_on_stop=0")
+    cluster.reports(ranks, **fields)
+    assert run.ends() == 143
+    assert said in run.text
+    assert "stopped by the platform; saved step 5; exit code 143, 0 restarts\n" in run.text
+
+    cluster.reports({}, **fields)
+    again = cluster.starts()
+    again.trains(RANKS, incarnation=1)
+    assert first_line(again, 1) == ["from 5"] * 4
+    again.signal(signal.SIGTERM)
+    assert again.ends() == 143
+
+
+def test_a_device_that_is_given_up_is_left_out_and_taken_back_once_it_is_well(
+    cluster: Cluster, launcher: Launcher
+) -> None:
+    cluster.places(7, 6, 5, 4)
+    run = cluster.starts("--min_worker_num=3").trains(RANKS)
+    cluster.reports({1: "fault"})
+    run.trains(range(3), incarnation=1)
+    assert [inherited(run, rank, "DEVICE_ID") for rank in range(3)] == ["7", "5", "4"]
+    table = read_rank_table(inherited(run, 0, "RANK_TABLE_FILE")).servers[0]
+    assert (table.ranks, table.devices) == ((0, 1, 2), (7, 5, 4))
+    assert [inherited(run, rank, "RANK_SIZE") for rank in range(3)] == ["3"] * 3
+    assert {run.log(rank, 1).splitlines()[0] for rank in range(3)} == {"from 5"}
+    assert "  workers   3 of 4, without slot 1: the platform has given up its device" in run.card(1)
+    assert "; not counted" in run.card(1)
+
+    cluster.reports({1: "recovered"})
+    wait_until(lambda: "recovered" in str(run.events("FaultNotice")) or None, what="the word that it is well")
+    assert subprocess.run([*FAULTRUN, "checkpoint-now"], cwd=launcher.folder, check=False).returncode == 0
+
+    def taken_back() -> bool | None:
+        """It is looked for saves while the test saves, so this one is a new one again and again."""
+        for path in launcher.folder.glob("ck/rank_*/count-step_8.json"):
+            path.touch()
+        return bool(run.events("SlotsUsable")) or None
+
+    wait_until(taken_back, while_runs=run.pid, what="the slot that is well again")
+    assert run.ends() == 0
+    assert first_line(run, 2) == ["from 8"] * 4
+    assert "  cause     slot 1 is well again: 1 worker more" in run.card(2)
+
+
+def test_files_that_are_torn_or_hostile_change_nothing(cluster: Cluster, launcher: Launcher) -> None:
+    place = launcher.folder / "resets" / "plain.json"
+    run = cluster.trains(f"--reset_config={place}")
+    for content in (
+        text(reset({1: "unrecovered"}))[:-30].encode(),
+        b"__import__('os').abort()",
+        b"[" * (1 << 20),
+        b"\xff" * 1000,
+        text(reset({1: "fault"}) | {"RetryTime": "many"}).encode(),
+        text(reset({9: "fault"})).encode(),
+    ):
+        write_whole(place, content)
+    # What is told in the end is told last: whatever came before it has been looked at.
+    write_whole(place, text(reset({1: "recovered"}, RetryTime=0)))
+    run.event("FaultNotice")
+    wait_until(
+        lambda: any("recovered" in str(line["notice"]) for line in run.events("FaultNotice")) or None,
+        what="the last notice",
+    )
+    assert run.events("GaspRequested") == []
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+
+
+def test_a_restart_reads_the_table_again_and_a_stop_ends_its_wait(cluster: Cluster) -> None:
+    run = cluster.trains()
+    cluster.reports({1: "unrecovered"})
+    holds(run, 1)
+    cluster.rings.publish(hccl_json=INITIALIZING)
+    cluster.reports({})
+    told(run, "waiting for the rank table")
+    cluster.places(3, 2, 1, 0)
+    run.trains(RANKS, incarnation=1)
+    assert inherited(run, 0, "DEVICE_ID") == "3"
+
+    cluster.rings.publish(hccl_json=INITIALIZING)
+    run.kill(2)
+    wait_until(lambda: run.text.count("waiting for the rank table") == 2 or None, what="the second wait")
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143, "it does not wait for a table, which may take minutes"
+
+
+def test_a_table_of_another_size_is_left_to_a_new_pod(cluster: Cluster) -> None:
+    run = cluster.trains()
+    cluster.places(0, 1)
+    run.kill(2)
+    assert run.ends() == 69
+    assert "it now gives this node 2 of 2 ranks, and the run has 4 workers here" in run.text
+
+
+def test_after_a_pod_was_placed_anew_workers_wait_for_the_new_table(
+    cluster: Cluster, launcher: Launcher
+) -> None:
+    (launcher.folder / "rings" / "version").write_text("1")
+    run = cluster.trains()
+    cluster.reports({1: "unrecovered"}, kind="podReschedule")
+    holds(run, 1)
+    cluster.reports({1: "recovered"}, kind="podReschedule")
+    wait_until(
+        lambda: "the rank table is still at version 1" in str(run.events("FaultNotice")) or None,
+        what="the wait for the table",
+    )
+    assert run.events("WorkerStarted", incarnation=1) == []
+    (launcher.folder / "rings" / "version").write_text("2")
+    run.trains(RANKS, incarnation=1)
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+
+
+def test_a_lost_supervisor_takes_its_watcher_along_and_the_next_one_still_waits(cluster: Cluster) -> None:
+    run = cluster.trains()
+    cluster.reports({1: "unrecovered"})
+    holds(run, 1)
+    run.kill_supervisor()
+    again = cluster.starts()
+    holds(again, 2)
+    assert again.events("WorkerStarted", incarnation=2) == []
+    cluster.reports({})
+    assert again.ends() == 0
+    assert first_line(again, 2) == ["from 5"] * 4

@@ -1,0 +1,198 @@
+"""Standbys under the real supervisor: they take over, they are replaced, they leave nothing behind."""
+
+import os
+import re
+import signal
+import sys
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from faultrun.cli.status.gather import gather
+from faultrun.observe.status.ranks import Pace
+from support.machine.processes import environment, marked, open_files, wait_until
+from support.runs import PRELUDE, READY, Launcher, Run
+
+STEPS = """
+from faultrun import sdk
+sdk.start()
+sdk.step(life + 1)
+train()
+"""
+_OF_THIS_INCARNATION = re.compile(r"(socket:|pipe:|incarnation_).*")
+SLOW_S = 240.0
+"""Imports at low priority beside everything else that a test machine does."""
+
+
+def program(launcher: Launcher, code: str, name: str = "steps.py") -> tuple[str, ...]:
+    """A worker that standbys may wait for: the hook needs ``site``."""
+    (launcher.folder / name).write_text(PRELUDE + code)
+    return (sys.executable, "-u", name)
+
+
+def ready(run: Run, incarnation: int, *ranks: int) -> list[int]:
+    """Wait until the standbys of ``ranks`` are ready; their pids."""
+    wanted = set(ranks)
+
+    def all_ready() -> bool:
+        said = run.events("StandbyChanged", state="ready", incarnation=incarnation)
+        return wanted <= {event["rank"] for event in said}
+
+    wait_until(all_ready, while_runs=run.pid, within_s=SLOW_S, what=f"standbys {ranks}")
+    workers = {run.worker(rank) for rank in ranks}
+    return [pid for pid in children(run.pid) if pid not in workers and is_standby(pid)]
+
+
+def prints(run: Run, rank: int, incarnation: int) -> None:
+    """Wait until the worker is in its main loop; torch takes its time."""
+    wait_until(
+        lambda: f"{READY}\n" in run.log(rank, incarnation),
+        while_runs=run.pid,
+        within_s=SLOW_S,
+        what=f"rank {rank} of incarnation {incarnation}",
+    )
+
+
+def one_processor_at_least_for_each_and_for_its_standby() -> bool:
+    return len(os.sched_getaffinity(0)) >= 2
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_standby(pid: int) -> bool:
+    return any(one.startswith(b"FAULTRUN_STANDBY_CHANNEL=") for one in environment(pid))
+
+
+def held(pid: int) -> Counter[str] | None:
+    """What its descriptors are of; None while it reads in /proc, which takes some for a moment."""
+    kept = open_files(pid).values()
+    passing = any(one == "/proc" or one.startswith("/proc/") for one in kept)
+    return None if passing else Counter(_OF_THIS_INCARNATION.sub(r"\1", one) for one in kept)
+
+
+def holds_no_more(pid: int, than: Counter[str]) -> bool:
+    now = held(pid)
+    return now is not None and now <= than
+
+
+def test_every_restart_is_warm_and_nothing_piles_up(launcher: Launcher) -> None:
+    options = ("--worker_num=2", "--standby=2", "--backoff=10ms..20ms", "--max_restarts=9")
+    run = launcher.command(*options, *program(launcher, STEPS))
+    first: Counter[str] = Counter()
+    processes = []
+    for life in range(4):
+        run.trains(range(2), incarnation=life)
+        ready(run, life, 0, 1)
+        assert [event["standby"] for event in run.events("WorkerStarted", incarnation=life)] == [life > 0] * 2
+        first = first or wait_until(lambda: held(run.pid), while_runs=run.pid, what="no look into /proc")
+        wait_until(partial(holds_no_more, run.pid, first), while_runs=run.pid, what=f"no more than {first}")
+        processes.append(len(marked(launcher.mark)))
+        run.kill(life % 2)
+    run.trains(range(2), incarnation=4)
+    assert len(set(processes)) == 1, processes
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+    assert not run.events("StandbyChanged", state="lost")
+
+
+def test_one_that_was_stopped_costs_its_rank_a_cold_start_and_the_run_nothing(launcher: Launcher) -> None:
+    run = launcher.command("--worker_num=2", "--standby=2", *program(launcher, STEPS))
+    run.trains(range(2))
+    for pid in ready(run, 0, 0, 1):
+        os.kill(pid, signal.SIGSTOP)
+    run.kill(1)
+    run.trains(range(2), incarnation=1)
+    assert [event["standby"] for event in run.events("WorkerStarted", incarnation=1)] == [False, False]
+    assert len(run.events("StandbyChanged", state="lost", incarnation=1)) == 2
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+
+
+def test_without_the_wish_there_is_none_and_with_one_that_cannot_be_granted_it_is_said(
+    launcher: Launcher,
+) -> None:
+    run = launcher.command("--standby=none", *program(launcher, "say('done')"))
+    assert run.ends() == 0
+    assert not run.events("StandbyChanged")
+    run = launcher.command("--standby=2", "--log_dir=other", "bash", "-c", "exit 0")
+    assert run.ends() == 0
+    assert "no standbys: bash is no Python command that a standby can wait in" in run.text.replace(
+        "/usr/bin/", ""
+    )
+
+
+TORCH = """
+import sys
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from faultrun import sdk
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+net = DistributedDataParallel(torch.nn.Linear(4, 4))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+sdk.start()
+for step in range(1, 4):
+    net(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    sdk.step(step)
+say("weights", float(sum(p.detach().sum() for p in net.parameters())) != 0.0, len(sys.argv))
+train()
+"""
+
+
+@pytest.mark.torch
+def test_torch_trains_on_in_standbys(launcher: Launcher) -> None:
+    run = launcher.command(
+        "--framework=torch",
+        "--worker_num=2",
+        "--standby=2",
+        *program(launcher, TORCH),
+        environ={"OMP_NUM_THREADS": "1"},
+    )
+    for life in range(2):
+        for rank in range(2):
+            prints(run, rank, life)
+            assert "weights True 1\n" in run.log(rank, life)
+        if life == 0:
+            ready(run, 0, 0, 1)
+            run.kill(1)
+    assert [event["standby"] for event in run.events("WorkerStarted", incarnation=1)] == [True, True]
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+
+
+@pytest.mark.torch
+@pytest.mark.skipif(
+    not one_processor_at_least_for_each_and_for_its_standby(), reason="one processor is no room for two"
+)
+def test_auto_has_one_as_soon_as_there_is_room_and_says_what_it_weighs_and_saves(launcher: Launcher) -> None:
+    words = ("--framework=torch", "--standby=auto", *program(launcher, TORCH))
+    run = launcher.command(*words, environ={"OMP_NUM_THREADS": "1"})
+    one_ready_soon(run, 0)
+    run.kill(0)
+    one_ready_soon(run, 1)
+    first, second = (line for line in run.text.splitlines() if "1 standby ready" in line)
+    assert "(torch imported, " in first
+    assert "a restart takes about" not in first, "nobody knows yet"
+    assert "a restart takes about" in second
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+
+
+def one_ready_soon(run: Run, life: int) -> None:
+    """Rank 0 of this life has a standby, which was started when room was found; people know of it."""
+    prints(run, 0, life)
+    ready(run, life, 0)
+    (room,) = run.events("RoomFound", incarnation=life)
+    assert [action["rank"] for action in room["actions"]] == [0]
+    assert room["seq"] < run.events("StandbyChanged", incarnation=life, rank=0, state="ready")[0]["seq"]
+    wait_until(lambda: run.text.count("1 standby ready") == life + 1, while_runs=run.pid, what="the line")
+    status = gather(run.log_dir, Pace()).standbys
+    assert status is not None
+    assert (status.wanted, status.ready) == (1, 1)
+    assert status.memory_bytes > 50 << 20
+    assert status.text in run.text, "the same words"

@@ -1,0 +1,118 @@
+"""A console that is closed, broken or full does not end a run."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.machine.processes import PATIENCE_S
+from support.runs import FAULTRUN, Launcher
+
+
+def test_a_stderr_whose_reader_is_gone(launcher: Launcher) -> None:
+    words = ("--worker_num=2", *launcher.program("if life == 0: sys.exit(1)"))
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    process = launcher.start(words, {}, subprocess.DEVNULL, write_end)
+    os.close(write_end)
+    assert process.wait(PATIENCE_S) == 0
+    assert (launcher.folder / "faultrun_log" / "incident_1.txt").exists()
+
+
+@pytest.mark.parametrize("closed", ["2", "1", "0 1 2"])
+def test_the_number_of_a_closed_stream_is_no_file_of_the_run(launcher: Launcher, closed: str) -> None:
+    """What is written there would stand in our lock, our journal or a worker's log."""
+    body = 'say([os.readlink(f"/proc/{os.getppid()}/fd/{fd}") for fd in sys.argv[1].split()])'
+    words = [*FAULTRUN, "--framework=plain", "--tee=3", *launcher.program(body), closed]
+    shut = " ".join(f"{fd}>&-" for fd in closed.split())
+    ended = subprocess.run(
+        ["sh", "-c", f'exec "$@" {shut}', "sh", *words], cwd=launcher.folder, timeout=60, check=False
+    )
+    assert ended.returncode == 0
+    told = (launcher.folder / "faultrun_log" / "worker_0.log").read_text()
+    assert told == f"{['/dev/null'] * len(closed.split())}\n"
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed(launcher: Launcher, closed: str) -> None:
+    program = launcher.program("say('output')\nprint('error', file=sys.stderr)\nif life == 0: sys.exit(1)")
+    words = [*FAULTRUN, "--framework=plain", "--worker_num=2", *program]
+    ended = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *words], cwd=launcher.folder, timeout=60, check=False
+    )
+    assert ended.returncode == 0
+    log_dir = launcher.folder / "faultrun_log"
+    assert (log_dir / "worker_1.log").read_text() == "output\nerror\n"
+    for line in (log_dir / "journal.jsonl").read_text().splitlines():
+        assert line.startswith('{"seq":')
+
+
+def test_a_disk_that_fills_up_under_the_console_log(launcher: Launcher) -> None:
+    words = ("--worker_num=2", *launcher.program("if life == 0: sys.exit(1)"))
+    with Path("/dev/full").open("wb") as full:
+        process = launcher.start(words, {}, full.fileno(), full.fileno())
+    assert process.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "out", "err"),
+    [
+        ("--tail_worker_log=0", ["[0]: out", "[0]: err"], []),
+        ("--tee=3", ["[0]: out", "[0]: err", "[1]: out", "[1]: err"], []),
+        ("--redirects=1:3", ["[0]: out", "[0]: err"], []),
+        ("--tee=0:2", [], ["[0]: err"]),
+    ],
+)
+def test_what_was_asked_for_is_seen_on_the_console_and_kept_in_the_log(
+    launcher: Launcher, option: str, out: list[str], err: list[str]
+) -> None:
+    program = launcher.program("say('out')\nprint('err', file=sys.stderr, flush=True)")
+    ended = subprocess.run(
+        [*FAULTRUN, "--framework=plain", "--worker_num=2", option, *program],
+        cwd=launcher.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert sorted(ended.stdout.splitlines()) == sorted(out)
+    assert sorted(line for line in ended.stderr.splitlines() if line.startswith("[")) == err
+    kept = "".join(
+        path.read_text() for path in (launcher.folder / "faultrun_log").glob("incarnation_0/worker_*")
+    )
+    assert sorted(kept.split()) == ["err", "err", "out", "out"]
+
+
+def test_lines_that_torchruns_filters_pick_are_in_a_file_of_each_stream(launcher: Launcher) -> None:
+    run = launcher.run(
+        "say(f'an apple of {rank}')\nsay('a pear')\nprint('an apple in err', file=sys.stderr, flush=True)",
+        "--duplicate-stdout-filters=apple,none",
+        "--local-ranks-filter=1",
+    )
+    assert run.ends() == 0
+    folder = run.log_dir / "incarnation_0"
+    assert (folder / "filtered_stdout.log").read_text() == "[1]: an apple of 1\n"
+    assert not (folder / "filtered_stderr.log").exists()
+    assert "apple" in run.log(0)
+    assert "apple" not in run.text
+
+
+def test_a_console_that_nobody_reads_holds_nobody_up(launcher: Launcher) -> None:
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    try:
+        while os.write(write_end, b"x" * 4096):
+            pass
+    except BlockingIOError:
+        os.set_blocking(write_end, True)
+    words = ("--worker_num=2", *launcher.program("if life == 0: sys.exit(1)"))
+    process = launcher.start(words, {}, write_end, write_end)
+    os.close(write_end)
+    try:
+        assert process.wait(PATIENCE_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(read_end)
+    assert (launcher.folder / "faultrun_log" / "incident_1.txt").exists()

@@ -1,0 +1,63 @@
+"""A resume is proved by the first step after it: scripts that report nothing and only print."""
+
+import signal
+
+from faultrun.core.humanize import span
+from support.checkpoints.ckpt_bytes import ckpt
+from support.runs import Launcher, Run
+
+SAVES = """
+os.makedirs("ckpt", exist_ok=True)
+if life == 0 and rank == 0:
+    with open("ckpt/net-1_80.ckpt", "wb") as file:
+        file.write(bytes.fromhex("CONTENT"))
+""".replace("CONTENT", ckpt(1, 80).hex())
+
+TRAINS = """
+for step in range(first, first + 3):
+    say(f"step {step} loss 0.5")
+train()
+"""
+
+ASKS = 'first = int(os.environ.get("FAULTRUN_RESUME_STEP") or 0) + 1'
+
+
+def killed_once(launcher: Launcher, code: str, *options: str) -> Run:
+    run = launcher.run(f"{SAVES}\n{code}\n{TRAINS}", "--checkpoint_dir=ckpt", *options).trains([0, 1])
+    run.kill(1)
+    run.event("RecoveryTimed", incarnation=1)
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+    return run
+
+
+def test_a_script_that_goes_on_behind_its_checkpoint_has_its_resume_proved(launcher: Launcher) -> None:
+    run = killed_once(launcher, ASKS)
+    checked = run.events("ResumeChecked", incarnation=1)[-1]
+    assert (checked["began"], checked["step"], checked["chosen_step"]) == ("as chosen", 81, 80)
+    assert checked["by_log"]
+    (timed,) = run.events("RecoveryTimed", incarnation=1)
+    told = span(timed["total_s"])
+    assert f"training again {told} after the failure (step 81 by its log, as chosen)" in run.text
+    assert "step 80; training again at step 81 by its log, as chosen" in run.card(1)
+    assert "training again after" in run.card(1)
+
+
+def test_a_script_that_takes_the_path_and_begins_anew_is_said_to(launcher: Launcher) -> None:
+    run = killed_once(launcher, "first = 1", "--resume_arg=--resume={checkpoint}")
+    why = "the script began at step 1 by its log although step 80 was handed over: does it act on --resume="
+    assert run.text.count(why) == 1
+    assert why in run.card(1)
+    assert "as chosen" not in run.text
+
+
+def test_a_checkpoint_that_nobody_tells_the_script_of_is_never_claimed(launcher: Launcher) -> None:
+    run = killed_once(launcher, "first = 1")
+    assert (
+        f"not handed over: no option tells the script of {launcher.folder}/ckpt/net-1_80.ckpt (step 80)"
+        in run.text
+    )
+    assert (
+        "the script began at step 1 by its log although step 80 lies there: nothing tells the script"
+        in run.card(1)
+    )

@@ -1,0 +1,100 @@
+# ruff: noqa: T201 - what a worker prints goes to its log
+"""A rank whose process outlives its peers' deaths, without a framework: the SDK's words, and files.
+
+The words on the command line: the last step, and what shall happen to which rank. ``lingers-RANK``: a
+newcomer that never takes its place; ``falls-RANK``: one that dies as it comes; ``cannot-RANK``: a survivor
+that cannot rejoin; ``leaves-RANK``: one that exits with 3 instead; ``forks-RANK``: leaves a process of its
+own session behind.
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from faultrun import sdk
+from faultrun.sdk.worker.worker import worker
+
+LAST, WORDS = int(sys.argv[1]), sys.argv[2:]
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+NEW = os.environ.get("FAULTRUN_REJOIN") == "1"
+PACE_S, LOOK_S, WITHIN_S = 0.005, 0.002, 60.0
+
+
+def main() -> None:
+    this = worker()
+    assert this is not None
+    if NEW and f"falls-{RANK}" in WORDS:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if NEW and f"lingers-{RANK}" in WORDS:
+        signal.pause()
+    if f"forks-{RANK}" in WORDS and not NEW and os.fork() == 0:
+        os.setsid()
+        Path(f"forked_{RANK}").write_text(str(os.getpid()))
+        signal.pause()
+    sdk.start(save=lambda path: Path(path).write_text(Path(f"at_{RANK}").read_text()), directory="ck")
+    point = sdk.resume()
+    step = point.step or 0 if point is not None else 0
+    life = this.session.incarnation
+    if NEW:
+        this.say("can_join")
+        step, life = joined(-1)
+    print("ready", flush=True)
+    while step < LAST:
+        if this.regroup.is_lost(life):
+            if f"cannot-{RANK}" in WORDS:
+                this.say("cannot_rejoin", incarnation=life, why="it does not want to")
+                signal.pause()
+            if f"leaves-{RANK}" in WORDS:
+                os._exit(3)
+            step, life = joined(life)
+        with sdk.updating():
+            step += 1
+            at(step)
+        sdk.step(step)
+        if step == 3:
+            this.say("can_rejoin", incarnation=life)
+        meet(step)
+        this.regroup.wait_lost(life, PACE_S)
+    this.say("cannot_rejoin", incarnation=life, why="all its steps are done")
+
+
+def joined(life: int) -> tuple[int, int]:
+    """Enter the next group: all go on after the lowest step that one of them is at."""
+    this = worker()
+    assert this is not None
+    while True:
+        join = this.regroup.wait_join(life, WITHIN_S)
+        assert join is not None, "nobody formed another group"
+        Path(join.store).touch()
+        this.moves_to(join)
+        life = join.incarnation
+        step = min(int(Path(f"at_{rank}").read_text()) for rank in range(WORLD))
+        at(step)
+        this.say("rejoined", incarnation=life, step=step)
+        this.say("can_rejoin", incarnation=life)
+        return step, life
+
+
+def at(step: int) -> None:
+    """Where this rank is, for its peers and for who comes after it."""
+    fresh = Path(f".at_{RANK}")
+    fresh.write_text(str(step))
+    fresh.replace(f"at_{RANK}")
+
+
+def meet(step: int) -> None:
+    """Nobody is ever more than a step ahead; a lost peer ends the wait."""
+    this = worker()
+    assert this is not None
+    life, until_s = this.session.incarnation, time.monotonic() + WITHIN_S
+    others = [Path(f"at_{rank}") for rank in range(WORLD)]
+    while not all(one.exists() and int(one.read_text()) >= step for one in others):
+        if this.regroup.wait_lost(life, LOOK_S):
+            return
+        assert time.monotonic() < until_s, f"a rank that lives does not come to step {step}"
+
+
+if __name__ == "__main__":
+    main()

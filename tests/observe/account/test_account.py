@@ -1,0 +1,245 @@
+"""What a run cost, told as stories: every second is accounted for, once, under the right name."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faultrun.model.events import Timer
+from faultrun.model.exits import Signaled
+from faultrun.model.observed.recovery import Began, RecoveryTimed, ResumeChecked
+from faultrun.model.run import Phase
+from faultrun.model.stop import StopSource
+from faultrun.observe.account.accountant import Accountant
+from faultrun.observe.account.advice import advise
+from faultrun.observe.account.timeline import Spending
+from support.stories.account_stories import (
+    account_of,
+    begins,
+    decoded,
+    first_step,
+    lines_of,
+    one_fault,
+    passes,
+    written,
+)
+from support.stories.story import SIGSEGV, SIGTERM, Story, checkpoint
+
+
+def test_every_second_of_a_run_with_a_fault_has_its_name() -> None:
+    account = account_of(lines_of(one_fault(resume_at=61)))
+    spent = {kind: seconds for kind, seconds in account.spent.items() if seconds}
+    assert spent == {
+        Spending.CHOOSE: pytest.approx(2 + 2),
+        Spending.SPAWN: pytest.approx(1 + 3 + 1 + 3),
+        Spending.START: pytest.approx(4 + 4),
+        Spending.DRAIN: pytest.approx(5),
+        Spending.TRAINING: pytest.approx(100 + 161),
+        Spending.RECOMPUTE: pytest.approx(39),  # the first of the 40 is a part of the start
+    }
+    assert sum(account.spent.values()) == pytest.approx(account.wall_s)
+    assert account.productive_share == pytest.approx(261 / 325)
+    assert account.ended == (0, "every rank finished")
+
+
+def test_the_fault_says_who_where_and_what_it_took() -> None:
+    account = account_of(lines_of(one_fault(resume_at=61)))
+    (fault,) = account.faults
+    assert (fault.number, fault.rank, fault.what, fault.step) == (1, 2, "killed by SIGKILL", 101)
+    assert (fault.resumed_step, fault.lost_steps, fault.saved) == (61, 40, 1)
+    assert fault.recovery_s == pytest.approx(5 + 2 + 1 + 3 + 4)
+    assert fault.recompute_s == pytest.approx(39)
+    assert fault.end == "training again"
+    assert [(life.number, life.end, life.reached_step) for life in account.lives] == [
+        (0, "incident 1", 101),
+        (1, "finished", 262),
+    ]
+
+
+def test_a_life_whose_last_rank_crashed_when_it_was_done_has_finished() -> None:
+    story = (
+        passes(begins(Story(1)), 50).reported(r0=51).ended(0, Signaled(signum=SIGSEGV), done=True).drained()
+    )
+    account = account_of(lines_of(story))
+    assert (account.ended, account.faults) == ((0, "every rank finished"), [])
+    assert account.lives[-1].end == "finished"
+
+
+def test_the_finer_parts_of_a_recovery_belong_to_the_fault_before_them() -> None:
+    lines = lines_of(one_fault(resume_at=61))
+    assert account_of(lines).faults[0].timeline == {}
+    at = max(number for number, line in enumerate(lines) if line["event"] == "FirstStep") + 1
+    now_s = lines[at - 1]["run_s"]
+    told = RecoveryTimed(at_s=now_s, incarnation=1, total_s=9.0, import_s=2.5)
+    timed = written(told, Phase.RUNNING)
+    (fault,) = account_of([*lines[:at], timed, *lines[at:]]).faults
+    whole = ("detect_s", "drain_s", "choose_s", "pause_s", "rewrite_s", "spawn_s")
+    assert list(fault.timeline.items()) == [*((name, 0.0) for name in whole), ("import_s", 2.5)]
+    assert fault.recovery_s == pytest.approx(15)  # without a first step the total is not that of a recovery
+    stepped = written(replace(told, first_step_s=1.0), Phase.RUNNING)
+    (fault,) = account_of([*lines[:at], stepped, *lines[at:]]).faults
+    assert fault.recovery_s == 9
+    why = "training again at step 62, as chosen"
+    checked = written(ResumeChecked(at_s=now_s, incarnation=1, began=Began.AS_CHOSEN, why=why), Phase.RUNNING)
+    (fault,) = account_of([*lines[:at], checked, *lines[at:]]).faults
+    assert fault.resume == why
+    account_of([timed, checked])  # a journal that begins with it has no fault to give it to
+
+
+def test_no_step_is_trained_twice_when_the_gasp_saved_the_last_one() -> None:
+    account = account_of(lines_of(one_fault(resume_at=101)))
+    assert account.lost_steps == 0
+    assert account.spent[Spending.RECOMPUTE] == 0
+
+
+def test_a_life_that_dies_before_its_first_step_was_all_start_and_closes_the_fault_before_it() -> None:
+    story = begins(Story(2))
+    passes(story, 50).reported(r0=51).killed(0).killed(1)
+    story.drained().chose(checkpoint(40)).prepared().all_run()
+    passes(story, 7).killed(1).killed(0)
+    story.drained().chose(checkpoint(40))
+    account = account_of(lines_of(story))
+    assert [fault.end for fault in account.faults] == [
+        "failed again before every rank had done a step",
+        "not over",
+    ]
+    assert [fault.recovery_s for fault in account.faults] == [None, None]
+    assert account.spent[Spending.START] == pytest.approx(4 + 7)
+    assert account.spent[Spending.TRAINING] == pytest.approx(50)
+
+
+def test_the_wait_before_a_restart_has_a_name_of_its_own() -> None:
+    story = begins(Story(1))
+    story.killed(0).recovers(checkpoint(1)).all_run()
+    passes(story, 1).killed(0).recovers(checkpoint(1)).all_run()
+    assert account_of(lines_of(story)).spent[Spending.BACKOFF] > 0
+
+
+def test_the_time_without_a_supervisor_is_known_from_the_wall_clock() -> None:
+    story = begins(Story(2))
+    passes(story, 10)
+    count = len(story.steps)
+    story.starts().drained()
+    account = account_of(lines_of(story, away_s=500.0, away_after=count))
+    assert account.spent[Spending.AWAY] == pytest.approx(510.0 - 0.0, abs=10.1)
+    assert sum(account.spent.values()) == pytest.approx(account.wall_s)
+
+
+def test_time_away_that_the_clock_of_the_run_counts_is_not_counted_twice() -> None:
+    story = begins(Story(2))
+    passes(story, 10).reported(r0=1, r1=1)
+    lost_s = story.now_s
+    story.now_s += 500
+    account = account_of(lines_of(story.starts()))
+    assert account.spent[Spending.AWAY] == pytest.approx(story.now_s - lost_s)
+    assert account.wall_s == pytest.approx(story.now_s)
+
+
+def test_a_line_that_was_written_late_adds_nothing_to_the_time_away() -> None:
+    story = begins(Story(2))
+    passes(story, 10).reported(r0=1, r1=1)
+    lost_s, count = story.now_s, len(story.steps)
+    story.now_s += 500
+    account = account_of(lines_of(story.starts(), away_s=0.4, away_after=count))
+    assert account.spent[Spending.AWAY] == pytest.approx(story.now_s - lost_s)
+    assert account.wall_s == pytest.approx(story.now_s)
+
+
+def test_a_quiet_training_before_the_supervisor_was_lost_is_known_to_the_minute() -> None:
+    story = begins(Story(2))
+    for minute in range(1, 61):
+        passes(story, 60).reported(r0=minute * 10, r1=minute * 10 + 1)
+    count = len(story.steps)
+    story.starts()  # its clock goes on where the last line stopped
+    account = account_of(lines_of(story, away_s=545.0, away_after=count))
+    assert account.spent[Spending.TRAINING] == pytest.approx(3600)
+    assert account.spent[Spending.AWAY] == pytest.approx(545)
+    assert (account.lives[0].end, account.lives[0].reached_step) == ("supervisor lost", 601)
+    assert sum(account.spent.values()) == pytest.approx(account.wall_s)
+
+
+def test_a_stop_is_no_incident() -> None:
+    story = begins(Story(2))
+    passes(story, 10).told_to_stop(StopSource.SIGTERM)
+    passes(story, 2).killed(0, SIGTERM).killed(1, SIGTERM).drained()
+    account = account_of(lines_of(story))
+    assert (account.stops, account.faults) == (1, [])
+    assert account.lives[-1].end == "stopped"
+    assert account.ended is not None
+    assert account.ended[0] == 143
+
+
+def test_a_window_that_runs_out_is_counted() -> None:
+    story = begins(Story(2))
+    story.killed(0)
+    passes(story, 30).rang(Timer.GRACE)
+    assert account_of(lines_of(story)).saves.cut == 1
+
+
+def test_events_and_phases_of_a_newer_version_are_accounted_for_and_counted() -> None:
+    lines = lines_of(one_fault(resume_at=61))
+    strange = {"event": "Levitated", "run_s": 60.0, "phase": "floating", "at_utc": "?", "incarnation": 0}
+    back = {"event": "Landed", "run_s": 65.0, "phase": "running", "at_utc": None}
+    account = account_of([*lines[:7], strange, back, *lines[7:]])
+    assert account.events["Levitated"] == 1
+    assert account.spent[Spending.IDLE] == pytest.approx(5.0)
+    assert sum(account.spent.values()) == pytest.approx(account.wall_s)
+
+
+_JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+_FIELDS = ("status", "plan", "ranks", "steps", "refused", "actions", "took_s", "step", "exit_code", "rank")
+
+
+_WHOLE = (lines_of(one_fault(resume_at=61)), lines_of(begins(Story(2))))
+
+
+@st.composite
+def _mangled(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """A journal of which lines are missing, doubled, or hold anything in their fields."""
+    lines = _WHOLE[draw(st.integers(0, 1))]
+    places = draw(st.lists(st.integers(0, len(lines) - 1), max_size=40))
+    return [
+        {**lines[at], _FIELDS[draw(st.integers(0, len(_FIELDS) - 1))]: draw(_JUNK)} if at % 3 else lines[at]
+        for at in places
+    ]
+
+
+@given(_mangled())
+def test_whatever_the_journal_holds_every_second_is_counted_once(lines: list[dict[str, Any]]) -> None:
+    account = account_of(lines)
+    assert sum(account.spent.values()) == pytest.approx(account.wall_s, abs=1e-6)
+    ends = [segment.end_s for segment in account.segments]
+    assert [segment.begin_s for segment in account.segments] == pytest.approx([0.0, *ends[:-1]][: len(ends)])
+    advise(account, {})
+
+
+def test_asking_in_the_middle_changes_nothing() -> None:
+    accountant = Accountant()
+    lines = lines_of(one_fault(resume_at=61))
+    for line in decoded(lines):
+        accountant.take(line)
+        accountant.account()
+    assert accountant.account() == account_of(lines)
+
+
+def test_between_lines_a_run_goes_on_and_what_it_repeats_is_not_called_training_that_counts() -> None:
+    story = begins(Story(1))
+    passes(story, 100).reported(r0=101).killed(0)
+    first_step(story.recovers(None).all_run(), 1)
+    accountant = Accountant()
+    for line in decoded(lines_of(story)):
+        accountant.take(line)
+    early, later = accountant.account(passed_s=50.0, step=51), accountant.account(passed_s=200.0, step=201)
+    assert (early.lost_steps, later.lost_steps) == (51, 101)
+    assert early.spent[Spending.RECOMPUTE] == pytest.approx(50)
+    assert early.spent[Spending.TRAINING] == pytest.approx(100)
+    assert later.spent[Spending.RECOMPUTE] == pytest.approx(100)
+    assert later.spent[Spending.TRAINING] == pytest.approx(200)
+    assert later.wall_s == pytest.approx(story.now_s + 200)
+    assert accountant.account().wall_s == pytest.approx(story.now_s)

@@ -1,0 +1,134 @@
+"""What cannot outlive a peer is refused by name, before anybody has died."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn.parallel import DistributedDataParallel
+from torch.testing._internal.distributed import fake_pg  # noqa: F401 - registers the backend
+
+from faultrun.sdk.snapshots.interval import SnapshotEvery, SnapshotInterval
+from faultrun.sdk.stay.next_group import Regroup
+from faultrun.sdk.torch import _why_no_rejoin as why_no_rejoin
+from faultrun.sdk.torch.group.ddp import find_ddp, why_not
+from faultrun.sdk.torch.group.fsdp2 import Sharded
+from faultrun.sdk.torch.group.group_store import PeerLost
+from faultrun.sdk.torch.group.process_group import TrainingGroup
+from faultrun.sdk.torch.stay.rejoin import Rejoin
+from faultrun.sdk.worker.death_note import tells_of_a_dead_peer
+
+pytestmark = [pytest.mark.torch, pytest.mark.long]
+
+
+@pytest.fixture(autouse=True)
+def a_group_of_four() -> Iterator[None]:
+    dist.init_process_group("fake", rank=0, world_size=4)
+    yield
+    dist.destroy_process_group()
+
+
+def net() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"find_unused_parameters": True}, "find_unused_parameters"),
+        ({"static_graph": True}, "static_graph"),
+        ({}, ""),
+    ],
+)
+def test_what_of_ddp_is_refused(how: dict[str, Any], words: str) -> None:
+    why = why_not(DistributedDataParallel(net(), **how))
+    assert words in why
+    assert bool(words) == bool(why)
+
+
+def test_a_torch_without_groups_that_do_nothing_is_refused_before_anybody_has_died(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def of_earlier_versions(*_: int) -> None:
+        raise AttributeError("_create_internal")
+
+    assert why_not(DistributedDataParallel(net())) == ""
+    monkeypatch.setattr("faultrun.sdk.torch.group.ddp.idle_group", of_earlier_versions)
+    assert "another process group" in why_not(DistributedDataParallel(net()))
+
+
+def test_a_rank_whose_torch_lacks_a_name_in_the_middle_of_a_rejoin_saves_as_after_any_fault() -> None:
+    said: list[tuple[str, str]] = []
+
+    def fails(**_: Any) -> None:
+        raise AttributeError("_init_process_groups")
+
+    rejoin: Any = object.__new__(Rejoin)
+    rejoin._able, rejoin._undone, rejoin.incarnation, rejoin._rejoin = True, RuntimeError(), 3, fails
+    rejoin._worker = SimpleNamespace(
+        regroup=Regroup(), say=lambda kind, incarnation, why: said.append((kind, why))
+    )
+    with pytest.raises(PeerLost) as told:
+        rejoin.settle()
+    assert tells_of_a_dead_peer(told.value), "it waits to be asked for what it has"
+    ((kind, why),) = said
+    assert (kind, why[:36]) == ("cannot_rejoin", "AttributeError: _init_process_groups")
+
+
+def test_a_hook_of_the_scripts_own_is_not_replaced() -> None:
+    ddp = DistributedDataParallel(net())
+    ddp.register_comm_hook(None, allreduce_hook)
+    assert "communication hook of its own" in why_not(ddp)
+
+
+def test_sparse_gradients_and_a_part_of_the_ranks_are_refused() -> None:
+    assert "sparse" in why_not(DistributedDataParallel(nn.Embedding(4, 4, sparse=True)))
+    some = dist.new_group([0, 1])
+    assert "not over all ranks" in why_not(DistributedDataParallel(net(), process_group=some))
+
+
+def test_ddp_is_found_inside_of_what_wraps_it() -> None:
+    ddp = DistributedDataParallel(net())
+    around = nn.Module()
+    around._orig_mod = ddp  # as torch.compile's has it
+    assert find_ddp(around) is ddp
+    assert find_ddp(net()) is None
+
+
+def test_several_process_groups_are_refused_and_so_is_a_backend_that_cannot_be_left() -> None:
+    assert TrainingGroup("gloo", {}).why_not == ""
+    assert "mpi" in TrainingGroup("mpi", {}).why_not
+    made = dist.new_group([0, 1])
+    assert "process groups besides" in TrainingGroup("gloo", {}).besides(frozenset())
+    assert TrainingGroup("gloo", {}).besides(frozenset({made.group_name})) == ""
+
+
+def test_a_shard_of_which_no_copy_is_made_is_refused_by_name() -> None:
+    guard: Any = SimpleNamespace(sharing=None)
+    assert "snapshot_every=0" in why_no_rejoin(guard, None, SnapshotInterval(0))
+    asked: list[SnapshotEvery] = ["auto", 1, 7]
+    assert [why_no_rejoin(guard, None, SnapshotInterval(every)) for every in asked] == [""] * 3
+    assert why_no_rejoin(guard, None, None) == "", "every rank has the state"
+
+
+def test_fully_shard_is_refused_over_a_part_of_the_ranks_of_a_mesh_or_of_the_model() -> None:
+    flat = init_device_mesh("cpu", (4,))
+    assert Sharded(fully_shard(net(), mesh=flat)).why_not == ""
+    part = net()
+    fully_shard(part[0], mesh=flat)
+    assert "whole model" in Sharded(part).why_not
+    both = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicas", "shards"))
+    assert "(HSDP)" in Sharded(fully_shard(net(), mesh=both)).why_not
+    nested = net()
+    fully_shard(nested[0], mesh=flat)
+    assert "(nested)" in Sharded(fully_shard(nested, mesh=flat)).why_not
+    assert "not of all ranks" in Sharded(fully_shard(net(), mesh=both["shards"])).why_not
+    plan = {"0": ColwiseParallel(), "2": RowwiseParallel()}
+    tensor_parallel = parallelize_module(net(), both["replicas"], plan)
+    assert "part of a mesh" in Sharded(fully_shard(tensor_parallel, mesh=both["shards"])).why_not

@@ -1,0 +1,220 @@
+"""``sdk.transformers.DyingGasp`` in one process: every moment of Trainer's loop at which it may be asked."""
+
+import importlib
+import json
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+
+import torch
+from torch import nn
+from transformers import (
+    EarlyStoppingCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+from faultrun.errors import FaultrunError
+from faultrun.sdk import transformers as ours
+from faultrun.sdk.worker.save_files import Saved
+from faultrun.sdk.worker.session import Session
+from faultrun.sdk.worker.state_provider import SaveOrder
+from faultrun.sdk.worker.worker import Worker
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+STEPS = 17
+
+
+@pytest.fixture(autouse=True)
+def sigterm_is_as_before() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, before)
+
+
+class Net(nn.Module):  # type: ignore[misc]
+    """Random numbers, a buffer that the forward pass changes, and a loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(1, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 1))
+
+    def forward(self, x: Any, labels: Any) -> dict[str, Any]:
+        out = self.layers(x)
+        return {"loss": (out - labels).square().mean(), "logits": out}
+
+
+class Asks(TrainerCallback):  # type: ignore[misc]
+    """Has the helper's work done in the middle of the main thread's, once."""
+
+    def __init__(self, worker: Worker, event: str, step: int) -> None:
+        self.saved: Saved | None = None
+
+        def asked(_args: Any, state: Any, _control: Any, **_: Any) -> None:
+            if state.global_step >= step and self.saved is None:
+                thread = threading.Thread(target=self._save, args=(worker,))
+                thread.start()
+                thread.join()
+
+        setattr(self, event, asked)
+
+    def _save(self, worker: Worker) -> None:
+        provider = worker._helper.provider
+        assert provider is not None
+        self.saved = provider.save(SaveOrder(until_s=time.monotonic() + 20))
+
+
+def training(directory: Path, worker: Worker | None, *callbacks: Any, **options: Any) -> Any:
+    torch.manual_seed(3)
+    x = torch.arange(38, dtype=torch.float32).reshape(-1, 1) / 38
+    data = [{"x": one, "labels": one * one} for one in x]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("faultrun.sdk.transformers.callback.worker", lambda: worker)
+        gasp = ours.DyingGasp()
+    args = TrainingArguments(
+        output_dir=str(directory),
+        max_steps=STEPS,
+        per_device_train_batch_size=4,
+        save_strategy=options.pop("save_strategy", "no"),
+        logging_steps=options.pop("logging_steps", 3),
+        use_cpu=True,
+        disable_tqdm=True,
+        report_to="none",
+        **options,
+    )
+    return Trainer(Net(), args, train_dataset=data, eval_dataset=data[:9], callbacks=[gasp, *callbacks])
+
+
+def weights(trainer: Any) -> list[float]:
+    return [value for one in trainer.model.state_dict().values() for value in one.reshape(-1).tolist()]
+
+
+EVALUATING: dict[str, Any] = {
+    "eval_strategy": "steps",
+    "eval_steps": 3,
+    "lr_scheduler_type": "reduce_lr_on_plateau",
+    "lr_scheduler_kwargs": {"patience": 0, "threshold": 0.5},
+    "metric_for_best_model": "loss",
+    "save_strategy": "best",
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "event", "step"),
+    [
+        ({}, "on_step_end", 4),
+        ({}, "on_step_begin", 6),
+        ({}, "on_epoch_begin", 10),
+        ({}, "on_step_end", 10),
+        ({"gradient_accumulation_steps": 3}, "on_step_end", 2),
+        ({"gradient_accumulation_steps": 3}, "on_substep_end", 4),
+        ({"gradient_accumulation_steps": 3}, "on_step_end", 4),
+        (EVALUATING, "on_step_begin", 6),
+        (EVALUATING, "on_step_end", 5),
+        ({"dataloader_drop_last": True, "lr_scheduler_type": "cosine", "logging_steps": 4}, "on_step_end", 9),
+    ],
+)
+def test_whenever_it_is_asked_trainer_goes_on_from_the_folder_as_if_nothing_had_been(
+    tmp_path: Path, options: dict[str, Any], event: str, step: int
+) -> None:
+    undisturbed = training(tmp_path / "a", None, **options)
+    undisturbed.train()
+    worker = Worker(Session(run_id="r"))
+    asks = Asks(worker, event, step)
+    asked = training(tmp_path / "b", worker, asks, **options)
+    asked.train()
+    assert weights(asked) == weights(undisturbed), "saving changes nothing"
+    assert asks.saved is not None
+    assert asks.saved.path == f"{tmp_path}/b/_gasp/rank_0/checkpoint-{asks.saved.step}"
+    resumed = training(tmp_path / "c", None, **options)
+    resumed.train(resume_from_checkpoint=asks.saved.path)
+    assert weights(resumed) == weights(undisturbed)
+    assert resumed.state.best_metric == undisturbed.state.best_metric
+    assert resumed.state.total_flos == undisturbed.state.total_flos
+    # what is logged at the end are times, and the losses of this process alone
+    steps = [one["step"] for one in resumed.state.log_history]
+    assert steps == [one["step"] for one in undisturbed.state.log_history]
+
+
+def test_the_files_are_those_that_trainer_itself_writes(tmp_path: Path) -> None:
+    worker = Worker(Session(run_id="r"))
+    asks = Asks(worker, "on_save", 5)
+    trainer = training(tmp_path, worker, asks, save_strategy="steps", save_steps=5, save_total_limit=2)
+    trainer.train()
+    assert asks.saved is not None
+    own = tmp_path / "own"
+    again = training(own, None, save_strategy="steps", save_steps=5)
+    again.train()
+    there = {path.name for path in Path(asks.saved.path).iterdir()}
+    assert there == {
+        name if name != "model.safetensors" else "pytorch_model.bin"
+        for name in (path.name for path in (own / "checkpoint-5").iterdir())
+    }
+    theirs = json.loads((own / "checkpoint-5" / "trainer_state.json").read_text())
+    written = json.loads(Path(asks.saved.path, "trainer_state.json").read_text())
+    assert written.keys() == theirs.keys()
+    assert [one["step"] for one in written["log_history"]] == [one["step"] for one in theirs["log_history"]]
+
+
+def test_trainers_own_search_and_rotation_do_not_see_the_gasps(tmp_path: Path) -> None:
+    worker = Worker(Session(run_id="r"))
+    asks = Asks(worker, "on_step_end", 13)
+    training(tmp_path, worker, asks, save_strategy="steps", save_steps=5, save_total_limit=1).train()
+    assert asks.saved is not None
+    assert Path(asks.saved.path).is_dir()
+    find = importlib.import_module("transformers.trainer_utils").get_last_checkpoint
+    assert find(str(tmp_path)) == str(tmp_path / f"checkpoint-{STEPS}")
+    shutil.rmtree(tmp_path / f"checkpoint-{STEPS}")
+    assert find(str(tmp_path)) is None
+
+
+def test_the_patience_of_early_stopping_is_kept(tmp_path: Path) -> None:
+    worker = Worker(Session(run_id="r"))
+    asks = Asks(worker, "on_step_begin", 7)
+    options = {**EVALUATING, "load_best_model_at_end": True, "greater_is_better": True}
+    stops = EarlyStoppingCallback(early_stopping_patience=9)
+    training(tmp_path, worker, stops, asks, **options).train()
+    assert asks.saved is not None
+    told = json.loads(Path(asks.saved.path, "trainer_state.json").read_text())
+    counted = told["stateful_callbacks"]["EarlyStoppingCallback"]["attributes"][
+        "early_stopping_patience_counter"
+    ]
+    assert counted == 1, "the second evaluation was no better: the loss had fallen"
+
+
+def test_what_cannot_be_saved_by_one_rank_is_refused_as_training_begins(tmp_path: Path) -> None:
+    trainer = training(tmp_path, Worker(Session(run_id="r")))
+    trainer.is_fsdp_enabled = True
+    with pytest.raises(FaultrunError) as refused:
+        ours.callback._refuse_sharded(trainer)
+    assert "with FSDP each rank holds a part" in str(refused.value.because)
+
+
+def test_trainers_own_save_on_sigterm_is_put_aside(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    worker = Worker(Session(run_id="r"))
+    trainer = training(tmp_path, worker, enable_jit_checkpoint=True)
+    trainer.train()
+    assert "enable_jit_checkpoint is put aside" in capfd.readouterr().err
+    assert worker._helper.pipe._previous == before
+    handler: Callable[..., Any] | int | None = signal.getsignal(signal.SIGTERM)
+    assert handler == worker._helper.pipe._on_sigterm, "it stays so when training is over"
+
+
+def test_without_faultrun_nothing_is_made_and_there_is_no_checkpoint(tmp_path: Path) -> None:
+    trainer = training(tmp_path, None)
+    trainer.train()
+    assert not (tmp_path / "_gasp").exists()
+    (gasp,) = [one for one in trainer.callback_handler.callbacks if isinstance(one, ours.DyingGasp)]
+    assert gasp.checkpoint is None

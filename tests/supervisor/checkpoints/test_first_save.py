@@ -1,0 +1,75 @@
+"""The first save of a run is seen, however soon it comes."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from faultrun.checkpoints.format import Stamp
+from faultrun.model.events import Event, IncarnationStarted
+from faultrun.model.observed.dying_gasp import SaveSeen
+from faultrun.supervisor.checkpoints.first_save import SaveWatch
+from support.stories.story import POLICY, WINDOWS, Story
+
+
+class AtOnce:
+    """A reactor whose clock stands still, and errands that are done when they are sent."""
+
+    def __init__(self) -> None:
+        self.seen: list[Event] = []
+        self.later: list[Callable[[], object]] = []
+        self.busy = False
+
+    def now(self) -> float:
+        return 0.0
+
+    def call_at(self, _at_s: float, call: Callable[[], object]) -> None:
+        self.later.append(call)
+
+    def idle(self) -> bool:
+        return not self.busy
+
+    def looks_again(self) -> None:
+        """The time of the next look has come."""
+        self.later.pop()()
+
+    def send(self, task: Callable[[], Iterable[Event]]) -> None:
+        self.seen += task()
+
+    offer = send
+
+
+def seen(before: set[str], at_once: set[str], *, later: set[str] | None = None) -> list[str]:
+    """What is told of a script that begins with ``at_once`` beside what lay there ``before``.
+
+    ``later``: what is left of that at the next look; all if it is not given.
+    """
+    everything: Any = AtOnce()
+    stamps = {path: Stamp(1, 1, 1) for path in before}
+    watch = SaveWatch(everything, everything, lambda: dict(stamps))
+    for event, step in (
+        Story(1, POLICY, WINDOWS).begins().now(IncarnationStarted, ranks=(0,), master_port=29500).steps
+    ):
+        if isinstance(event, IncarnationStarted):
+            stamps |= {path: Stamp(2, 2, 2) for path in at_once}
+        watch.tell(event, step)
+    assert not everything.seen, "it may still be written"
+    everything.busy = True
+    everything.looks_again()
+    everything.busy = False
+    for path in at_once - (at_once if later is None else later):
+        del stamps[path]
+    everything.looks_again()
+    return [event.path for event in everything.seen if isinstance(event, SaveSeen)]
+
+
+def test_a_save_with_which_a_script_begins_is_seen_once_it_stands_still() -> None:
+    assert seen({"old"}, {"new"}) == ["new"]
+    assert seen({"old"}, {"old"}) == ["old"], "written over"
+
+
+def test_what_lay_there_before_is_no_save_of_this_run() -> None:
+    assert seen({"old"}, set()) == []
+
+
+def test_what_is_written_over_or_taken_away_meanwhile_is_none_yet() -> None:
+    """A writer that fails removes what it has begun, and one that is done gives it another name."""
+    assert seen(set(), {"step_10"}, later=set()) == []

@@ -1,0 +1,162 @@
+"""Who else keeps checkpoints in a folder; real folders, locks and processes."""
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from faultrun.checkpoints.formats.faultrun_manifest import beside
+from faultrun.locks import hold
+from faultrun.supervisor.checkpoints.other_runs import Neighbours
+from support.machine.processes import PATIENCE_S
+
+ANOTHER = """
+import sys
+from faultrun.supervisor.checkpoints.other_runs import Neighbours
+there = Neighbours([sys.argv[1]], "another")
+print(there.others(), flush=True)
+sys.stdin.read()
+"""
+
+
+class Another:
+    """Run "another" of another process, until it is killed."""
+
+    def __init__(self, root: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", ANOTHER, str(root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.saw = self.process.stdout.readline().strip()
+
+    def killed(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def root_in(folder: Path) -> Path:
+    (folder / "ckpt").mkdir()
+    return folder / "ckpt"
+
+
+def test_each_sees_the_other_whoever_came_first(tmp_path: Path) -> None:
+    root = root_in(tmp_path)
+    mine = Neighbours([str(root)], "mine")
+    assert mine.others() == ()
+    another = Another(root)
+    (seen,) = mine.others()
+    later = Neighbours([str(root)], "later").others()
+    another.killed()
+    assert "run mine" in another.saw
+    assert seen.startswith(f"run another (pid {another.process.pid} ")
+    assert len(later) == 2
+
+
+def test_a_run_is_seen_while_one_of_its_nodes_is_there_whichever_came_first(tmp_path: Path) -> None:
+    root = root_in(tmp_path)
+    first = Another(root)
+    second = Neighbours([str(root)], "another", several=True)
+    assert second.others() == ()
+    first.killed()
+    assert second.others() == ()
+    (seen,) = Neighbours([str(root)], "later").others()
+    assert seen.startswith(f"run another (pid {os.getpid()} ")
+
+
+def test_a_name_that_cannot_be_had_is_asked_for_once_each_time(tmp_path: Path) -> None:
+    root = root_in(tmp_path)
+    (tmp_path / ".ckpt.faultrun").mkdir()
+    (tmp_path / ".ckpt.faultrun" / "mine").mkdir()
+    mine = Neighbours([str(root)], "mine")
+    assert [mine.others() for _ in range(3)] == [()] * 3
+    (tmp_path / ".ckpt.faultrun" / "mine").rmdir()
+    assert mine.others() == ()
+    (seen,) = Neighbours([str(root)], "later").others()
+    assert seen.startswith(f"run mine (pid {os.getpid()} ")
+
+
+def test_who_came_while_we_were_there_has_left_files_although_it_is_gone(tmp_path: Path) -> None:
+    root = root_in(tmp_path)
+    mine = Neighbours([str(root)], "mine")
+    assert mine.others() == ()
+    Another(root).killed()
+    assert mine.others() == ("run another",)
+    assert mine.others() == ("run another",)
+
+
+def test_who_is_gone_when_we_come_is_nobody(tmp_path: Path) -> None:
+    root = root_in(tmp_path)
+    Another(root).killed()
+    assert Neighbours([str(root)], "mine").others() == ()
+
+
+def test_who_was_there_when_we_came_is_nobody_once_it_is_gone(tmp_path: Path) -> None:
+    """A lock that a file server held on to for a machine that was lost."""
+    root = root_in(tmp_path)
+    another = Another(root)
+    mine = Neighbours([str(root)], "mine")
+    assert len(mine.others()) == 1
+    another.killed()
+    assert mine.others() == ()
+
+
+def test_a_folder_of_checkpoints_stays_as_empty_as_it_is_and_is_not_made(tmp_path: Path) -> None:
+    absent, empty = tmp_path / "later/ckpt", root_in(tmp_path)
+    mine = Neighbours([str(absent), str(empty)], "mine")
+    assert mine.others() == ()
+    assert list(empty.iterdir()) == []
+    assert not (tmp_path / "later").exists()
+    absent.mkdir(parents=True)
+    assert mine.others() == ()
+    assert (tmp_path / "later/.ckpt.faultrun/mine").exists()
+
+
+def test_where_nobody_may_write_nobody_is_seen_and_nothing_fails(tmp_path: Path) -> None:
+    (tmp_path / ".ckpt.faultrun").write_text("in the way")
+    assert Neighbours([str(root_in(tmp_path))], "mine").others() == ()
+
+
+def test_who_only_looks_for_a_moment_is_no_living_run(tmp_path: Path) -> None:
+    root = root_in(tmp_path)
+    stale = beside(str(root)) / "gone"
+    stale.parent.mkdir()
+    holds = Event()
+
+    def looks() -> None:
+        lock = hold(stale)
+        holds.set()
+        time.sleep(0.05)
+        lock.release()
+
+    other = Thread(target=looks)
+    other.start()
+    assert holds.wait(PATIENCE_S)
+    assert Neighbours([str(root)], "mine", moment_s=PATIENCE_S).others() == ()
+    other.join()
+
+
+def test_where_there_is_no_flock_leases_are_seen_and_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_args: object, **_more: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("faultrun.locks.UnixFileLock.acquire", refused)
+    root = root_in(tmp_path)
+    dead = beside(str(root)) / "dead.lease"
+    dead.parent.mkdir()
+    dead.write_text("")
+    os.utime(dead, (1, 1))
+    one, other = Neighbours([str(root)], "one"), Neighbours([str(root)], "other")
+    assert one.others() == ()
+    for _ in range(2):
+        assert other.others() == ("run one (its lease is renewed)",)
+        assert one.others() == ("run other (its lease is renewed)",)

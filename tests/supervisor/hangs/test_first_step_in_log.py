@@ -1,0 +1,69 @@
+"""The first step that a log tells of, where no rank reports its own: a real reactor and real files."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from faultrun.model.events import Event, IncarnationStarted, Timer
+from faultrun.model.observed.recovery import FirstStepLogged
+from faultrun.model.run import Phase, Run, Step
+from faultrun.supervisor.hangs.first_step_in_log import LogWatch
+from faultrun.supervisor.launch.progress_page import Incarnation
+from faultrun.supervisor.reactor import Reactor, RunClock
+from faultrun.workers.logs.log_files import LogFiles
+from support.stories.story import first_plan, in_phase
+
+
+class Scene:
+    def __init__(self, folder: Path) -> None:
+        self.reactor = Reactor(RunClock())
+        self.files = LogFiles(log_dir=folder, worker_name="worker", incarnation=0)
+        self.files.folder.mkdir()
+        workers = Incarnation(clock=self.reactor.clock, logs=self.files)
+        self.page = workers.new_page(self.files, (0, 1))
+        self.watch = LogWatch(self.reactor, workers)
+
+    def prints(self, rank: int, text: str) -> None:
+        with self.files.worker(rank).open("a") as log:
+            log.write(text)
+
+    def starts(self, incarnation: int, kept: frozenset[int] = frozenset()) -> None:
+        run = Run(plan=first_plan(2, incarnation=incarnation, kept=kept))
+        state = replace(in_phase(Phase.RUNNING, 2), run=run)
+        started = IncarnationStarted(at_s=0.0, incarnation=incarnation, ranks=(0, 1), master_port=1)
+        self.watch.tell(started, Step(state=state, why=""))
+
+    def next_event(self, within_s: float = 60.0) -> Event:
+        self.reactor.start_timer(Timer.REAP, self.reactor.now() + within_s, 99)
+        return self.reactor.wait()[0]
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(tmp_path)
+    yield scene
+    scene.reactor.close()
+    scene.page.close()
+
+
+def test_a_new_process_beside_those_that_stayed_has_not_done_what_its_predecessor_printed(
+    scene: Scene,
+) -> None:
+    scene.prints(0, "step 7 loss 0.2\n")
+    scene.prints(1, "step 7 loss 0.2\n")
+    scene.starts(1, kept=frozenset({0}))
+    scene.prints(0, "step 8 loss 0.2\n")
+    scene.prints(1, "step 9 loss 0.1\n")
+    found = scene.next_event()
+    assert isinstance(found, FirstStepLogged)
+    assert (found.rank, found.step) == (1, 9)
+
+
+def test_where_all_begin_a_log_is_read_from_its_beginning(scene: Scene) -> None:
+    scene.prints(1, "step 3 loss 0.1\nstep 4 loss 0.1\n")
+    scene.starts(0)
+    found = scene.next_event()
+    assert isinstance(found, FirstStepLogged)
+    assert (found.rank, found.step) == (1, 3)
