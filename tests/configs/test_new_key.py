@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.configs.apply import check
-from faultrun.configs.new_key import doubtful_keys
+from faultrun.configs.target import doubtful_keys
 from faultrun.model.spec.run_spec import Rewrite
 
 TEXTS = {

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from faultrun.adopt.launchers import launcher_of
-from faultrun.adopt.shell_background import in_background
 from faultrun.adopt.shell_variables import expanded
 from faultrun.text.patch import MalformedText, line_of
 from faultrun.text.shell import Operator, Token, Word, tokens
@@ -26,6 +25,9 @@ _MOST_WORDS = 4096
 
 ReadFile = Callable[[str], str | None]
 """The text of a file as the training would name it; None where it is not here."""
+
+
+_ENDS = frozenset({"\n", "\r\n", "\r", ";", ";;", "&&", "||"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,3 +277,18 @@ def chosen_command(found: Sequence[ScriptCommand]) -> ScriptCommand:
         if wanted:
             return wanted[-1]
     raise MalformedText("it starts no Python and no launcher", 1)
+
+
+def in_background(read: Sequence[Token], end: int) -> bool:
+    """Whether ``&`` ends the command that ends at ``end``, or the parentheses that it stands in."""
+    marks = [one for one in read if isinstance(one, Operator) and not one.redirects]
+    depth = sum({"(": 1, ")": -1}.get(one.text, 0) for one in marks if one.end <= end)
+    for one in marks:
+        if one.start < end:
+            continue
+        if one.text == "&":
+            return True
+        depth += {"(": 1, ")": -1}.get(one.text, 0)
+        if depth <= 0 and one.text in _ENDS:
+            return False
+    return False

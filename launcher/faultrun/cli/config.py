@@ -44,7 +44,7 @@ def set_value(target: str, value: str, diff: bool, log_dir: str) -> int:
     type that it has in FILE.
     """
     from faultrun.configs.apply import apply, preview
-    from faultrun.configs.new_key import doubtful_keys
+    from faultrun.configs.target import doubtful_keys
 
     setting = _setting(target, value)
     originals = Path(log_dir).absolute() / "original"

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from faultrun.core.logged_losses import LossPlace, losses_of
-from faultrun.core.logged_steps import last_step
+from faultrun.core.logged_steps import LossPlace, last_step, losses_of
 from faultrun.files import bytes_from
 
 _CHUNK_BYTES = 1 << 20

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from faultrun.core.guarded import MOST_COMPARES
 from faultrun.model.checkpoint import RankFile
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.observed.agreement import IncarnationOver, LookAgain
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topology
+from faultrun.nodes.protocol.coordinator_input import MOST_COMPARES
 from faultrun.nodes.protocol.election import may_lead
 from faultrun.nodes.protocol.timeouts import ASKED, asked
 from faultrun.nodes.values.membership import (

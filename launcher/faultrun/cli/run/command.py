@@ -18,7 +18,7 @@ from faultrun.cli.resolve.platform import SERVER_LIST, awaited_table, rank_table
 from faultrun.cli.resolve.spec import Resolved, resolve
 from faultrun.configs.apply import check
 from faultrun.configs.argv import check_template, pointed
-from faultrun.configs.new_key import doubtful_keys
+from faultrun.configs.target import doubtful_keys
 from faultrun.core import template
 from faultrun.errors import FaultrunError
 from faultrun.journal.logdir import make

@@ -7,7 +7,6 @@ that is counted as lost has not come back since.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from faultrun.core.guarded import MOST_COMPARES, guarded, name_of
 from faultrun.core.humanize import node_names, span
 from faultrun.core.placement.node_seats import CANNOT
 from faultrun.core.placement.place import begun_anew
@@ -20,7 +19,16 @@ from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId, Topology
 from faultrun.nodes.protocol import skip_prepare
-from faultrun.nodes.protocol.coordinator_input import LONGEST_PATH, Office, namesakes, numbered, statements
+from faultrun.nodes.protocol.coordinator_input import (
+    LONGEST_PATH,
+    MOST_COMPARES,
+    Office,
+    guarded,
+    name_of,
+    namesakes,
+    numbered,
+    statements,
+)
 from faultrun.nodes.protocol.rescan_checkpoints import look_before, look_for_more, members, names_lost
 from faultrun.nodes.values.membership import (
     BODIES,

@@ -19,7 +19,6 @@ from dataclasses import replace
 
 from faultrun.core.humanize import span
 from faultrun.core.plan.next_plan import AWAITS, Rules
-from faultrun.core.spare import spare_words
 from faultrun.model.events import RunFinished
 from faultrun.model.observed.agreement import AgreementSilent
 from faultrun.nodes.protocol import lease_deadline
@@ -40,7 +39,7 @@ from faultrun.nodes.protocol.keepalive import LONGEST_WORDS, QUESTIONS_A_HOLD, p
 from faultrun.nodes.protocol.peer_completion import finished_by_word
 from faultrun.nodes.protocol.plan_events import heeded
 from faultrun.nodes.protocol.timeouts import known_end, patience_over, refused, since
-from faultrun.nodes.protocol.waiting_nodes import nodes_waiting, noted, own_aside
+from faultrun.nodes.protocol.waiting_nodes import nodes_waiting, noted, own_aside, spare_words
 from faultrun.nodes.values.membership import (
     COORDINATOR_KEY,
     Act,

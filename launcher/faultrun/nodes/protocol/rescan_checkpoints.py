@@ -6,13 +6,12 @@ Pure. A node whose ranks are gone looks at once, while others may save as long a
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from faultrun.core.guarded import guarded, name_of
 from faultrun.core.placement.place import does_without, goes_back
 from faultrun.core.recovery.quarantine import quarantined
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId
-from faultrun.nodes.protocol.coordinator_input import Office
+from faultrun.nodes.protocol.coordinator_input import Office, guarded, name_of
 from faultrun.nodes.values.membership import PLAN_KEY
 from faultrun.nodes.values.roster import PlanPhase
 from faultrun.nodes.values.transaction import Put, Transaction

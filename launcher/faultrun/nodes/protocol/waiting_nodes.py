@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from faultrun.core.humanize import node_names
 from faultrun.core.placement.node_seats import set_aside
 from faultrun.core.placement.place import can_sit
 from faultrun.model.observed.agreement import OwnNodeAside
@@ -13,6 +14,7 @@ from faultrun.model.topology import NodeId
 from faultrun.nodes.protocol.coordinator_input import Office, numbered, statements
 from faultrun.nodes.protocol.election import leads
 from faultrun.nodes.protocol.judge_input import Standpoint
+from faultrun.nodes.protocol.peer_completion import is_spare
 from faultrun.nodes.values.membership import Remembered, Tell
 from faultrun.nodes.values.roster import PlanPhase
 
@@ -86,3 +88,22 @@ def _who_waits(case: Standpoint, office: Office | None) -> tuple[NodeId, ...]:
     if plan is None or plan.slots is None or not plan.slots.vacant:
         return ()
     return newcomers(elastic, plan, numbered(office, statements(office)))
+
+
+def spare_words(case: Standpoint) -> str:
+    """Who trains while this node waits; empty while it has a seat, ends, or no plan is known.
+
+    A supervisor whose node's seat belongs to the one before it is no spare: it waits for that one's end.
+    """
+    fact, roster = case.own.fact, case.roster
+    over = case.header is None or case.header.phase is PlanPhase.FINISHED
+    if over or roster is None or case.known.own is None or not is_spare(fact, roster):
+        return ""
+    names = [entry.node for entry in roster.entries]
+    trains = "trains" if len(names) == 1 else "train"
+    aside = who_is_aside(case)
+    if aside is not None and not fact.usable:
+        elastic = case.rules.elastic
+        until = "until --health_check passes" if elastic and elastic.health_check else "as long as others can"
+        return f"{node_names(names)} {trains}; this node gets no rank {until}: {aside.why}"
+    return f"{node_names(names)} {trains}; takes the place of a lost one"

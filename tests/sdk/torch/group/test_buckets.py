@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.sdk.torch.buckets import Layout, Matching
+from faultrun.sdk.torch.group.ddp import Layout, Matching
 
 
 @st.composite

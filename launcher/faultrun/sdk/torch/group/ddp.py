@@ -6,14 +6,13 @@ canonical layout instead. The hook swallows the error of a broken group, so that
 the Reducer can be used again; whoever is about to use the gradients asks for ``failed``.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from faultrun.sdk.torch.buckets import Layout, Matching
 from faultrun.sdk.torch.group.process_group import idle_group
 
 _REFUSED = {
@@ -26,6 +25,13 @@ _REFUSED = {
 
 
 _LEAVES_BY = ("_update_process_group", "_reset_state")
+
+
+Bucket = tuple[int, ...]
+"""The parameters of one bucket, by their number in the model, in the order of their gradients."""
+
+Layout = tuple[Bucket, ...]
+"""The buckets in the order in which they are reduced."""
 
 
 def find_ddp(model: Any) -> Any:
@@ -183,3 +189,43 @@ def _settled(flat: Any) -> Any:
     done = torch.futures.Future()
     done.set_result(flat)
     return done
+
+
+class Matching:
+    """One backward pass: which buckets may be reduced as they come, and what is left to be put together.
+
+    ``canonical`` is None where the own layout is everybody's.
+    """
+
+    def __init__(self, canonical: Layout | None) -> None:
+        self._canonical = canonical
+        self._own: list[Bucket] = []
+        self._as_it_comes = 0
+
+    def comes(self, bucket: Sequence[int]) -> bool:
+        """The next bucket is there; whether to reduce it at once. False for all others, once false."""
+        own, place = tuple(bucket), len(self._own)
+        self._own.append(own)
+        if self._as_it_comes < place:
+            return False
+        if self._canonical is not None and self._canonical[place : place + 1] != (own,):
+            return False
+        self._as_it_comes += 1
+        return True
+
+    @property
+    def layout(self) -> Layout:
+        """The own one, as far as it has come."""
+        return tuple(self._own)
+
+    def left(self) -> Layout:
+        """The canonical buckets that are still to be reduced, once the last own one has come.
+
+        ValueError: these are not the gradients that the others reduce.
+        """
+        if self._canonical is None:
+            return ()
+        rest, held = self._canonical[self._as_it_comes :], self._own[self._as_it_comes :]
+        if sorted(one for bucket in rest for one in bucket) != sorted(one for own in held for one in own):
+            raise ValueError("this rank has gradients for other parameters than its peers")
+        return rest

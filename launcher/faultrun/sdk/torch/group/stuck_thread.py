@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,3 +99,13 @@ def _moved(pid: int) -> bytes:
 def _is_in_torch() -> bool:
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     return frame is not None and frame.f_code.co_filename.startswith(_TORCH)
+
+
+def forget_frames(error: BaseException | None) -> None:
+    """Let go of tensors, graphs and the group that they hold; the script's own, which runs on, keeps its."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        traceback.clear_frames(error.__traceback__)
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__

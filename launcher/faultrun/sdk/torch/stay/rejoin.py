@@ -22,13 +22,13 @@ from faultrun.errors import FaultrunError
 from faultrun.sdk.snapshots.buffer import SnapshotDamaged
 from faultrun.sdk.stay.common_step import NOTHING, nothing_common, of_replicas, of_shards
 from faultrun.sdk.stay.next_group import Join
-from faultrun.sdk.torch.frames import forget_frames
 from faultrun.sdk.torch.group import stuck_thread
 from faultrun.sdk.torch.group.ddp import Averaging, find_ddp
 from faultrun.sdk.torch.group.fsdp2 import Sharded
 from faultrun.sdk.torch.group.group_store import PeerLost
 from faultrun.sdk.torch.group.process_group import training_group
 from faultrun.sdk.torch.group.same_request import AskedAlike, group_store
+from faultrun.sdk.torch.group.stuck_thread import forget_frames
 from faultrun.sdk.torch.repair.repair import Repair
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.stay.live_state import ElsewhereInTheScript, LiveState
