@@ -13,8 +13,8 @@ from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, w
 from faultrun.frameworks.mindspore import needs_scheduler, scheduler_argv, scheduler_environment
 from faultrun.model.checkpoint import RankFile, RecoveryPoint
 from faultrun.model.exits import WorkerExitCodes
+from faultrun.model.observed.elastic import Elastic
 from faultrun.model.plan import Plan, Reason
-from faultrun.model.spec.elastic import Elastic
 from faultrun.model.spec.run_spec import (
     Command,
     Framework,

@@ -21,10 +21,10 @@ from faultrun.model.observed.hang import Activity, Suspicion
 from faultrun.model.observed.platform_notice import ResetNotice
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.model.observed.recovery import Began
+from faultrun.model.observed.standby import StandbyPhase
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.run import Step
 from faultrun.model.spec.run_spec import RunSpec
-from faultrun.model.spec.standby import StandbyPhase
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId, NodeSlots
 from support.stories.generated import ACTION_TYPES, EVENT_TYPES, values

@@ -8,11 +8,11 @@ from functools import cache
 from typing import NamedTuple
 
 from faultrun.errors import NoWholeCheckpoint
-from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
+from faultrun.model.events import GoGiven, NodesEvent, PlanAdopted, RunFinished
 from faultrun.model.observed.agreement import IncarnationOver, LookAgain
+from faultrun.model.observed.elastic import NodesWaiting
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.plan import Plan
-from faultrun.model.spec.elastic import NodesWaiting
 from faultrun.model.topology import BootId, NodeId
 from faultrun.nodes.protocol import lease_deadline
 from faultrun.nodes.protocol.judge import judge
@@ -27,7 +27,6 @@ from faultrun.nodes.values.membership import (
     Fence,
     GrantLease,
     MemberClock,
-    NodesEvent,
     OwnState,
     PeerQuestion,
     Remembered,

@@ -11,9 +11,9 @@ from faultrun.core.plan.next_plan import Rules
 from faultrun.model.checkpoint import Kind, RecoveryPoint, Shared
 from faultrun.model.exits import Exited
 from faultrun.model.incident import Cause, Incident
+from faultrun.model.observed.elastic import Elastic
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Ledger, Plan, Reason
-from faultrun.model.spec.elastic import Elastic
 from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from faultrun.model.events import Event, RunStarted
 from faultrun.model.observed.recovery import RecoveryTimed
+from faultrun.model.observed.standby import EVERY_RANK, StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.model.run import Phase, Step
-from faultrun.model.spec.standby import EVERY_RANK, StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.model.topology import BootId
 from faultrun.observe.console.reporters import ConsoleReporter
 from faultrun.observe.standby_words import StandbyTally

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.model.observed.dying_gasp import GaspAcknowledged
-from faultrun.model.spec.standby import StandbyChanged, StandbyPhase
+from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from support.machine.control_desk import Desk, Peer, open_desk
 
 

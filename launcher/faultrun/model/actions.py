@@ -8,8 +8,8 @@ from faultrun.model.events import Timer
 from faultrun.model.incident import Save
 from faultrun.model.observed.hang import PauseHistory, Suspicion
 from faultrun.model.observed.node_fact import NodeFact
+from faultrun.model.observed.standby import StandbyPhase
 from faultrun.model.plan import Attempt, Plan
-from faultrun.model.spec.standby import StandbyPhase
 from faultrun.model.stop import StopSource
 
 

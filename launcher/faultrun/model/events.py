@@ -13,8 +13,15 @@ from faultrun.model.checkpoint import RecoveryPoint, Refusal
 from faultrun.model.event_base import UNLESS_USED, Fact, FactOfNodes
 from faultrun.model.exits import ExitStatus, ended_well
 from faultrun.model.incident import Aftermath
-from faultrun.model.observed.agreement import AgreementEvent
+from faultrun.model.observed.agreement import (
+    AgreementEvent,
+    AgreementSilent,
+    IncarnationOver,
+    LookAgain,
+    OwnNodeAside,
+)
 from faultrun.model.observed.dying_gasp import GaspEvent
+from faultrun.model.observed.elastic import ElasticEvent, NodesWaiting
 from faultrun.model.observed.evidence import DeathNote
 from faultrun.model.observed.hang import HangEvent
 from faultrun.model.observed.mindspore_rendezvous import RendezvousEvent
@@ -22,9 +29,8 @@ from faultrun.model.observed.platform_notice import Notice
 from faultrun.model.observed.progress import RankStep
 from faultrun.model.observed.recovery import RecoveryEvent
 from faultrun.model.observed.rejoin import RejoinEvent
+from faultrun.model.observed.standby import StandbyEvent
 from faultrun.model.plan import Plan
-from faultrun.model.spec.elastic import ElasticEvent
-from faultrun.model.spec.standby import StandbyEvent
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, NodeId
 
@@ -319,3 +325,15 @@ Event = (
     | RunFinished
     | AgreementEvent
 )
+
+NodesEvent = (
+    PlanAdopted
+    | GoGiven
+    | IncarnationOver
+    | LookAgain
+    | AgreementSilent
+    | NodesWaiting
+    | OwnNodeAside
+    | RunFinished
+)
+"""What many nodes agreed on, as one supervisor is told of it."""

@@ -6,8 +6,8 @@ from enum import Enum
 from faultrun.model.checkpoint import Identity, RecoveryPoint
 from faultrun.model.event_base import UNLESS_USED
 from faultrun.model.incident import Aftermath
+from faultrun.model.observed.elastic import SlotLedger
 from faultrun.model.observed.evidence import Signature
-from faultrun.model.spec.elastic import SlotLedger
 from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.topology import BootId, NodeId, Replacement, Topology
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from faultrun.model.events import Event, RunStarted, WorkerStarted
 from faultrun.model.observed.recovery import RecoveryTimed
-from faultrun.model.spec.standby import StandbyChanged, StandbyPhase
+from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 
 _MOST_NAMED = 3
 _PYTHON = "python"

@@ -10,7 +10,7 @@ from faultrun.core.control_messages import path, said, seconds, short, whole
 from faultrun.model.events import Event, FirstStep, Heartbeat
 from faultrun.model.observed.dying_gasp import SaveRequested
 from faultrun.model.observed.rejoin import MemoryFaultFound
-from faultrun.model.spec.standby import StandbyChanged, StandbyPhase
+from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import NodeId, RunId
 from faultrun.model.wire import message, parse

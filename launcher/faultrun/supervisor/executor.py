@@ -36,6 +36,7 @@ from faultrun.model.events import (
     Drained,
     Event,
     IncarnationStarted,
+    NodesEvent,
     Prepared,
     RecoveryPointChosen,
     Timer,
@@ -43,7 +44,6 @@ from faultrun.model.events import (
     WorkerStarted,
 )
 from faultrun.model.observed.dying_gasp import GaspVerified
-from faultrun.nodes.values.membership import NodesEvent
 from faultrun.supervisor.checkpoints.finder import CheckpointFinder
 from faultrun.supervisor.hangs.inspection import Inspector
 from faultrun.supervisor.launch.prepare import Preparer

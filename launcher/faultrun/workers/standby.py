@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from faultrun.model.spec.standby import StandbyWish
+from faultrun.model.observed.standby import StandbyWish
 from faultrun.workers.launch import Launch
 from faultrun.workers.priority import Priority
 from faultrun.workers.proc_reader import state_of

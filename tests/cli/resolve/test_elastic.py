@@ -9,7 +9,7 @@ import pytest
 
 from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.resolve.platform import awaited_table
-from faultrun.model.spec.elastic import Elastic, Grow
+from faultrun.model.observed.elastic import Elastic, Grow
 from faultrun.platforms.rank_table.rank_table import RankTable
 from faultrun.platforms.rank_table.wait import Awaited
 from faultrun.platforms.untrusted_files import Unfinished

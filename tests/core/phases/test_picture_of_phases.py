@@ -29,6 +29,14 @@ from faultrun.model.exits import Exited, Signaled
 from faultrun.model.incident import Cause
 from faultrun.model.observed.agreement import AgreementSilent, IncarnationOver, LookAgain, MembershipLost
 from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified, SaveSeen
+from faultrun.model.observed.elastic import (
+    NodesWaiting,
+    SaveWhileNodesWait,
+    SetAside,
+    SlotLedger,
+    SlotsUsable,
+    Vacant,
+)
 from faultrun.model.observed.hang import Activity, HangDetected
 from faultrun.model.observed.mindspore_rendezvous import RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.observed.platform_notice import RankStatus, ReportedRank, ResetNotice
@@ -42,14 +50,6 @@ from faultrun.model.observed.rejoin import (
     SurvivorsFreed,
 )
 from faultrun.model.run import Phase, RunState
-from faultrun.model.spec.elastic import (
-    NodesWaiting,
-    SaveWhileNodesWait,
-    SetAside,
-    SlotLedger,
-    SlotsUsable,
-    Vacant,
-)
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, NodeId
 from support.places import ROOT

@@ -9,9 +9,9 @@ from faultrun.core.placement.slots import workers_words
 from faultrun.core.plan.next_plan import AWAITS, next_step
 from faultrun.model.checkpoint import OnNode, RankFile, RecoveryPoint
 from faultrun.model.events import RunFinished
+from faultrun.model.observed.elastic import Elastic, Grow
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
-from faultrun.model.spec.elastic import Elastic, Grow
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId
 from faultrun.nodes.protocol.waiting_nodes import newcomers

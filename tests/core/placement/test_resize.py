@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from faultrun.core.placement.resize import groups_in, resized, seats_without, slots_of, takes_from, who_leaves
 from faultrun.model.checkpoint import RankFile
-from faultrun.model.spec.elastic import SetAside
+from faultrun.model.observed.elastic import SetAside
 from faultrun.model.topology import NodeId, NodeSlots, Topology
 from support.stories.story import checkpoint
 

@@ -11,9 +11,9 @@ from faultrun.core.plan.next_plan import AWAITS
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.exits import Exited
 from faultrun.model.incident import Cause, Incident
+from faultrun.model.observed.elastic import Elastic, NodeAside, SlotLedger
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
-from faultrun.model.spec.elastic import Elastic, NodeAside, SlotLedger
 from faultrun.model.topology import NodeId
 from faultrun.nodes.protocol.waiting_nodes import newcomers
 from support.nodes.seats import ELASTIC, FIXED, THREE, A, B, C, D, fact, follows, names, planned, seats

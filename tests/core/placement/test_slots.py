@@ -10,9 +10,9 @@ from faultrun.model.actions import FindRecoveryPoint, Spawn
 from faultrun.model.checkpoint import RankFile, RecoveryPoint
 from faultrun.model.events import RecoveryPointChosen, Timer
 from faultrun.model.incident import Cause
+from faultrun.model.observed.elastic import Elastic, SlotsUsable
 from faultrun.model.observed.evidence import DeathNote, FaultClass, Finding, Raised
 from faultrun.model.run import Phase
-from faultrun.model.spec.elastic import Elastic, SlotsUsable
 from support.stories.story import NODE, STAYING, WINDOWS, Story, checkpoint, rule, topology
 
 FIXED = replace(checkpoint(10), fixed_by="its state is sharded: s.0 holds that of rank 0 only")

@@ -6,9 +6,9 @@ import pytest
 
 from faultrun.core.phases.platform_notices import faulty_slots, hold
 from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.observed.elastic import Elastic, SlotLedger, SlotsUsable, Vacant
 from faultrun.model.observed.platform_notice import FaultRanks, Notice
 from faultrun.model.run import Phase
-from faultrun.model.spec.elastic import Elastic, SlotLedger, SlotsUsable, Vacant
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId, NodeSlots, Topology
 from support.stories.notice_stories import ends, told

@@ -9,10 +9,10 @@ from faultrun.model.actions import Prepare, Publish, Spawn, StartTimer, SweepRan
 from faultrun.model.events import GoGiven, PlanAdopted, Timer
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.observed.agreement import IncarnationOver
+from faultrun.model.observed.elastic import Accused, NodeAside, SlotLedger
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.run import Phase
-from faultrun.model.spec.elastic import Accused, NodeAside, SlotLedger
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from faultrun.nodes.protocol.plan_events import heeded

@@ -33,8 +33,8 @@ from faultrun.model.events import (
 from faultrun.model.exits import Signaled
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.observed.rejoin import RankCanRejoin
+from faultrun.model.observed.standby import EVERY_RANK, RoomFound, StandbyChanged, StandbyPhase
 from faultrun.model.run import Phase, RunState, Step
-from faultrun.model.spec.standby import EVERY_RANK, RoomFound, StandbyChanged, StandbyPhase
 from faultrun.model.topology import NodeId, NodeSlots, Topology
 from support.stories.real_and_fake_node import Wanted, spawn_of
 from support.stories.standby_story import Tale

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.model.spec.standby import StandbyPhase
+from faultrun.model.observed.standby import StandbyPhase
 from support.machine.processes import wait_until
 from support.runs import PRELUDE, Launcher, Run
 

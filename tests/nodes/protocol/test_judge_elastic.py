@@ -7,8 +7,8 @@ from faultrun.model.events import PlanAdopted, RunFinished
 from faultrun.model.exits import Exited
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.observed.agreement import LookAgain, OwnNodeAside
+from faultrun.model.observed.elastic import Elastic, NodesWaiting
 from faultrun.model.observed.node_fact import NodeStatus
-from faultrun.model.spec.elastic import Elastic, NodesWaiting
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from faultrun.nodes.values.roster import PlanPhase
 from support.nodes.member_group import TIMES, Group

@@ -10,9 +10,9 @@ from faultrun.model.events import PlanAdopted, RunFinished
 from faultrun.model.exits import Exited
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.observed.agreement import IncarnationOver, LookAgain
+from faultrun.model.observed.elastic import Elastic
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.plan import Ledger, Plan, Reason, Restart
-from faultrun.model.spec.elastic import Elastic
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from faultrun.nodes.protocol.deduplication import words_of

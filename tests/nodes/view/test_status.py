@@ -6,9 +6,9 @@ import pytest
 
 from faultrun.model.exits import Signaled
 from faultrun.model.incident import Aftermath, Cause, Incident
+from faultrun.model.observed.elastic import NodeAside, SlotLedger, Vacant
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Ledger, Plan, Reason, Restart
-from faultrun.model.spec.elastic import NodeAside, SlotLedger, Vacant
 from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.topology import BootId, NodeId, Topology

@@ -5,8 +5,8 @@ import pytest
 from faultrun.model.events import Timer, TimerFired
 from faultrun.model.observed.dying_gasp import GaspRequested, GaspSaved, GaspVerified
 from faultrun.model.observed.hang import Activity, HangSuspected, Suspicion
+from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from faultrun.model.run import Phase
-from faultrun.model.spec.standby import StandbyChanged, StandbyPhase
 from faultrun.observe.account.accountant import Accountant
 from faultrun.observe.account.advice import advise, save_interval
 from faultrun.observe.account.timeline import Spending

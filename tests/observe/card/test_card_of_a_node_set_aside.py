@@ -7,9 +7,9 @@ from faultrun.model.events import Event, PlanAdopted, RunFinished
 from faultrun.model.exits import Exited
 from faultrun.model.incident import Aftermath, Cause, Incident
 from faultrun.model.observed.agreement import LookAgain, OwnNodeAside
+from faultrun.model.observed.elastic import NodeAside, SlotLedger, Vacant
 from faultrun.model.plan import Reason
 from faultrun.model.run import Drain, Phase, Step
-from faultrun.model.spec.elastic import NodeAside, SlotLedger, Vacant
 from faultrun.model.topology import NodeId, NodeSlots, Topology
 from faultrun.observe.console.reporters import ConsoleReporter
 from support.stories.specs import a_spec

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from faultrun.model.observed.elastic import Elastic, SlotLedger, Vacant
 from faultrun.model.plan import Plan
-from faultrun.model.spec.elastic import Elastic, SlotLedger, Vacant
 from faultrun.model.spec.run_spec import Rendezvous
 from faultrun.model.topology import NodeId, NodeSlots, Topology
 from faultrun.platforms.rank_table.rank_table import read_rank_table

@@ -11,9 +11,7 @@ from faultrun.checkpoints.format import Stamp
 from faultrun.model.checkpoint import Depth, Verdict
 from faultrun.model.events import Event, IncarnationStarted, Timer, TimerFired
 from faultrun.model.observed.agreement import OwnNodeAside
-from faultrun.model.observed.platform_notice import Platform
-from faultrun.model.run import Phase, Run, Step
-from faultrun.model.spec.elastic import (
+from faultrun.model.observed.elastic import (
     Elastic,
     Grow,
     NodesWaiting,
@@ -22,6 +20,8 @@ from faultrun.model.spec.elastic import (
     SlotLedger,
     SlotsUsable,
 )
+from faultrun.model.observed.platform_notice import Platform
+from faultrun.model.run import Phase, Run, Step
 from faultrun.model.topology import NodeId
 from faultrun.supervisor.platform.capacity import SlotWatch
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor, Ready, RunClock

@@ -9,8 +9,8 @@ from faultrun.core.standby.headroom import ProcessorSample
 from faultrun.core.standby.policy import SETTLE_S, UNSEEN_ROOM_S
 from faultrun.model.events import Event, FirstStep, IncarnationStarted, Timer, TimerFired
 from faultrun.model.observed.recovery import FirstStepLogged
+from faultrun.model.observed.standby import EVERY_RANK, RoomFound, StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.model.run import Phase, Step
-from faultrun.model.spec.standby import EVERY_RANK, RoomFound, StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.standby.headroom_watch import RoomWatch
 from support.stories.story import in_phase

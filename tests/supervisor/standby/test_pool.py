@@ -16,8 +16,8 @@ import pytest
 from faultrun.core.standby.policy import StandbyState, decide_standbys
 from faultrun.model.actions import StandbyAction, StartStandby, StartTimer
 from faultrun.model.events import Event, IncarnationStarted, Timer, TimerFired
+from faultrun.model.observed.standby import StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.model.run import Phase, Step
-from faultrun.model.spec.standby import StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.standby.pool import Standbys
 from faultrun.workers.launch import Launch

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.model.exits import ExitStatus
-from faultrun.model.spec.standby import StandbyWish
+from faultrun.model.observed.standby import StandbyWish
 from faultrun.workers.launch import Launch
 from faultrun.workers.priority import may_rise_again
 from faultrun.workers.process import Process, start

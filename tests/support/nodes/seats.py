@@ -6,9 +6,9 @@ from dataclasses import replace
 from faultrun.core.plan.next_plan import Rules, next_step
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import PlanAdopted
+from faultrun.model.observed.elastic import Elastic
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
-from faultrun.model.spec.elastic import Elastic
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from support.stories.story import POLICY, checkpoint, first_plan
 

@@ -54,8 +54,8 @@ from faultrun.model.observed.evidence import DeathNote
 from faultrun.model.observed.hang import Activity, HangDetected
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.observed.progress import WorkPhase
+from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from faultrun.model.plan import Plan
-from faultrun.model.spec.standby import StandbyChanged, StandbyPhase
 from faultrun.model.topology import NodeId
 
 SIGKILL, SIGTERM = 9, 15

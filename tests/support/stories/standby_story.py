@@ -20,8 +20,8 @@ from faultrun.model.events import (
     WorkerStarted,
 )
 from faultrun.model.exits import Signaled
+from faultrun.model.observed.standby import RoomFound, StandbyChanged, StandbyPhase
 from faultrun.model.run import Phase, Step
-from faultrun.model.spec.standby import RoomFound, StandbyChanged, StandbyPhase
 from faultrun.model.topology import NodeId, Topology
 from support.stories.real_and_fake_node import Wanted, spawn_of
 from support.stories.story import NODE, in_phase

@@ -6,7 +6,7 @@ from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.platform import fault_files, rank_table_named
 from faultrun.cli.resolve.workers import Workers
 from faultrun.model.exits import WorkerExitCodes
-from faultrun.model.spec.elastic import Elastic, Grow
+from faultrun.model.observed.elastic import Elastic, Grow
 
 
 def resolve_elastic(

@@ -10,6 +10,7 @@ from faultrun.cli.resolve.program import Program
 from faultrun.frameworks import standby_suits
 from faultrun.frameworks.top_imports import TopImports, top_imports
 from faultrun.model.observed.hang import HangPolicy, Span
+from faultrun.model.observed.standby import StandbyWish
 from faultrun.model.spec.run_spec import (
     PLATFORM_MARGIN_S,
     TERMINATION_VARIABLE,
@@ -20,7 +21,6 @@ from faultrun.model.spec.run_spec import (
     Supervision,
     Windows,
 )
-from faultrun.model.spec.standby import StandbyWish
 
 _SLURM_END = "SLURM_JOB_END_TIME"
 _INIT_PID = 1

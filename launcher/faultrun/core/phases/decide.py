@@ -67,6 +67,7 @@ from faultrun.model.observed.dying_gasp import (
     SaveRequested,
     SaveSeen,
 )
+from faultrun.model.observed.elastic import NodesWaiting, SaveWhileNodesWait, SlotsUsable
 from faultrun.model.observed.hang import (
     HangDetected,
     HangDismissed,
@@ -86,9 +87,8 @@ from faultrun.model.observed.rejoin import (
     RankRejoined,
     SurvivorsFreed,
 )
+from faultrun.model.observed.standby import RoomFound, StandbyChanged
 from faultrun.model.run import Phase, RunState, Step
-from faultrun.model.spec.elastic import NodesWaiting, SaveWhileNodesWait, SlotsUsable
-from faultrun.model.spec.standby import RoomFound, StandbyChanged
 from faultrun.model.stop import StopRequested
 
 

@@ -10,9 +10,9 @@ from faultrun.core.humanize import node_names, several
 from faultrun.core.phases import drain
 from faultrun.core.phases.node_statement import statement
 from faultrun.model.incident import Cause
+from faultrun.model.observed.elastic import NodesWaiting, SaveWhileNodesWait, SlotsUsable
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.run import RunState, Step
-from faultrun.model.spec.elastic import NodesWaiting, SaveWhileNodesWait, SlotsUsable
 
 
 def begin(state: RunState, event: SlotsUsable) -> Step:

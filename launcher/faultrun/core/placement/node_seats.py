@@ -14,9 +14,9 @@ from faultrun.core.placement.seat_numbers import as_listed, emptied, numbered, n
 from faultrun.core.placement.slots import accuse, condemned
 from faultrun.model.checkpoint import OnNode, RecoveryPoint
 from faultrun.model.incident import Cause, Incident
+from faultrun.model.observed.elastic import Elastic, Grow, NodeAside, SlotLedger, Vacant
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
-from faultrun.model.spec.elastic import Elastic, Grow, NodeAside, SlotLedger, Vacant
 from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.topology import NodeId, Replacement, Topology
 

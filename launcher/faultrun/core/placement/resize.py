@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from faultrun.core.recovery.replica_groups import Group
 from faultrun.model.checkpoint import RankFile, RecoveryPoint
-from faultrun.model.spec.elastic import SetAside
+from faultrun.model.observed.elastic import SetAside
 from faultrun.model.topology import NodeId, Topology
 
 Slot = tuple[NodeId, int]

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from faultrun.core.placement.place import NOBODY, slots_of_nodes, taken
+from faultrun.model.observed.elastic import Vacant
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
-from faultrun.model.spec.elastic import Vacant
 from faultrun.model.topology import NodeId, Topology
 
 

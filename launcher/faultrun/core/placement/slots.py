@@ -12,10 +12,10 @@ from faultrun.core.humanize import rank_names, several
 from faultrun.core.placement.resize import groups_in, resized, seats_without, slots_of, takes_from, who_leaves
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.incident import Cause, Incident
+from faultrun.model.observed.elastic import Accused, Elastic, SetAside, SlotLedger
 from faultrun.model.observed.evidence import FaultClass
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
-from faultrun.model.spec.elastic import Accused, Elastic, SetAside, SlotLedger
 from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.topology import Topology
 

@@ -36,9 +36,9 @@ from faultrun.core.recovery.quarantine import attempts_seen, quarantine_after
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.incident import Aftermath, Cause, Incident
 from faultrun.model.observed.agreement import IncarnationOver
+from faultrun.model.observed.elastic import Elastic, SlotLedger
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Attempt, Ledger, Plan, Reason
-from faultrun.model.spec.elastic import Elastic, SlotLedger
 from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.topology import NodeId, Topology

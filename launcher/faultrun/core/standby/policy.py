@@ -29,8 +29,8 @@ from faultrun.model.events import (
 )
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.observed.rejoin import RankCanRejoin
+from faultrun.model.observed.standby import EVERY_RANK, RoomFound, StandbyChanged, StandbyPhase
 from faultrun.model.run import Phase, RunState, Step
-from faultrun.model.spec.standby import EVERY_RANK, RoomFound, StandbyChanged, StandbyPhase
 
 SETTLE_S = 20.0
 """With ``auto``: how long after its first step a run that leaves no processor free has none. Later they cost

@@ -5,12 +5,12 @@ from enum import Enum
 
 from faultrun.model.event_base import UNLESS_USED
 from faultrun.model.exits import WorkerExitCodes
+from faultrun.model.observed.elastic import Elastic
 from faultrun.model.observed.evidence import Row
 from faultrun.model.observed.hang import HangPolicy
-from faultrun.model.spec.elastic import Elastic
+from faultrun.model.observed.standby import StandbyWish
 from faultrun.model.spec.nodes_spec import AgreementSpec
 from faultrun.model.spec.output import Logs, View
-from faultrun.model.spec.standby import StandbyWish
 from faultrun.model.spec.worker_identity import WorkerIdentity
 from faultrun.model.topology import NodeId, RunId, Topology
 

@@ -17,6 +17,7 @@ from typing import Any
 from faultrun.errors import FaultrunError, assert_never
 from faultrun.journal.codec import decode, encode, get_ready
 from faultrun.model.actions import RaiseAlarm
+from faultrun.model.events import NodesEvent
 from faultrun.model.observed.agreement import MembershipLost
 from faultrun.model.observed.hang import NodeSpoke
 from faultrun.model.observed.node_fact import NodeFact
@@ -57,7 +58,6 @@ from faultrun.nodes.values.membership import (
     GrantLease,
     KnownKeys,
     MemberClock,
-    NodesEvent,
     OwnState,
     Remembered,
     Tell,

@@ -14,14 +14,14 @@ from faultrun.core.plan.next_plan import Rules
 from faultrun.errors import FaultrunError
 from faultrun.journal.codec import decode, encode
 from faultrun.model.actions import RaiseAlarm
-from faultrun.model.events import Event
+from faultrun.model.events import Event, NodesEvent
 from faultrun.model.observed.agreement import IncarnationOver, MembershipLost
 from faultrun.model.observed.hang import NodeSpoke
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.spec.nodes_spec import EtcdAccess
 from faultrun.model.topology import BootId, RunId
 from faultrun.nodes.agent.pipe_protocol import ALARM, FACT, LEAVE, RANKS, SAYS, TELLS, UNTIL, WHY
-from faultrun.nodes.values.membership import NodesEvent, Terms
+from faultrun.nodes.values.membership import Terms
 from faultrun.supervisor.launch.progress_page import Incarnation
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.workers.deadline import Deadline

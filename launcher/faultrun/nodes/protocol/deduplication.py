@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from faultrun.model.events import GoGiven, PlanAdopted
 from faultrun.model.observed.agreement import AgreementSilent, IncarnationOver, LookAgain
+from faultrun.model.observed.elastic import NodesWaiting
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
-from faultrun.model.spec.elastic import NodesWaiting
 from faultrun.nodes.values.membership import Act, Tell, WarnPeers
 
 _HEARS_ANEW = (NodeStatus.JOINED, NodeStatus.DRAINED, NodeStatus.DONE, NodeStatus.READY)

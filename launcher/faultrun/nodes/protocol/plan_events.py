@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from faultrun.core.plan.keep_survivors import is_kept
-from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
+from faultrun.model.events import GoGiven, NodesEvent, PlanAdopted, RunFinished
 from faultrun.model.observed.agreement import IncarnationOver, LookAgain
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
-from faultrun.nodes.values.membership import Fence, KnownKeys, NodesEvent
+from faultrun.nodes.values.membership import Fence, KnownKeys
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster
 
 

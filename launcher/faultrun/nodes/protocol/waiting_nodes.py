@@ -7,9 +7,9 @@ from faultrun.core.humanize import node_names
 from faultrun.core.placement.node_seats import set_aside
 from faultrun.core.placement.place import can_sit
 from faultrun.model.observed.agreement import OwnNodeAside
+from faultrun.model.observed.elastic import Elastic, Grow, NodeAside, NodesWaiting
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
-from faultrun.model.spec.elastic import Elastic, Grow, NodeAside, NodesWaiting
 from faultrun.model.topology import NodeId
 from faultrun.nodes.protocol.coordinator_input import Office, numbered, statements
 from faultrun.nodes.protocol.election import leads

@@ -11,11 +11,9 @@ seconds of this machine's CLOCK_BOOTTIME, which goes on in suspend and which no 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
-from faultrun.model.observed.agreement import AgreementSilent, IncarnationOver, LookAgain, OwnNodeAside
+from faultrun.model.events import NodesEvent
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
-from faultrun.model.spec.elastic import NodesWaiting
 from faultrun.model.topology import BootId, NodeId
 from faultrun.nodes.values.lease import Lease, LeaseTimes
 from faultrun.nodes.values.roster import Alarm, Leadership, PlanHeader, Roster, RosterEntry, Statement
@@ -253,19 +251,6 @@ class MemberClock:
 
     now_s: float
     run_s: float
-
-
-NodesEvent = (
-    PlanAdopted
-    | GoGiven
-    | IncarnationOver
-    | LookAgain
-    | AgreementSilent
-    | NodesWaiting
-    | OwnNodeAside
-    | RunFinished
-)
-"""What many nodes agreed on, as one supervisor is told of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,9 +31,9 @@ from faultrun.model.observed.agreement import IncarnationOver
 from faultrun.model.observed.dying_gasp import GaspSaved
 from faultrun.model.observed.hang import HangDetected, HangSuspected
 from faultrun.model.observed.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
+from faultrun.model.observed.standby import StandbyChanged
 from faultrun.model.plan import Plan
 from faultrun.model.run import Phase
-from faultrun.model.spec.standby import StandbyChanged
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.observe.account.incarnations import (
     FINISHED,

@@ -8,7 +8,7 @@ from typing import Any
 
 from faultrun.core.humanize import percent, several, span
 from faultrun.journal.logdir import recorded
-from faultrun.model.spec.standby import StandbyPhase
+from faultrun.model.observed.standby import StandbyPhase
 from faultrun.observe.account.records import Account, IncidentRecord
 from faultrun.observe.account.timeline import RECOVERY, Spending
 from faultrun.observe.card.card import duration

@@ -34,17 +34,17 @@ from faultrun.model.incident import Cause
 from faultrun.model.line_tone import Tone, toned
 from faultrun.model.observed.agreement import IncarnationOver, MembershipLost, OwnNodeAside
 from faultrun.model.observed.dying_gasp import GaspRequested, GaspSaved
+from faultrun.model.observed.elastic import NodesWaiting
 from faultrun.model.observed.hang import HangDetected, HangElsewhere, HangWarned, PauseOver
 from faultrun.model.observed.mindspore_rendezvous import RankMissed
 from faultrun.model.observed.platform_notice import Notice, UnreadableNotice
 from faultrun.model.observed.recovery import Began, RecoveryTimed, ResumeChecked
 from faultrun.model.observed.rejoin import RankCannotRejoin, RankRejoined
+from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.printable import one_line
 from faultrun.model.run import Phase, RunState, Step
-from faultrun.model.spec.elastic import NodesWaiting
 from faultrun.model.spec.run_spec import RunSpec
-from faultrun.model.spec.standby import StandbyChanged, StandbyPhase
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.observe.card.card import duration, place_taken
 from faultrun.observe.card.card_keeper import CardKeeper, local_time, newer

@@ -20,8 +20,7 @@ from faultrun.core.phases.platform_notices import faulty_slots
 from faultrun.model.checkpoint import Verdict
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.observed.agreement import OwnNodeAside
-from faultrun.model.run import Phase, RunState, Step
-from faultrun.model.spec.elastic import (
+from faultrun.model.observed.elastic import (
     Elastic,
     Grow,
     NodesWaiting,
@@ -29,6 +28,7 @@ from faultrun.model.spec.elastic import (
     SetAside,
     SlotsUsable,
 )
+from faultrun.model.run import Phase, RunState, Step
 from faultrun.supervisor.checkpoints.first_save import Listed
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 

@@ -12,8 +12,8 @@ from faultrun.core.standby.policy import (
 )
 from faultrun.model.events import Event, FirstStep, IncarnationStarted
 from faultrun.model.observed.recovery import FirstStepLogged
+from faultrun.model.observed.standby import RoomFound, StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.model.run import Phase, Step
-from faultrun.model.spec.standby import RoomFound, StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.supervisor.reactor import Reactor
 
 

@@ -22,7 +22,7 @@ from faultrun.model.actions import (
 )
 from faultrun.model.events import Event, Timer
 from faultrun.model.exits import Exited, ExitStatus
-from faultrun.model.spec.standby import EVERY_RANK, StandbyChanged, StandbyPhase, StandbyWish
+from faultrun.model.observed.standby import EVERY_RANK, StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.supervisor.reactor import Reactor
 from faultrun.workers.launch import Launch
 from faultrun.workers.priority import may_rise_again

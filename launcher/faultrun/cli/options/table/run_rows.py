@@ -9,8 +9,8 @@ from faultrun.cli.options.choices import one_of, one_of_or_auto
 from faultrun.cli.options.option import Flag, Option, Options, OrNone, Repeatable
 from faultrun.cli.options.signature_file import signature_rows
 from faultrun.model.exits import WorkerExitCodes
+from faultrun.model.observed.elastic import Grow
 from faultrun.model.observed.hang import HangPolicy, HangSignal
-from faultrun.model.spec.elastic import Grow
 from faultrun.model.spec.nodes_spec import AgreementSpec, EtcdAccess, OnAgreementLoss
 from faultrun.model.spec.run_spec import (
     Framework,
