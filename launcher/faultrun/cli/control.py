@@ -15,8 +15,8 @@ from typing import Any
 import click
 
 from faultrun.cli.console import answer, say
+from faultrun.cli.options.assume_option import assume_option
 from faultrun.cli.options.settings import Settings
-from faultrun.cli.options.table.assumptions import assume_option
 from faultrun.cli.status.savings_so_far import SavedSoFar
 from faultrun.cli.verbs import example, log_dir_option
 from faultrun.errors import LogDirError

@@ -11,7 +11,7 @@ import click
 
 from faultrun.cli.console import answer, say
 from faultrun.cli.nodes.run_in_etcd import RunLook, or_in_etcd, reachable
-from faultrun.cli.options.table.assumptions import assume_option, assumed
+from faultrun.cli.options.assume_option import assume_option, assumed
 from faultrun.cli.verbs import example, log_dir_option
 from faultrun.core.humanize import several, span
 from faultrun.errors import LogDirError, UsageError

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from faultrun.cli.options.assume_option import assumed
+from faultrun.cli.options.assume_values import assumptions, changed, defaults_in_words
 from faultrun.cli.options.settings import Asked, collect
-from faultrun.cli.options.table.assumptions import assumed, assumptions, changed, defaults_in_words
 from faultrun.errors import ConfigError, UsageError
 from faultrun.model.spec.assumptions import Assumptions, UsualLauncher
 

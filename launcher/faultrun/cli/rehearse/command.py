@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,11 +14,11 @@ from faultrun.cli.console import answer, say
 from faultrun.cli.options.command import RunCommand, run_command
 from faultrun.cli.options.option import Takes
 from faultrun.cli.options.settings import OPTIONS, Asked
+from faultrun.cli.rehearse.request import Wishes, settings_of
 from faultrun.cli.verbs import example
 from faultrun.errors import UsageError
 
 if TYPE_CHECKING:
-    from faultrun.cli.options.settings import Settings
     from faultrun.cli.resolve.spec import Resolved
     from faultrun.rehearse.outcome import Trial
 
@@ -33,18 +33,6 @@ _INTRODUCTION = (
     "before. Exit code 0: every fault was tried and survived; 1: not; 2: a file of yours changed meanwhile.",
     "Takes every option of `faultrun run` (faultrun --help-all), and these:",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """The rehearsal's own options, by the names of their parameters."""
-
-    minutes: float
-    faults: str | None
-    as_json: bool
-    diff: bool
-    scratch: str | None
-    isolation: str
 
 
 class RehearseCommand(RunCommand):
@@ -167,13 +155,6 @@ class _ToldToStop(SystemExit):
 
 def _interrupted(signum: int, _frame: object) -> None:
     raise _ToldToStop(signum)
-
-
-def settings_of(asked: Asked) -> "Settings":
-    """What was said in every layer, as ``run`` reads it."""
-    from faultrun.cli.options.settings import collect_for_run
-
-    return collect_for_run(asked, os.environ)
 
 
 def _resolved(asked: Asked) -> "Resolved":

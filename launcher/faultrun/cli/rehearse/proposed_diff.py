@@ -10,7 +10,7 @@ from faultrun.adopt.proposal import propose, yaml_value
 from faultrun.cli.adopt.sdk_diff import offered
 from faultrun.cli.options.config_beside_script import CONFIG_NAME, NO_CONFIG
 from faultrun.cli.options.settings import Asked, Settings
-from faultrun.cli.rehearse.command import settings_of
+from faultrun.cli.rehearse.request import settings_of
 from faultrun.rehearse.outcome import RehearsalOutcome
 from faultrun.rehearse.proposed_options import as_diff, wanted_options, wants_lines, with_options
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from faultrun.checkpoints.registry import registry_for
 from faultrun.cli.options.option import Takes
 from faultrun.cli.options.settings import OPTIONS, Asked, Settings
-from faultrun.cli.rehearse.command import Wishes, settings_of
 from faultrun.cli.rehearse.progress_bar import TimeBar
 from faultrun.cli.rehearse.proposed_diff import proposed
+from faultrun.cli.rehearse.request import Wishes, settings_of
 from faultrun.cli.resolve.spec import Resolved
 from faultrun.errors import UsageError
 from faultrun.model.observed.hang import HangSignal

@@ -16,7 +16,7 @@ import click
 from faultrun.cli.console import answer
 from faultrun.cli.nodes.run_in_etcd import or_in_etcd
 from faultrun.cli.nodes.status import show_nodes
-from faultrun.cli.options.table.assumptions import assume_option
+from faultrun.cli.options.assume_option import assume_option
 from faultrun.cli.status.gather import gather
 from faultrun.cli.status.savings_so_far import SavedSoFar
 from faultrun.cli.verbs import example, log_dir_option

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from faultrun.cli.options.table.assumptions import assumed
+from faultrun.cli.options.assume_option import assumed
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.lines import JournalFollower
 from faultrun.observe.account.accountant import Accountant

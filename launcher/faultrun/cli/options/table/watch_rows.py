@@ -1,9 +1,9 @@
 """The options about logs and about how a run is watched, a row each, as in ``rows``."""
 
 from faultrun.cli.options import values
+from faultrun.cli.options.assume_values import assumptions, defaults_in_words
 from faultrun.cli.options.choices import one_of
 from faultrun.cli.options.option import Option, Options, OrNone, Switch
-from faultrun.cli.options.table.assumptions import assumptions, defaults_in_words
 from faultrun.model.spec.assumptions import Assumptions
 from faultrun.model.spec.output import LogFormat, Logs, Stream, View
 

@@ -1,17 +1,12 @@
-"""``--assume`` as text: of the run, and of the verbs that tell its savings."""
+"""The text of ``--assume`` as values, and the defaults as text."""
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
-
-import click
+from typing import Any
 
 from faultrun.cli.options.choices import meant, one_of_or_auto
 from faultrun.cli.options.values import DAY_S, MOST_WORKERS, seconds, whole
 from faultrun.model.spec.assumptions import Assumptions, UsualLauncher
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _MINUTE_S = 60.0
 
@@ -55,32 +50,6 @@ def defaults_in_words() -> str:
     times = {name: getattr(usual, field) for name, (field, _) in _NAMES.items() if field.endswith("_s")}
     written = ", ".join(f"{name}={_time(value_s)}" for name, value_s in times.items())
     return f"{written}; launcher=torchrun for torch, else none; devices: one a worker"
-
-
-def assume_option() -> Callable[[F], F]:
-    """The verb's ``--assume``: on top of what the run itself was told; also FAULTRUN_ASSUME."""
-    return click.option(
-        "--assume",
-        metavar="NAME=VALUE,...",
-        help="What the savings are compared with: notice, restart, launcher, relaunch, hang, devices; "
-        "also FAULTRUN_ASSUME.  [what the run was told]",
-    )
-
-
-def assumed(base: Assumptions, typed: str | None) -> Assumptions:
-    """``base`` with what was typed, else with the variable. UsageError names the place."""
-    from faultrun.cli.options.option import Layer, Written
-    from faultrun.cli.options.settings import Settings
-
-    option, variable = Settings.assume, os.environ.get(Settings.assume.variable, "")
-    if typed is None and not variable.strip():
-        return base
-    written = (
-        Written(texts=(variable,), layer=Layer.ENVIRONMENT, where=option.variable)
-        if typed is None
-        else Written(texts=(typed,), layer=Layer.COMMAND_LINE, where=option.spelled)
-    )
-    return option.blamed(written, lambda text: changed(base, text))
 
 
 def _time(value_s: float) -> str:

@@ -1,0 +1,126 @@
+"""How the house is laid out: no circle of imports, no crowded folder, public names where they were."""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import grimp
+import pytest
+
+from support.places import ROOT, TESTS
+
+PACKAGE = ROOT / "launcher" / "faultrun"
+MOST_MODULES = 15
+MOST_TESTS = 25
+
+KNOWN_CIRCLE = frozenset(
+    f"faultrun.sdk.torch.{name}"
+    for name in (
+        "guard",
+        "loader.batch_shares",
+        "loader.epoch_reader",
+        "repair.repair",
+        "snapshots.shard_copies",
+        "snapshots.state_copies",
+        "stay.gradient_accumulation",
+        "stay.live_state",
+        "stay.preconditions",
+        "stay.rejoin",
+        "stay.step_attempts",
+    )
+)
+"""All of these take the whole ``Guard``, under TYPE_CHECKING; ``guard`` imports them."""
+
+PUBLIC = {
+    "faultrun.checkpoints.format": ("Claim", "Foreign", "Format", "Listing", "Look", "Unreadable"),
+    "faultrun.checkpoints.reading": ("opened",),
+    "faultrun.model.checkpoint": ("Depth", "Entry", "Kind", "Verdict"),
+    "faultrun.sdk": (
+        *("Folder", "MemoryFault", "MemoryFaultKind", "RecoveryPoint", "WorkPhase", "done", "is_newcomer"),
+        *("on_peer_lost", "phase", "resume", "should_stop", "start", "step", "updating"),
+    ),
+    "faultrun.testing": ("from_environment",),
+    "faultrun.sdk.accelerate": ("AccelerateGuard", "Folder", "protect"),
+    "faultrun.sdk.lightning": ("DyingGasp", "Folder", "protect"),
+    "faultrun.sdk.mindspore": (
+        *("DyingGasp", "ExceptionCheckpoint", "OptTFTWrapper", "RestoreStrategyGenerator"),
+        *("SharedBatches", "TFTRegister"),
+    ),
+    "faultrun.sdk.torch": ("Folder", "Guard", "init_process_group", "protect"),
+    "faultrun.sdk.transformers": ("DyingGasp",),
+    "faultrun.testing.emulated_npu": ("install", "uce"),
+}
+"""What scripts and plug-ins of users import: ``docs/`` tells of it, so that it stays where it is."""
+NEEDS = {
+    "faultrun.sdk.accelerate": "accelerate",
+    "faultrun.sdk.lightning": "lightning",
+    "faultrun.sdk.mindspore": "mindspore",
+    "faultrun.sdk.torch": "torch",
+    "faultrun.sdk.transformers": "transformers",
+    "faultrun.testing.emulated_npu": "torch",
+}
+
+
+def test_no_import_leads_back_to_where_it_began() -> None:
+    """All imports count: those for types and those inside of functions, too."""
+    graph = grimp.build_graph("faultrun", cache_dir=None)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert set(circles(imports)) <= {KNOWN_CIRCLE}
+
+
+def circles(imports: Mapping[str, set[str]]) -> Iterator[frozenset[str]]:
+    """Strongly connected modules, by Tarjan's algorithm; each circle whole."""
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    path: list[str] = []
+
+    def visit(module: str) -> Iterator[frozenset[str]]:
+        number[module] = lowest[module] = len(number)
+        path.append(module)
+        for other in sorted(imports[module]):
+            if other not in number:
+                yield from visit(other)
+            if other in path:
+                lowest[module] = min(lowest[module], lowest[other])
+        if lowest[module] == number[module]:
+            circle = path[path.index(module) :]
+            del path[path.index(module) :]
+            if len(circle) > 1:
+                yield frozenset(circle)
+
+    for module in sorted(imports):
+        if module not in number:
+            yield from visit(module)
+
+
+def test_a_circle_is_found_wherever_one_looks_from() -> None:
+    arrows = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"a"}}
+    assert list(circles(arrows)) == [frozenset("bc")]
+
+
+@pytest.mark.parametrize(
+    ("root", "pattern", "most"),
+    [(PACKAGE, "*.py", MOST_MODULES), (TESTS, "*.py", MOST_TESTS)],
+    ids=["launcher", "tests"],
+)
+def test_no_folder_holds_more_than_a_reader_keeps_in_mind(root: Path, pattern: str, most: int) -> None:
+    folders = {path.parent for path in root.rglob(pattern)}
+    sizes = {
+        str(folder.relative_to(ROOT)): sum(path.name != "__init__.py" for path in folder.glob(pattern))
+        for folder in folders
+    }
+    assert {folder: size for folder, size in sizes.items() if size > most} == {}
+
+
+@pytest.mark.parametrize("module", [name for name in PUBLIC if name not in NEEDS])
+def test_what_users_import_is_where_it_was(module: str) -> None:
+    assert [name for name in PUBLIC[module] if not hasattr(import_module(module), name)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", sorted(NEEDS))
+def test_what_users_import_beside_a_framework_is_where_it_was(module: str) -> None:
+    if find_spec(NEEDS[module]) is None:
+        pytest.skip(f"{NEEDS[module]} is not installed")
+    assert [name for name in PUBLIC[module] if not hasattr(import_module(module), name)] == []
