@@ -39,7 +39,7 @@ _LOSS = re.compile(
     r"(?P<loss>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)\b",
     re.IGNORECASE,
 )
-_BESIDE = re.compile(
+_OTHER_LOSS = re.compile(
     r"\b(?:val(?:id(?:ation)?)?|eval(?:uat(?:ion|ing))?|test(?:ing)?|held-out)\b", re.IGNORECASE
 )
 _PART_OF_EPOCH = re.compile(r"['\"]?\bepoch['\"]?\s*[:=]\s*['\"]?(?P<epoch>\d+\.\d+)", re.IGNORECASE)
@@ -145,7 +145,7 @@ def losses_of(lines: Iterable[str]) -> dict[LossPlace, float]:
     """The loss that ``lines`` print for each place; of several for one place the last."""
     found: dict[LossPlace, float] = {}
     for line in lines:
-        loss = None if _BESIDE.search(line) else _LOSS.search(line)
+        loss = None if _OTHER_LOSS.search(line) else _LOSS.search(line)
         place = place_in(line) if loss is not None else ""
         if loss is not None and place:
             found[place] = float(loss["loss"])
