@@ -1,72 +1,178 @@
-"""``make check``: format, lint, types, layers, nouns and the fast tests, all at once."""
+"""``make check``: format, lint, layers, nouns, types of the launcher, and tests, in half a minute.
+
+All pure tests run whole. Of the others those run whose file reaches a changed module within two imports, the
+cheapest first, until the time is used; what is left out is named. Changed is what differs from the merge base
+with ``main`` (``origin/main`` where there is one), the working tree included.
+
+What starts faultrun as a process is marked ``slow`` and belongs to ``make test``.
+"""
 
 import os
+import re
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+TESTS = ROOT / "tests"
+LAUNCHER = ROOT / "launcher"
 BIN = Path(sys.executable).parent
 
 QUIET: dict[str, list[str | Path]] = {
     "format": [BIN / "ruff", "format", "--check", "."],
     "lint": [BIN / "ruff", "check", "."],
-    "types": [BIN / "mypy"],
     "layers": [BIN / "lint-imports"],
-    "nouns": [sys.executable, ROOT / "tests" / "nouns.py"],
-    # Every example's script has the same name, so that mypy must see them one by one.
-    "examples": [
-        sys.executable,
-        "-c",
-        "import sys, mypy.api\n"
-        "results = [mypy.api.run([path]) for path in sys.argv[1:]]\n"
-        "print(*(text for text, _, code in results if code), sep='')\n"
-        "sys.exit(max(code for *_, code in results))",
-        *sorted(ROOT.glob("examples/[0-9]*/**/*.py")),
-    ],
+    "nouns": [sys.executable, TESTS / "nouns.py"],
+    "types": [BIN / "mypy", LAUNCHER / "faultrun"],
 }
-JOBS = ("faults", "sdk", "examples")
-"""Folders whose tests wait for real jobs: ``make test`` only, as all that is marked slow or long."""
+PURE = (
+    "core",
+    "text",
+    "manifests",
+    "journal",
+    "nodes/protocol",
+    "nodes/view",
+    "configs/editors",
+    "cli/options",
+    "observe/account",
+    "observe/card",
+    "observe/report",
+    "observe/status",
+)
+"""Rooms whose tests start nothing and wait for nobody."""
+SECONDS = 30.0
+RESERVE_S = 3.0
+"""For the end of the last test, and of pytest."""
 ONE_EXAMPLE_IN = "20"
 """Of the examples that a property test asks for; ``make test`` draws all of them."""
-FIRST_HALF = ("core", "supervisor", "workers", "journal", "contracts", "configs", "manifests")
+
+_IMPORTS = re.compile(
+    r"^[ \t]*(?:from|import)[ \t]+([\w.]+)(?:[ \t]+import[ \t]+(\([^)]*\)|.*))?", re.MULTILINE
+)
 
 
 def main() -> int:
     began = time.monotonic()
-    checks = {name: _start(command) for name, command in QUIET.items()}
-    halves = [_start(_tests(folders)) for folders in _halves()]
-    failed = False
-    for name, process in checks.items():
-        output, _ = process.communicate()
-        failed |= process.returncode != 0
-        sys.stdout.write(f"{name:<8} {'ok' if process.returncode == 0 else 'FAILED'}\n")
-        if process.returncode != 0:
-            sys.stdout.write(output + "\n")
-    outputs = [half.communicate()[0] for half in halves]
-    sys.stdout.write(f"{time.monotonic() - began:.0f} s\n{''.join(outputs)}")
-    return int(failed or any(half.returncode != 0 for half in halves))
+    parts = [Part(name, command) for name, command in QUIET.items()]
+    reaching = sorted(tests_that_reach(changed_files()) - pure_files())
+    for number, half in enumerate(halves(sorted(pure_files()))):
+        extra = reaching[number::2]
+        environ = {"CHECK_UNTIL": str(began + SECONDS - RESERVE_S), "CHECK_EXTRA": os.pathsep.join(extra)}
+        parts.append(Part(f"tests {number + 1}", tests(half, extra), environ))
+    for part in parts:
+        part.thread.join()
+        print(f"{part.name:<8} {'ok' if part.code == 0 else 'FAILED':<7} {part.seconds:4.1f} s")  # noqa: T201
+    for part in parts:
+        if part.code != 0 or part.name.startswith("tests"):
+            print(part.output)  # noqa: T201
+    print(f"{time.monotonic() - began:.0f} s; {len(reaching)} files reach a change")  # noqa: T201
+    return int(any(part.code != 0 for part in parts))
 
 
-def _start(command: list[str | Path]) -> "subprocess.Popen[str]":
-    environ = {**os.environ, "EXAMPLES_ONE_IN": ONE_EXAMPLE_IN}
-    return subprocess.Popen(
-        command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+class Part:
+    """One command, from now on; its output and how many seconds it took once ``thread`` has ended."""
+
+    def __init__(self, name: str, command: list[str | Path], environ: dict[str, str] | None = None) -> None:
+        self.name = name
+        self.code = -1
+        self.output = ""
+        self.seconds = 0.0
+        self._command = command
+        self._environ = {**os.environ, "EXAMPLES_ONE_IN": ONE_EXAMPLE_IN, **(environ or {})}
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        done = subprocess.run(
+            self._command,
+            cwd=ROOT,
+            env=self._environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        self.code, self.output = done.returncode, done.stdout
+        self.seconds = time.monotonic() - began
 
 
-def _halves() -> tuple[list[str], list[str]]:
-    """Every other folder of tests, in two parts that take about as long."""
-    tests = ROOT / "tests"
-    folders = {path.relative_to(tests).parts[0] for path in tests.rglob("test_*.py")} - set(JOBS)
-    first = folders & set(FIRST_HALF)
-    return sorted(first), sorted(folders - first)
+def tests(half: Iterable[str], extra: Iterable[str]) -> list[str | Path]:
+    """Half of the pure ones, and what reaches a change, in one process."""
+    options = ("-q", "-m", "not slow and not long and not exhaustive", "-p", "no:xdist")
+    return [sys.executable, "-m", "pytest", *options, *half, *extra]
 
 
-def _tests(folders: list[str]) -> list[str | Path]:
-    paths = [f"tests/{folder}" for folder in folders]
-    return [sys.executable, "-m", "pytest", "-q", "-m", "not slow and not long", "-p", "no:xdist", *paths]
+def pure_files() -> set[str]:
+    """Paths from the root of the checkout, as ``tests_that_reach`` gives them."""
+    return {_named(path) for room in PURE for path in (TESTS / room).rglob("test_*.py")}
+
+
+def halves(files: list[str]) -> tuple[list[str], list[str]]:
+    """Two parts of about the same size in bytes, the best that is known of what they cost."""
+    parts: tuple[list[str], list[str]] = ([], [])
+    sizes = [0, 0]
+    for file in sorted(files, key=lambda one: -(ROOT / one).stat().st_size):
+        at = sizes.index(min(sizes))
+        parts[at].append(file)
+        sizes[at] += (ROOT / file).stat().st_size
+    return parts
+
+
+def changed_files() -> set[Path]:
+    """What differs from the merge base; new files, too. On ``main`` itself what is committed is not new."""
+    base = next(filter(None, (_git("merge-base", "HEAD", one) for one in ("origin/main", "main"))), "HEAD")
+    told = _git("diff", "--name-only", base) + "\n" + _git("ls-files", "--others", "--exclude-standard")
+    return {ROOT / name for name in told.split("\n") if name.endswith(".py")}
+
+
+def tests_that_reach(changed: set[Path]) -> set[str]:
+    """Test files that changed, or import a changed module, or a module that imports one."""
+    if not changed:
+        return set()
+    imported: dict[Path, set[Path]] = {}
+
+    def imports(path: Path) -> set[Path]:
+        if path not in imported:
+            imported[path] = {found for name in _names_in(path) for found in _files_of(name)}
+        return imported[path]
+
+    def reaches(path: Path) -> bool:
+        first = imports(path)
+        return path in changed or bool(changed & first) or any(changed & imports(one) for one in first)
+
+    return {_named(path) for path in TESTS.rglob("test_*.py") if reaches(path)}
+
+
+def _names_in(path: Path) -> Iterable[str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError:
+        return
+    for found in _IMPORTS.finditer(text):
+        yield found[1]
+        for name in re.findall(r"\w+", found[2] or ""):
+            yield f"{found[1]}.{name}"
+
+
+def _files_of(name: str) -> Iterable[Path]:
+    place = name.replace(".", "/")
+    for root in (LAUNCHER, TESTS, ROOT):
+        for path in (root / f"{place}.py", root / place / "__init__.py"):
+            if path.is_file():
+                yield path
+
+
+def _named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 if __name__ == "__main__":

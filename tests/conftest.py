@@ -4,6 +4,8 @@ import gc
 import os
 import signal
 import sys
+import time
+from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
@@ -65,6 +67,14 @@ _ORDERS = (("jobs", "either", "alone"), ("either", "alone", "jobs"), ("alone", "
 
 _FEWEST = 5
 
+# ``make check``: files that reach a change run after the pure ones, the cheapest first, until this moment.
+_REACHING = frozenset(filter(None, os.environ.get("CHECK_EXTRA", "").split(os.pathsep)))
+_UNTIL_S = float(os.environ.get("CHECK_UNTIL") or "inf")
+_COSTS = "faultrun/seconds_of_files"
+_UNKNOWN_S = 2.0
+_left_out: Counter[str] = Counter()
+_took_s: defaultdict[str, float] = defaultdict(float)
+
 _RECURSION_LIMIT = sys.getrecursionlimit()
 
 
@@ -121,9 +131,16 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With ``EXAMPLES`` or ``EXAMPLESONE_IN``, the number that a property test asks for is another."""
-    if not EXAMPLES and ONE_IN == 1:
-        return
+    """Files that only reach a change come last, and property tests draw as many examples as was asked for."""
+    if _REACHING and config.cache is not None:
+        costs = config.cache.get(_COSTS, {})
+        items.sort(key=lambda item: costs.get(_file(item), _UNKNOWN_S) if _file(item) in _REACHING else -1.0)
+    if EXAMPLES or ONE_IN != 1:
+        _draw(config, items)
+
+
+def _draw(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With ``EXAMPLES`` or ``EXAMPLES_ONE_IN``, the number that a property test asks for is another."""
     tests = [(item, getattr(item, "obj", None)) for item in items]
     if EXAMPLES:
         config.hook.pytest_deselected(items=[item for item, test in tests if not is_hypothesis_test(test)])
@@ -133,6 +150,39 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             own = getattr(test, "_hypothesis_internal_use_settings", None) or settings()
             drawn = EXAMPLES or max(_FEWEST, own.max_examples // ONE_IN)
             test._hypothesis_internal_use_settings = settings(own, max_examples=drawn, print_blob=True)
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """Leave out what ``make check`` has no time for."""
+    if _file(item) not in _REACHING or time.monotonic() < _UNTIL_S:
+        return None
+    _left_out[_file(item)] += 1
+    return True
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """How long each file takes is kept, so that the cheapest can come first."""
+    _took_s[report.nodeid.partition("::")[0]] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Beside what is known of other files."""
+    cache = session.config.cache
+    if cache is not None and not hasattr(session.config, "workerinput"):
+        took_s = {file: round(seconds, 2) for file, seconds in _took_s.items() if file not in _left_out}
+        cache.set(_COSTS, {**cache.get(_COSTS, {}), **took_s})
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Name what was left out."""
+    if _left_out:
+        files = " ".join(sorted(_left_out))
+        terminalreporter.write_line(f"left out, no time: {_left_out.total()} tests of {files}: make test")
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.harness.procfs import tagged
 from faultrun.testing.fault import CHAOS_VARIABLE, FaultKind, InjectedFault, Trigger
-from faultrun.testing.strike import remove_groups
+from faultrun.testing.inject import remove_groups
 
 ROOT = Path(__file__).resolve().parents[2]
 PHASES = (Trigger.STARTUP, Trigger.COMPILE, Trigger.STEP, Trigger.SAVE)

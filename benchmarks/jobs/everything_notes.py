@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.jobs.nodes import Ledger
 from faultrun.testing.fault import FaultKind, InjectedFault, Trigger
-from faultrun.testing.strike import strike
+from faultrun.testing.inject import strike
 
 INSIDE = "inside"
 """Between the gradients and the update: no phase of the kit, whose faults are done there all the same."""

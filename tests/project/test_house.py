@@ -1,5 +1,6 @@
 """How the house is laid out: no circle of imports, no crowded folder, public names where they were."""
 
+import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -124,3 +125,20 @@ def test_what_users_import_beside_a_framework_is_where_it_was(module: str) -> No
     if find_spec(NEEDS[module]) is None:
         pytest.skip(f"{NEEDS[module]} is not installed")
     assert [name for name in PUBLIC[module] if not hasattr(import_module(module), name)] == []
+
+
+def test_the_tour_is_an_afternoon_through_files_that_there_are() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    tour = page.partition("## The tour")[2].partition("\n## ")[0]
+    files = re.findall(r"^\| \d+ \| `([\w/]+\.py)` \|", tour, re.MULTILINE)
+    lines = sum(len((PACKAGE / file).read_text(encoding="utf-8").splitlines()) for file in files)
+    assert 5 < len(files) <= 14
+    assert lines <= 3600
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "launcher/DESIGN.md"])
+def test_a_file_that_these_pages_name_is_there(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8").partition("\n## Decisions")[0]
+    named = {one for one in re.findall(r"`([\w/]+/\w+\.py)`", text) if not re.search(r"[A-Z]", one)}
+    assert len(named) > 10
+    assert {one for one in named if not any((root / one).exists() for root in (PACKAGE, ROOT))} == set()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from faultrun.frameworks.standby_suits import program_at
+from faultrun.frameworks.standby_eligibility import program_at
 from faultrun.model.exits import Exited
 from faultrun.workers.standby import PROBED, Listener, probe
 from support.machine.processes import wait_until

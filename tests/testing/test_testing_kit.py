@@ -7,7 +7,7 @@ import pytest
 
 from faultrun.testing import Injector, injector_of
 from faultrun.testing.fault import BadFault, FaultKind, InjectedFault, RandomFaults, Trigger, parse
-from faultrun.testing.strike import InjectedError
+from faultrun.testing.inject import InjectedError
 
 
 def test_a_text_names_faults_and_a_fault_says_itself_as_text() -> None:

@@ -1,7 +1,7 @@
 """From the words of a command to a launch: torchrun, msrun and their like, behind what wraps them.
 
 Nothing is run and no variable is expanded. torchrun's and msrun's options are faultrun's own, so the table of
-its command line reads them; what others mean here stands in ``launcher_rows``.
+its command line reads them; what others mean here stands in ``launcher_options``.
 """
 
 import re

@@ -53,7 +53,7 @@ that matters and without importing the framework that wrote the file::
   place give themselves away by having less than their siblings.
 * A fourth method is optional: ``reconcile(entries) -> entries`` gets all
   entries of one series in one place and may correct their steps, when each
-  run counted from its own zero (``mindspore_ckpt.py`` does).
+  run counted from its own zero (``formats/mindspore/ckpt.py`` does).
 * Any bytes at all may come. Bound every length by the file's size before
   allocating; never unpickle; never follow a path that a file contains.
 

@@ -18,7 +18,7 @@ from faultrun.journal.lines import JournalFollower
 from faultrun.journal.logdir import read_record, which_log_dir
 from faultrun.model.line_tone import Tone, painted
 from faultrun.model.printable import console_output, last_written, printable
-from faultrun.observe.console.life_marks import LifeMarks
+from faultrun.observe.console.incarnation_marks import LifeMarks
 from faultrun.observe.console.worker_output import (
     GrowingLog,
     OutputLine,

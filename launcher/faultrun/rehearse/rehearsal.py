@@ -8,9 +8,10 @@ from pathlib import Path
 from faultrun.checkpoints.registry import Registry
 from faultrun.errors import FaultrunError
 from faultrun.rehearse.find_saves import find_saves
+from faultrun.rehearse.inject_faults import RehearsalLimits
+from faultrun.rehearse.isolation.choose_isolation import Isolation
 from faultrun.rehearse.isolation.private_view import SHARED
-from faultrun.rehearse.isolation.scratch_room import require_room
-from faultrun.rehearse.isolation.ways import Isolation
+from faultrun.rehearse.isolation.scratch_space import require_room
 from faultrun.rehearse.loss_comparison import Losses, compare, noise_of
 from faultrun.rehearse.observed_saves import SavesSeen
 from faultrun.rehearse.outcome import Fate, Trial, Tried, Undisturbed
@@ -25,7 +26,6 @@ from faultrun.rehearse.scene_messages import (
     UndisturbedTold,
 )
 from faultrun.rehearse.scene_process import Play, play
-from faultrun.rehearse.strikes import RehearsalLimits
 from faultrun.rehearse.watched_run import WatchedRun
 
 _LEAST_HANG_S = 8.0

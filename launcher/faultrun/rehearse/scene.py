@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from faultrun.rehearse.inject_faults import RehearsalLimits, Striker
 from faultrun.rehearse.outcome import Fate, Trial, Undisturbed
 from faultrun.rehearse.scene_messages import (
     LossesTold,
@@ -14,7 +15,6 @@ from faultrun.rehearse.scene_messages import (
     TriedTold,
     UndisturbedTold,
 )
-from faultrun.rehearse.strikes import RehearsalLimits, Striker
 from faultrun.rehearse.watched_run import WatchedRun
 
 _ENOUGH_SAVES = 6

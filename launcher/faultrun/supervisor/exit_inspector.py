@@ -14,7 +14,7 @@ from faultrun.model.observed.evidence import DeathNote, FaultClass, Finding, Row
 from faultrun.platforms.cgroup import memory_group, oom_kill_count
 from faultrun.platforms.kernel_log import KernelLog, Record, memory_fault, oom_kills, thread_fault
 from faultrun.supervisor.reactor import RunClock
-from faultrun.workers.logs.last_words import death_note
+from faultrun.workers.logs.death_evidence import death_note
 from faultrun.workers.logs.log_files import LogFiles
 
 _SIGKILL, _SIGSEGV, _SIGBUS = 9, 11, 7

@@ -20,7 +20,7 @@ import os
 from collections.abc import Mapping
 
 from faultrun.testing.fault import CHAOS_VARIABLE, InjectedFault, RandomFaults, Trigger, parse
-from faultrun.testing.strike import strike
+from faultrun.testing.inject import strike
 
 
 class Injector:

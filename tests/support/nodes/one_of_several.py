@@ -30,7 +30,7 @@ from faultrun.model.observed.agreement import IncarnationOver
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId, NodeSlots, Topology
-from faultrun.nodes.agent.client import NodesAgreement
+from faultrun.nodes.agent.agreement import NodesAgreement
 from faultrun.supervisor.launch.progress_page import Incarnation
 from faultrun.supervisor.ports import Agreement
 from faultrun.supervisor.reactor import Reactor, RunClock

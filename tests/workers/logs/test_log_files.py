@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.model.observed.evidence import DeathNote
-from faultrun.workers.logs.last_words import death_note
+from faultrun.workers.logs.death_evidence import death_note
 from faultrun.workers.logs.log_files import LogFiles, point_link
 
 

@@ -1,6 +1,6 @@
 """Megatron-LM's folder of one save, ``<save>/iter_0000010/``, in its two layouts.
 
-torch_dist   ``common.pt`` (counts, arguments), the shards and ``.metadata`` of ``torch_dcp``, and last
+torch_dist   ``common.pt`` (counts, arguments), the shards and ``.metadata`` of ``torch/dcp``, and last
              ``metadata.json``. It loads into another number of ranks.
 torch        ``mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt``, with ``distrib_optim.pt`` where the optimizer is
              distributed; T, P and E count tensor, pipeline and expert parallel ranks.

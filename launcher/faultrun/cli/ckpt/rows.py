@@ -42,7 +42,7 @@ class SavedStep:
 
 
 def saves(entries: Sequence[Entry], verdicts: Mapping[str, Verdict]) -> list[SavedStep]:
-    """Newest first, as ``core.moments`` orders them; one entry for each series and step."""
+    """Newest first, as ``candidate_order.moments`` orders them; one entry for each series and step."""
     found: list[SavedStep] = []
     for moment in moments(entries):
         series: dict[tuple[str, str, str, int, str], list[Entry]] = {}

@@ -11,7 +11,7 @@ from faultrun.model.spec.nodes_spec import AgreementSpec, OnAgreementLoss
 from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.spec.run_spec import Command, RunSpec
 from faultrun.model.topology import BootId
-from faultrun.nodes.agent.client import MemberSetting, MemberWork
+from faultrun.nodes.agent.agreement import MemberSetting, MemberWork
 from faultrun.nodes.agent.served_etcd import EtcdKeeping
 from faultrun.nodes.protocol.timeouts import ASKED, asked
 from faultrun.nodes.values.lease import LeaseTimes

@@ -81,7 +81,7 @@ def looking(asked: Asked) -> Iterator[RunLook]:
     UsageError, ConfigError, EtcdError, UnknownRun.
     """
     from faultrun.cli.resolve.context import ProcessContext, ResolveContext
-    from faultrun.cli.resolve.nodes_agreement import etcd_access
+    from faultrun.cli.resolve.nodes_etcd import etcd_access
     from faultrun.cli.resolve.spec import named_run
     from faultrun.nodes.etcd.gateway import Gateway
 

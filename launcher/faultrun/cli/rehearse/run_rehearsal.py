@@ -16,9 +16,9 @@ from faultrun.cli.rehearse.request import Wishes, settings_of
 from faultrun.cli.resolve.spec import Resolved
 from faultrun.errors import UsageError
 from faultrun.model.observed.hang import HangSignal
+from faultrun.rehearse.isolation.choose_isolation import Apart, InCopy, InView, Isolation
 from faultrun.rehearse.isolation.file_digests import changed, marks_of, own_streams
 from faultrun.rehearse.isolation.private_view import ASIDE
-from faultrun.rehearse.isolation.ways import Apart, InCopy, InView, Isolation
 from faultrun.rehearse.outcome import RehearsalOutcome, Trial
 from faultrun.rehearse.rehearsal import Rehearser, Request
 from faultrun.workers.process import become_subreaper

@@ -7,7 +7,7 @@ from pathlib import Path
 from faultrun.cli.options.node_addresses import endpoint
 from faultrun.cli.options.settings import Settings
 from faultrun.cli.resolve.context import ResolveContext
-from faultrun.cli.resolve.nodes_agreement import NodeIdentity
+from faultrun.cli.resolve.nodes_etcd import NodeIdentity
 from faultrun.cli.resolve.program import Program
 from faultrun.cli.resolve.workers import Workers
 from faultrun.model.spec.run_spec import Command, Framework, MsScheduler, Rendezvous

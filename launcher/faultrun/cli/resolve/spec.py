@@ -14,7 +14,7 @@ from faultrun.cli.options.settings import INSIDE_WORKER, Settings
 from faultrun.cli.resolve.context import ProcessContext, ResolveContext
 from faultrun.cli.resolve.elastic import resolve_elastic
 from faultrun.cli.resolve.launchers import other_launcher
-from faultrun.cli.resolve.nodes_agreement import NodeIdentity, resolve_node
+from faultrun.cli.resolve.nodes_etcd import NodeIdentity, resolve_node
 from faultrun.cli.resolve.outputs import resolve_logs, resolve_view
 from faultrun.cli.resolve.platform import fault_files, handed_on
 from faultrun.cli.resolve.program import misplaced, resolve_framework, resolve_program

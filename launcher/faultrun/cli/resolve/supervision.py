@@ -7,7 +7,7 @@ from dataclasses import replace
 from faultrun.cli.options.settings import Settings
 from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.program import Program
-from faultrun.frameworks import standby_suits
+from faultrun.frameworks import standby_eligibility
 from faultrun.frameworks.top_imports import TopImports, top_imports
 from faultrun.model.observed.hang import HangPolicy, Span
 from faultrun.model.observed.standby import StandbyWish
@@ -101,14 +101,14 @@ def resolve_standby(
     if wanted == 0:
         return StandbyWish()
     argv = (*program.command.prefix, *program.command.script_args)
-    begins = standby_suits.program_at(argv)
+    begins = standby_eligibility.program_at(argv)
     against: list[str] = []
     if not begins:
         against.append(f"{argv[0]} is no Python command that a standby can wait in")
     if simulation is not None:
         against.append("a dry run is not restarted in a hurry")
     if wanted is None and not against:
-        against += standby_suits.doubts(program.source, program.search, framework)
+        against += standby_eligibility.doubts(program.source, program.search, framework)
     if against:
         return StandbyWish(asked=wanted is not None, doubts=tuple(against))
     imports = top_imports(program.source, program.search) if framework in _PRELOADED else TopImports()
@@ -119,7 +119,7 @@ def resolve_standby(
         program_at=begins,
         arguments_at=begins + (2 if argv[begins] in ("-m", "-c") else 1),
         hidden=_HIDDEN_FROM_STANDBYS.get(framework, ()),
-        estimate_bytes=standby_suits.ESTIMATES_BYTES.get(framework, 0) + imports.estimate_bytes,
+        estimate_bytes=standby_eligibility.ESTIMATES_BYTES.get(framework, 0) + imports.estimate_bytes,
         imports=imports.statements,
         sets=imports.sets,
     )

@@ -42,7 +42,7 @@ from faultrun.model.run import RunState
 from faultrun.model.spec.run_spec import MsScheduler, RunSpec, SignalAnswer
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, RunId
-from faultrun.nodes.agent.client import LEAVING_S, NodesAgreement
+from faultrun.nodes.agent.agreement import LEAVING_S, NodesAgreement
 from faultrun.nodes.agent.served_etcd import ServedEtcd
 from faultrun.platforms import processors
 from faultrun.platforms.cgroup import spendable_bytes

@@ -1,4 +1,4 @@
-"""What ends a process, and what the words it leaves behind mean; the rows are in ``signature_rows``.
+"""What ends a process, and what the words it leaves behind mean; the rows are in ``signature_table``.
 
 The core may not ask the operating system; Linux has one numbering of signals
 on the machines that train (x86-64, arm64), written down here.

@@ -1,6 +1,6 @@
 """How long a rank may be silent: until that is unusual, and until something is done about it.
 
-Pure: the values that ``hang`` keeps, and the limits that follow from them. What
+Pure: the values that ``detector`` keeps, and the limits that follow from them. What
 is unusual is learnt from what the ranks took before. What is acted on are the
 user's limits or, where none was given, minutes: a look from outside cannot
 tell waiting from hanging, and whoever works must not be killed.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from faultrun.core.phases import platform_notices
 from faultrun.core.phases.look_for_checkpoint import find_recovery_point
 from faultrun.core.phases.node_statement import await_plan, statement
-from faultrun.core.plan.mindspore_scheduler import given_up
+from faultrun.core.plan.choose_scheduler import given_up
 from faultrun.core.plan.restart_budget import anew
 from faultrun.model.actions import Prepare, Spawn, StartTimer
 from faultrun.model.checkpoint import RecoveryPoint

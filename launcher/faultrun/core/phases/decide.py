@@ -1,10 +1,10 @@
 """The supervisor's mind: one pure function from a fact to a decision.
 
 This is the table: which fact means what in which phase. The transitions
-themselves are in ``survey`` and ``begin`` (no worker runs), ``drain`` (from running to
-none) and ``replacing`` (survivors stay); a phase is changed there and nowhere
-else. None of them reads a clock, file, environment or process: time arrives
-on events, waiting leaves as ``StartTimer``.
+themselves are in ``begin``, ``look_for_checkpoint`` and ``node_statement`` (no worker
+runs), ``drain`` (from running to none) and ``replace_ranks`` (survivors stay); a phase
+is changed there and nowhere else. None of them reads a clock, file, environment or
+process: time arrives on events, waiting leaves as ``StartTimer``.
 """
 
 from dataclasses import replace

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from faultrun.core.diagnosis.diagnose import describe, new_incident, open_incident
 from faultrun.core.phases import drain
-from faultrun.core.plan.mindspore_scheduler import INSTEAD
+from faultrun.core.plan.choose_scheduler import INSTEAD
 from faultrun.errors import assert_never
 from faultrun.model.actions import RestorePolicy, StartTimer
 from faultrun.model.events import Timer, TimerFired, WorkerExit

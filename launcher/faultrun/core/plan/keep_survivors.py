@@ -74,7 +74,7 @@ def keep(
     answer = after_incident(policy, resume_args, counted, incident, following, high_step)
     match answer:
         case PlanAdopted(plan=charged):
-            # Survivors wait with all they hold; what fails again and again is soon given up (core.replacing).
+            # Survivors wait with all they hold; what fails again and again is soon given up (replace_ranks).
             told = aftermath(incident, plan, charged, members)
             return adopted(replace(charged, start_at_s=now_s, aftermath=told), now_s)
         case RunFinished(why=why):
@@ -124,7 +124,7 @@ def reseated(plan: Plan, seats: Topology, here: Mapping[NodeId, NodeFact]) -> Pl
 def keep_fewer(plan: Plan, fact: NodeFact, now_s: float) -> NextStep:
     """One more died before the plan was there: the same for who is left, and nothing is charged again.
 
-    On a node alone. Of several some may follow the plan by now: there it ends (core.replacing).
+    On a node alone. Of several some may follow the plan by now: there it ends (``replace_ranks``).
     """
     if not fact.kept < plan.kept:
         return "workers run"

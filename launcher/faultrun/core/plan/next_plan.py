@@ -12,6 +12,7 @@ from faultrun.core.placement.place import common_point, goes_back, missing, noth
 from faultrun.core.placement.resize import seats_without
 from faultrun.core.placement.slots import accuse, condemned, elsewhere, grown, without_the_bad
 from faultrun.core.plan.after_incident import NextStep, adopted, after_incident, finished, given_up
+from faultrun.core.plan.choose_scheduler import left_init, with_scheduler
 from faultrun.core.plan.incarnation_end import (
     beside_the_lost,
     is_ahead,
@@ -29,7 +30,6 @@ from faultrun.core.plan.keep_survivors import (
     too_late,
     wants_to_stay,
 )
-from faultrun.core.plan.mindspore_scheduler import left_init, with_scheduler
 from faultrun.core.plan.restart_budget import furthest, ledger_told
 from faultrun.core.plan.run_end import ending, wanting
 from faultrun.core.recovery.quarantine import attempts_seen, quarantine_after

@@ -7,7 +7,7 @@ from faultrun.core.recovery.choose import Need
 
 
 def last_resorts(need: Need) -> Iterator[Need]:
-    """``need``, and then what may do instead, best first; for ``recover.choose_first``."""
+    """``need``, and then what may do instead, best first; for ``choose.choose_first``."""
     yield need
     if need.lost_ranks:
         # No replica can stand in: what a faulty rank wrote while it was well is verified like any other.

@@ -1,7 +1,7 @@
 """The member process: one loop that hears, has ``nodes.protocol.judge`` judge, and acts. It forks nothing.
 
 It hears its supervisor's orders, the watched keys, the lease and other nodes; whatever waits is an
-errand of a thread. Its answers to the supervisor are lines (``member_words``).
+errand of a thread. Its answers to the supervisor are lines (``pipe_protocol``).
 """
 
 import math
@@ -22,8 +22,8 @@ from faultrun.model.observed.agreement import MembershipLost
 from faultrun.model.observed.hang import NodeSpoke
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.topology import BootId
+from faultrun.nodes.agent.agreement import MemberSetting
 from faultrun.nodes.agent.announcements import Aloud
-from faultrun.nodes.agent.client import MemberSetting
 from faultrun.nodes.agent.lease_keeper import OwnLease
 from faultrun.nodes.agent.peer_messages import PeerTalk
 from faultrun.nodes.agent.pipe_protocol import (

@@ -7,14 +7,14 @@ that was told and does not appear there shows that the supervisor stands still.
 from collections.abc import Callable
 from dataclasses import replace
 
-from faultrun.nodes.agent.client import MemberSetting
+from faultrun.nodes.agent.agreement import MemberSetting
 from faultrun.nodes.agent.thread_tasks import Errands
 from faultrun.nodes.etcd import lease
 from faultrun.nodes.etcd.answers import EtcdError
 from faultrun.nodes.etcd.clock import boot_now
 from faultrun.nodes.etcd.gateway import Gateway
 from faultrun.nodes.etcd.lease import LeaseGone, LeaseKeeper, Renewal
-from faultrun.nodes.etcd.steady_thread import Troubled
+from faultrun.nodes.etcd.restarting_thread import Troubled
 from faultrun.nodes.protocol import lease_deadline
 from faultrun.nodes.values.lease import Lease
 

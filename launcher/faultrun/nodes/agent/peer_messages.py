@@ -8,7 +8,7 @@ from faultrun.journal.codec import decode, encode
 from faultrun.model.observed.hang import NodeSpoke
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.topology import BootId, NodeId
-from faultrun.nodes.agent.client import MemberSetting
+from faultrun.nodes.agent.agreement import MemberSetting
 from faultrun.nodes.etcd.clock import boot_now
 from faultrun.nodes.peers.exchange import Call, PeerListener, ask_all
 from faultrun.nodes.peers.seal import Seal

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from faultrun.nodes.etcd.answers import EtcdRefused, EtcdReplaced
 from faultrun.nodes.etcd.gateway import WITHIN_S, Gateway
-from faultrun.nodes.etcd.steady_thread import SteadyThread, Troubled
+from faultrun.nodes.etcd.restarting_thread import SteadyThread, Troubled
 
 _TURNS_A_LEASE = 4
 _NOT_YET_S = 0.2

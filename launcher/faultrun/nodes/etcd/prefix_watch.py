@@ -12,7 +12,7 @@ from typing import Any
 from faultrun.nodes.etcd.answers import EtcdRefused, Json, watch_refused
 from faultrun.nodes.etcd.connection import NoAnswer
 from faultrun.nodes.etcd.gateway import Gateway, MessageStream
-from faultrun.nodes.etcd.steady_thread import SteadyThread, Troubled
+from faultrun.nodes.etcd.restarting_thread import SteadyThread, Troubled
 from faultrun.nodes.etcd.store import (
     KeyValue,
     PrefixState,

@@ -1,4 +1,4 @@
-"""What the coordinator writes: the answer of ``agree.next_step`` as a transaction with its guards.
+"""What the coordinator writes: the answer of ``next_plan.next_step`` as a transaction with its guards.
 
 Pure. Every write compares the coordinator's own token, the plan as it was read, and that each member
 that is counted as lost has not come back since.

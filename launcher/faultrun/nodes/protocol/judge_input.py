@@ -107,7 +107,7 @@ class Standpoint:
 
     @property
     def _waits_beside(self) -> str:
-        """What holds up a node whose seat in a run that goes on is another one's; see ``core.spare``."""
+        """What holds up a node whose seat in a run that goes on is another one's; see ``waiting_nodes``."""
         fact, seats = self.own.fact, () if self.roster is None else self.roster.entries
         if self.header is None or self.header.phase is not PlanPhase.GO or fact.stop is not None:
             return ""

@@ -40,7 +40,7 @@ class Lease:
 
     ``sent_at_s``: when the newest request to renew (or grant) it was sent that was answered.
     ``heard_at_s``: when the first answer came after a silence of ``deaf_s`` or more. ``dropped``: the store
-    said that it knows this lease no more. ``hold.granted`` and ``hold.renewed`` keep it.
+    said that it knows this lease no more. ``lease_deadline.granted`` and ``lease_deadline.renewed`` keep it.
     """
 
     number: int

@@ -1,6 +1,6 @@
 """One write to the run's keys, all of it or nothing: what must still hold, and what is then changed.
 
-It says what, in no store's own words: ``agreement/`` tells it to etcd. A revision counts the changes
+It says what, in no store's own words: ``nodes/etcd`` tells it to etcd. A revision counts the changes
 of the whole store; a key has the one at which it was created and the one at which it changed last.
 """
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from faultrun.core.diagnosis.diagnose import describe
 from faultrun.core.phases.hang_response import warning
 from faultrun.core.phases.platform_notices import HOLD_S
-from faultrun.core.plan.mindspore_scheduler import INSTEAD
+from faultrun.core.plan.choose_scheduler import INSTEAD
 from faultrun.core.redact import without_secret_words
 from faultrun.model.checkpoint import OnNode, RecoveryPoint, Refusal
 from faultrun.model.events import (

@@ -4,7 +4,7 @@ Formats: version 1.x ``server_list[].device[]`` with texts for numbers (1.2 has 
 ``server_list`` that says nothing about devices), 2.0 ``rank_list[]`` with numbers and without servers, and
 the legacy ``group_list[].instance_list[].devices[]``. A table that is still being written says
 ``{"status": "initializing"}`` and nothing else. Ranks and devices are those of the table, never
-computed from an order of servers. ``rank_table_wait`` waits for a table.
+computed from an order of servers. ``rank_table/wait`` waits for a table.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """Sends the memory snapshots of this node's ranks to the next one, no faster than its share of link and core.
 
-The other end is ``snapshot_receiver``, where the words are. A copy is read where its rank writes it: whether
+The other end is ``receiver``, where the words are. A copy is read where its rank writes it: whether
 it was written over meanwhile is known when all of it has left. Then it is called torn, and the next one sent.
 """
 

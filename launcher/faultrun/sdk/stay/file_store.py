@@ -23,7 +23,7 @@ _BEGINS = b'{"by"'
 
 
 class MeetingFile:
-    """The same as ``meeting.MeetingStore``, over ``path``, which the supervisor has made.
+    """The same as ``tcp_store.MeetingStore``, over ``path``, which the supervisor has made.
 
     OSError, always, when it is gone.
     """

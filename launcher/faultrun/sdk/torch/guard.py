@@ -8,7 +8,7 @@ No copies of parameters are made in normal training. What happens when:
 * inside ``optimizer.step()``: a request waits for it to return;
 * after it, before the end of the step: a request waits for the end. Only
   when the main thread is stuck or has stopped there is the state saved as
-  the next step's, and only if nothing of it is missing (``capture``).
+  the next step's, and only if nothing of it is missing (``state.boundary``).
 """
 
 import contextlib

@@ -13,7 +13,7 @@ What the numbers inside mean, and which is believed (measured with 2.10):
 * So the global step is the largest of what the contents say: ``global_step``,
   ``step_num`` where it is a running count, and (epoch - 1) * steps per epoch
   + step, where the counts of a series cannot all be those of one training that goes on, and the steps per
-  epoch follow from two files of one session (``mindspore_epochs``).
+  epoch follow from two files of one session (``epoch_steps``).
 
 When is a file whole? Its records must reach the last byte and no sibling of its writer may have more records:
 a file cut at a record border loads without an error and with parameters missing. Periodic and breakpoint

@@ -1,4 +1,4 @@
-"""What a pickle is read as: plain data, and names for what would have to be executed (``pickle_peek``)."""
+"""What a pickle is read as: plain data, and names for what would have to be executed (``pickle_reader``)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Files of ``torch.save``: which names are theirs, and which of the two layouts is inside.
 
 Names: ``*.pt *.pth *.pth.tar`` and, with Lightning, ``*.ckpt``. The layout
-shows only in the first bytes: since 1.6 that of ``torch_zip``; before it (and with
+shows only in the first bytes: since 1.6 that of ``zip_archive``; before it (and with
 ``_use_new_zipfile_serialization=False``) five pickles and then the storages.
 ``rank*/model_best.pth.tar`` is kind BEST: written when the accuracy rose, so
 there may be newer training than in it. An optimizer's or a scheduler's file

@@ -1,4 +1,4 @@
-"""The options about the command itself, a row each, as in ``rows``."""
+"""The options about the command itself, a row each, as in ``run_rows``."""
 
 from faultrun.cli.options import values
 from faultrun.cli.options.choices import DryRun

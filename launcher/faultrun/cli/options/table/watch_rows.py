@@ -1,4 +1,4 @@
-"""The options about logs and about how a run is watched, a row each, as in ``rows``."""
+"""The options about logs and about how a run is watched, a row each, as in ``run_rows``."""
 
 from faultrun.cli.options import values
 from faultrun.cli.options.assume_values import assumptions, defaults_in_words

@@ -10,7 +10,7 @@ import time
 
 from faultrun.sdk.snapshots.buffer import Snapshots
 from faultrun.sdk.stay.next_group import CopiesAt
-from faultrun.sdk.torch.group.same_request import group_store
+from faultrun.sdk.torch.group.same_settings import group_store
 from faultrun.sdk.worker.worker import Worker
 
 _PATIENCE_S = 60.0

@@ -4,7 +4,7 @@ The plan is the state with a number in place of each tensor, as ``torch.save`` w
 ``torch.load(weights_only=True)`` reads it; the parts are the tensors' bytes. Nothing is executed by reading.
 
 ``pickled`` is what a file of ``torch.save`` says of its tensors: with the parts beside it a program without
-torch can write one (``snapshot_files``).
+torch can write one (``sdk.snapshots.to_files``).
 """
 
 import io

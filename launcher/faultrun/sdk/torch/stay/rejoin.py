@@ -4,7 +4,7 @@ What is undone and from where it comes back:
 
 * parameters and optimizers change only inside an update, and no update begins after a collective has failed:
   they are those of the last whole step;
-* buffers, hyperparameters, schedulers and random numbers come from the last boundary (``capture``);
+* buffers, hyperparameters, schedulers and random numbers come from the last boundary (``state.boundary``);
 * a rank that is behind, was caught inside an update, or is new takes the most advanced rank's state; of
   shards, all go back to the newest step of which every rank has a copy (``common_step``).
 
@@ -27,7 +27,7 @@ from faultrun.sdk.torch.group.ddp import Averaging, find_ddp
 from faultrun.sdk.torch.group.fsdp2 import Sharded
 from faultrun.sdk.torch.group.group_store import PeerLost
 from faultrun.sdk.torch.group.process_group import training_group
-from faultrun.sdk.torch.group.same_request import AskedAlike, group_store
+from faultrun.sdk.torch.group.same_settings import AskedAlike, group_store
 from faultrun.sdk.torch.group.stuck_thread import forget_frames
 from faultrun.sdk.torch.repair.repair import Repair
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies

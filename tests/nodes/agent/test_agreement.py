@@ -15,7 +15,7 @@ from faultrun.model.actions import RaiseAlarm
 from faultrun.model.observed.agreement import MembershipLost
 from faultrun.model.events import RunFinished
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
-from faultrun.nodes.agent.client import MemberLost, NodesAgreement
+from faultrun.nodes.agent.agreement import MemberLost, NodesAgreement
 from faultrun.supervisor.launch.progress_page import Incarnation
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.workers.deadman import Deadman

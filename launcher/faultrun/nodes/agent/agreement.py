@@ -1,6 +1,6 @@
 """Agreement of several nodes, as one supervisor takes part in it: words to its member process, and back.
 
-The member process (``member.py``) holds the lease, watches the store and talks with other nodes; nothing of
+The member process (``agent.py``) holds the lease, watches the store and talks with other nodes; nothing of
 that can hold up the supervisor. What was agreed on comes back as events, and so does until when this node's
 workers may live: the supervisor hands that on to the deadman. So both must be well for a node to train.
 """

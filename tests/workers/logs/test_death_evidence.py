@@ -9,7 +9,7 @@ import pytest
 from faultrun.core.diagnosis.signature_table import ROWS
 from faultrun.model.exits import Exited, Signaled
 from faultrun.model.observed.evidence import Raised
-from faultrun.workers.logs.last_words import death_note, noted
+from faultrun.workers.logs.death_evidence import death_note, noted
 from support.machine.scripts import ended
 
 STACK = 'Traceback (most recent call last):\n  File "t.py", line 4, in f\n    g()\nValueError: x\n'
