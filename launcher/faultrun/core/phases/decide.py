@@ -134,6 +134,7 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: PLR0911  one row a c
 def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911, PLR0912, PLR0915  one row a case
     """The table: what a fact of this incarnation means in each phase. The first row that fits counts."""
     match state.phase, event:
+        # Where to resume, and what the run does next.
         case Phase.SURVEYING, RecoveryPointChosen():
             return look_for_checkpoint.offer(state, event)
         case Phase.SURVEYING, NothingWhole():
@@ -142,6 +143,9 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return look_for_checkpoint.look_again(state)
         case Phase.AWAITING_PLAN, TimerFired(timer=Timer.LACK):
             return look_for_checkpoint.look_by_itself(state)
+        case _, LookAgain():
+            return look_for_checkpoint.asked_to_look(state, event)
+        # From a plan to workers.
         case Phase.BACKING_OFF, TimerFired(timer=Timer.BACKOFF):
             return begin.prepare(state, event.at_s, "the wait before the restart is over")
         case Phase.HOLDING, TimerFired(timer=Timer.HOLD):
@@ -150,6 +154,16 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             )
         case Phase.PREPARING, Prepared():
             return begin.ready(state, event)
+        case Phase.SURVEYING, PrepareFailed(surveying=False):
+            return Step(state=state, why=f"the plan is over that could not be prepared: {event.why}")
+        case ((Phase.SURVEYING | Phase.PREPARING), PrepareFailed()):
+            failed = replace(state, unfit=event.unfit)
+            return node_statement.give_up(failed, event.at_s, (event.exit_code, event.why))
+        case Phase.AWAITING_GO, GoGiven():
+            return begin.spawn(state, event)
+        case _, OwnNodeAside(why=why):
+            return Step(state=state, why=f"this node gets no rank: {why}")
+        # Survivors stay: a rank is replaced, or repaired.
         case Phase.REPLACING, WorkerExit():
             return replace_ranks.another(state, event)
         case Phase.REPLACING, DeathsExamined():
@@ -164,27 +178,22 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return replace_ranks.overdue(state, event)
         case ((Phase.RUNNING | Phase.REPLACING), (RankCanRejoin() | RankRejoined() | RankCannotRejoin())):
             return replace_ranks.heard(state, event)
-        case _, LookAgain():
-            return look_for_checkpoint.asked_to_look(state, event)
-        case _, IncarnationOver():
-            return drain.over_elsewhere(state, event)
-        case Phase.SURVEYING, PrepareFailed(surveying=False):
-            return Step(state=state, why=f"the plan is over that could not be prepared: {event.why}")
-        case ((Phase.SURVEYING | Phase.PREPARING), PrepareFailed()):
-            failed = replace(state, unfit=event.unfit)
-            return node_statement.give_up(failed, event.at_s, (event.exit_code, event.why))
-        case Phase.AWAITING_GO, GoGiven():
-            return begin.spawn(state, event)
+        case Phase.RUNNING, MemoryFaultFound():
+            return replace_ranks.repair(state, event)
+        # A worker ends, or an incarnation.
         case Phase.RUNNING, WorkerExit(clean=True, rank=rank) if rank in state.life.rejoining:
             return replace_ranks.left(state, event)
         case Phase.RUNNING, WorkerExit(clean=True):
             return drain.ended(state, event, f"rank {event.rank} finished")
         case Phase.RUNNING, WorkerExit(status=Exited()) if state.life.forming:
             return mindspore_rendezvous.left_init(state, event)
-        case Phase.RUNNING, SaveRequested(window_s=window_s):
-            return Step(
-                state=state, actions=(RequestSave(window_s=window_s),), why="somebody asked for a save"
-            )
+        case Phase.RUNNING, WorkerExit(rank=rank) if not refusal(state, rank):
+            return replace_ranks.begin(state, event)
+        case Phase.RUNNING, WorkerExit() | HelperExit() | SpawnFailed():
+            return drain.fault(state, event)
+        case _, IncarnationOver():
+            return drain.over_elsewhere(state, event)
+        # Nothing moves.
         case Phase.RUNNING, HangSuspected():
             return hang_response.look_into(state, event)
         case Phase.RUNNING, HangDismissed():
@@ -201,12 +210,7 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return hang_response.other_node(state, event)
         case Phase.RUNNING, TimerFired(timer=Timer.ANSWERS):
             return hang_response.nobody_answers(state)
-        case Phase.RUNNING, MemoryFaultFound():
-            return replace_ranks.repair(state, event)
-        case Phase.RUNNING, WorkerExit(rank=rank) if not refusal(state, rank):
-            return replace_ranks.begin(state, event)
-        case Phase.RUNNING, WorkerExit() | HelperExit() | SpawnFailed():
-            return drain.fault(state, event)
+        # A smaller world becomes larger.
         case Phase.RUNNING, SlotsUsable():
             return grow.begin(state, event)
         case Phase.RUNNING, SaveWhileNodesWait():
@@ -215,38 +219,43 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return grow.heard(state, event)
         case Phase.AWAITING_PLAN, SlotsUsable():
             return grow.well(state, event)
-        case _, OwnNodeAside(why=why):
-            return Step(state=state, why=f"this node gets no rank: {why}")
+        # MindSpore's ranks meet.
         case Phase.RUNNING, RankMissed():
             return mindspore_rendezvous.missed(state, event)
         case _, RanksMet() | ClusterFormed() | SchedulerFailed() | TimerFired(timer=Timer.FORMING):
             return mindspore_rendezvous.heard(state, event)
-        case ((Phase.DRAINING | Phase.KILLING), WorkerExit(rank=rank, status=status)):
-            return drain.ended(state, event, f"rank {rank} {describe(status)}")
-        case ((Phase.DRAINING | Phase.KILLING), SpawnFailed(rank=rank)):
-            lost = drain.never_started(state, event)
-            return drain.sweep_when_empty(lost, event.at_s, f"rank {rank} never started")
-        case Phase.DRAINING, TimerFired(timer=Timer.GRACE):
-            return drain.kill(state, event.at_s, "the grace window is over")
-        case ((Phase.DRAINING | Phase.KILLING | Phase.SWEEPING), GaspSaved()):
-            return drain.saved(state, event)
+        # The window to save, the kill, the sweep.
+        case Phase.RUNNING, SaveRequested(window_s=window_s):
+            return Step(
+                state=state, actions=(RequestSave(window_s=window_s),), why="somebody asked for a save"
+            )
         case Phase.RUNNING, GaspSaved():
             noted = replace(state, run=grace_window.noted(state.run, event))
             return node_statement.first_save(
                 noted, state, event.at_s, f"rank {event.rank} saved step {event.step}"
             )
-        case Phase.SWEEPING, TimerFired(timer=Timer.GRACE) if state.life.drain and state.life.drain.swept:
-            return drain.stop_reading(state, event.at_s, "no restart follows")
-        case _, GaspVerified():
-            return drain.read_back(state, event)
         case Phase.DRAINING, GaspAcknowledged():
             return drain.acknowledged(state, event)
+        case ((Phase.DRAINING | Phase.KILLING | Phase.SWEEPING), GaspSaved()):
+            return drain.saved(state, event)
         case ((Phase.DRAINING | Phase.SWEEPING), GaspFailed()):
             return drain.cannot_save(state, event)
+        case _, GaspVerified():
+            return drain.read_back(state, event)
+        case Phase.DRAINING, TimerFired(timer=Timer.GRACE):
+            return drain.kill(state, event.at_s, "the grace window is over")
+        case Phase.SWEEPING, TimerFired(timer=Timer.GRACE) if state.life.drain and state.life.drain.swept:
+            return drain.stop_reading(state, event.at_s, "no restart follows")
+        case ((Phase.DRAINING | Phase.KILLING), WorkerExit(rank=rank, status=status)):
+            return drain.ended(state, event, f"rank {rank} {describe(status)}")
+        case ((Phase.DRAINING | Phase.KILLING), SpawnFailed(rank=rank)):
+            lost = drain.never_started(state, event)
+            return drain.sweep_when_empty(lost, event.at_s, f"rank {rank} never started")
         case Phase.KILLING, TimerFired(timer=Timer.REAP):
             return drain.unkillable(state)
         case Phase.SWEEPING, Drained():
             return drain.drained(state, event)
+        # How far training is.
         case ((Phase.RUNNING | Phase.REPLACING | Phase.DRAINING), Heartbeat()):
             high_step = max((state.run.high_step, *(step.step for step in event.steps)))
             run = replace(state.run, high_step=high_step)
@@ -263,13 +272,14 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             begun = -1 if step is None or began is not Began.AS_CHOSEN else step
             known = replace(state, life=replace(state.life, reached=max(state.life.reached, begun)))
             return Step(state=known, why=f"its first step is known: {why}")
-        case _, (StandbyChanged() | RoomFound() | TimerFired(timer=Timer.STANDBY | Timer.HANDOVER)):
-            return Step(state=state, why="it is about standbys (core.standby)")
         case _, RecoveryTimed(total_s=total_s, first_step_s=first_step_s):
             what = "workers running" if first_step_s is None else "training"
             return Step(state=state, why=f"{what} again after {span(total_s)}")
         case Phase.RUNNING, FirstStep():
             return Step(state=replace_ranks.stepped(state), why="every rank trains")
+        # What changes nothing here.
+        case _, (StandbyChanged() | RoomFound() | TimerFired(timer=Timer.STANDBY | Timer.HANDOVER)):
+            return Step(state=state, why="it is about standbys (core.standby)")
         case _, (WorkerStarted() | IncarnationStarted() | FirstStep() | FirstStepLogged() | HelperExit()):
             return Step(state=state, why="noted")
         case _, (ConfigRewritten() | GaspRequested() | GaspAcknowledged() | GaspFailed()):
