@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+TENSORFLOW := .venv-tensorflow
 DEEPSPEED := .codes/deepspeed
 N ?= 50
 SEED ?= 1
@@ -13,15 +14,17 @@ FAULTS ?= 500
 MINUTES ?= 60
 WALKS ?= 10
 
-.PHONY: help setup deepspeed demo docs check check-model test pythons bench bench-all bench-scale bench-nodes soak soak-gasps soak-day soak-everything soak-hostile soak-nodes soak-pauses soak-properties soak-stay matrix codes goodput format clean
+.PHONY: help setup deepspeed demo docs check check-model test test-all tensorflow pythons bench bench-all bench-scale bench-nodes soak soak-gasps soak-day soak-everything soak-hostile soak-nodes soak-pauses soak-properties soak-stay matrix codes goodput format clean
 
 help:
 	@echo "make demo    install into .venv, train on 4 workers, kill two, watch a warm restart and a cold one"
-	@echo "make test    the whole test suite, with the real MindSpore and torch"
+	@echo "make test    what must hold before a push: real MindSpore and torch, real kills (15 minutes on two quiet cores)"
+	@echo "make test-all  every test, TensorFlow's too: before a release, and nightly"
 	@echo "make test STANDBY=2  the same with standbys in every run that can have them; STANDBY=none without"
 	@echo "make pythons what needs no framework, with each of Python 3.10 to 3.13 that this machine has"
 	@echo "make setup   only the installation (.venv, editable, with test tools)"
-	@echo "make deepspeed  what examples/13_deepspeed needs beside it, in a folder of its own; part of make test"
+	@echo "make deepspeed  what examples/13_deepspeed needs beside it, in a folder of its own; part of make test-all"
+	@echo "make tensorflow  a virtual environment for TensorFlow, which will not share one; part of make test-all"
 	@echo "make docs    the documentation as a site, in build/site"
 	@echo "make check   format, lint, types, layers, one definition a noun, fast tests (under 30 s)"
 	@echo "make check-model WALKS=10 SEED=1: what several nodes agree on, explored exhaustively, each guard removed; then minutes of walks"
@@ -59,7 +62,7 @@ $(DEEPSPEED)/.installed: examples/13_deepspeed/requirements.txt $(STAMP)
 		--target $(DEEPSPEED) --requirement $<
 	@touch $@
 
-# Its one kernel needs a C++ compiler for a minute: in `make test` its own tests wait for it, and no others.
+# Its one kernel needs a C++ compiler for a minute: its own tests wait for it, and no others.
 $(DEEPSPEED)/.ready: $(DEEPSPEED)/.installed
 	DS_ACCELERATOR=cpu PYTHONPATH=$(DEEPSPEED) PATH=$(CURDIR)/$(DEEPSPEED)/bin:$$PATH TORCH_EXTENSIONS_DIR=$(CURDIR)/.codes/extensions \
 		$(BIN)/python -c "from deepspeed.ops.op_builder.cpu import ShareMemCommBuilder as Builder; Builder().load(verbose=False)"
@@ -75,8 +78,21 @@ check: $(STAMP)
 	@$(BIN)/python tests/check.py
 
 test: $(STAMP)
-	-@$(MAKE) --no-print-directory $(DEEPSPEED)/.installed
-	$(if $(STANDBY),FAULTRUN_STANDBY=$(STANDBY)) $(BIN)/pytest -n 3
+	$(if $(STANDBY),FAULTRUN_STANDBY=$(STANDBY)) $(BIN)/pytest -n 3 -m "not exhaustive" --durations=20
+
+test-all: $(STAMP)
+	-@$(MAKE) --no-print-directory $(DEEPSPEED)/.installed $(TENSORFLOW)/.ready
+	$(if $(STANDBY),FAULTRUN_STANDBY=$(STANDBY)) $(BIN)/pytest -n 3 --durations=20
+	$(TENSORFLOW)/bin/pytest tests/examples/test_tensorflow.py tests/checkpoints/formats/test_tensorflow.py
+
+tensorflow: $(TENSORFLOW)/.ready
+
+# It wants other versions than MindSpore and torch do.
+$(TENSORFLOW)/.ready: pyproject.toml constraints.txt
+	@test -x $(TENSORFLOW)/bin/python || $(PYTHON) -m venv $(TENSORFLOW)
+	$(TENSORFLOW)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable '.[tensorflow]' pytest pytest-timeout pytest-xdist hypothesis scikit-learn
+	@touch $@
 
 pythons: $(STAMP)
 	@$(BIN)/python tests/pythons.py
@@ -142,4 +158,4 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) .codes $(VENV)-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .codes $(VENV)-3.* $(TENSORFLOW) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

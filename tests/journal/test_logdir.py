@@ -108,7 +108,8 @@ def test_a_run_that_ended_is_set_aside_with_everything(tmp_path: Path) -> None:
 def test_what_stays_is_not_set_aside_with_its_neighbours(tmp_path: Path) -> None:
     left_by(tmp_path, finished())
     kept = {"/a.yaml": {"name": "001-a.yaml"}, "/b.yaml": {"name": "hand-001-b.yaml"}}
-    written(tmp_path, {"original/index.json": json.dumps(kept), "original/001-a.yaml": "of the run"})
+    index = json.dumps({"version": 1, "files": kept})
+    written(tmp_path, {"original/index.json": index, "original/001-a.yaml": "of the run"})
     written(tmp_path, {"original/hand-001-b.yaml": "of a person"})
     aside = set_aside(tmp_path, "before", staying=[tmp_path / "original" / "hand-001-b.yaml"])
     assert files_below(tmp_path / "original") == {"hand-001-b.yaml"}

@@ -19,7 +19,7 @@ CASES = f"""
 from pathlib import Path
 import pytest
 
-HERE = TESTS / "project"
+HERE = Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def reference():

@@ -63,9 +63,9 @@ def _kept_originals(folder: Path) -> Iterator[Path]:
     """The copies that our indexes name, then the indexes and what stands beside them while they change."""
     named: set[str] = set()
     for index in _INDEXES:
-        with suppress(OSError, ValueError, AttributeError, TypeError):
+        with suppress(OSError, ValueError, KeyError, AttributeError, TypeError):
             kept = json.loads((folder / index).read_bytes())
-            named.update(str(one["name"]) for one in kept.values())
+            named.update(str(one["name"]) for one in kept["files"].values())
     yield from (folder / name for name in sorted(named) if os.path.lexists(folder / name))
     yield from (one for one in sorted(folder.iterdir()) if _is_own(one.name, _INDEX_NAMES))
 

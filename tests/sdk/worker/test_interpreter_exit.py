@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from support.places import ROOT
 
-SDK = ROOT / "launcher" / "faultrun" / "sdk"
+SDK = ROOT / "launcher" / "faultrun" / "sdk" / "worker"
 BEGIN = """
 import atexit, contextlib, os, sys, threading
-from ending import ExitWatch
+from interpreter_exit import ExitWatch
 ending = ExitWatch()
 ending.begin()
 atexit.register(lambda: print("zero" if ending.is_zero() else "unknown"))

@@ -28,7 +28,7 @@ class Stage:
         self.standbys: list[Standby] = []
 
     def launch(self, *program: str, out: str = "out", **environ: str) -> Launch:
-        env = {**os.environ, "PYTHONPATH": str(TESTS / "support"), **environ}
+        env = {**os.environ, "PYTHONPATH": str(TESTS / "support" / "machine"), **environ}
         return Launch(
             argv=(sys.executable, "-u", *program), env=env, stdout=self.folder / out, cwd=str(self.folder)
         )

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from faultrun.checkpoints.format import Format, Look, Unreadable
-from faultrun.checkpoints.formats.torch import saved_file
+from faultrun.checkpoints.formats.torch.dcp import TORCH_DCP
+from faultrun.checkpoints.formats.torch.saved_file import TORCH_FILE
 from support.checkpoints.entries import entry_of
 from support.places import TESTS
 
@@ -52,9 +53,9 @@ def test_no_torn_file_of_a_killed_process_passes_for_whole(tmp_path: Path) -> No
             os.kill(child, signal.SIGKILL)
             assert server.stdout.readline() == "dead\n"
             for how, name in (
-                (saved_file.TORCH_FILE, "zip.pt"),
-                (saved_file.TORCH_FILE, "legacy.pt"),
-                (dcp.TORCH_DCP, "dcp"),
+                (TORCH_FILE, "zip.pt"),
+                (TORCH_FILE, "legacy.pt"),
+                (TORCH_DCP, "dcp"),
             ):
                 path = tmp_path / name
                 if not is_whole(how, path):
