@@ -78,7 +78,7 @@ check: $(STAMP)
 	@$(BIN)/python tests/check.py
 
 test: $(STAMP)
-	$(if $(STANDBY),FAULTRUN_STANDBY=$(STANDBY)) $(BIN)/pytest -n 3 -m "not exhaustive" --durations=20
+	$(if $(STANDBY),FAULTRUN_STANDBY=$(STANDBY)) EXAMPLES_ONE_IN=4 $(BIN)/pytest -n 3 -m "not exhaustive" --durations=20
 
 test-all: $(STAMP)
 	-@$(MAKE) --no-print-directory $(DEEPSPEED)/.installed $(TENSORFLOW)/.ready

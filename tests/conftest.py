@@ -13,6 +13,7 @@ from hypothesis import is_hypothesis_test, settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from support.property_examples import EXAMPLES, ONE_IN, PROFILE
+from tiers import is_exhaustive
 
 pytest_plugins = ("support.mindspore_crashes",)
 
@@ -130,8 +131,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)  # before ``-m`` chooses by marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files that only reach a change come last, and property tests draw as many examples as was asked for."""
+    for item in items:
+        if is_exhaustive(item.nodeid):
+            item.add_marker(pytest.mark.exhaustive)
     if _REACHING and config.cache is not None:
         costs = config.cache.get(_COSTS, {})
         items.sort(key=lambda item: costs.get(_file(item), _UNKNOWN_S) if _file(item) in _REACHING else -1.0)

@@ -1,0 +1,282 @@
+"""What ``make test`` leaves to ``make test-all``, and which tests hold the same promise meanwhile.
+
+A test is left only if a test on a lower floor fails with the same mistake, or if it is another cell of a matrix
+whose diagonal stays.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """Tests by their ids, or by what these begin with: a file, a function, a function with ``[parameter``."""
+
+    tests: tuple[str, ...]
+    held_by: tuple[str, ...]
+
+    def has(self, test_id: str) -> bool:
+        """Whether the test is one of these."""
+        return any(_is_of(test_id, one) for one in self.tests)
+
+
+EXHAUSTIVE = (
+    # Campaigns: each has its judge's tests, and the faults that it draws are whole runs of their own.
+    Left(
+        tests=(
+            "benchmarks/tests/test_codes.py::test_a_training_is_harmed_started_again_and_compared",
+            "benchmarks/tests/test_everything.py::test_faults_over_a_training_break_no_promise",
+            "benchmarks/tests/test_hostile.py::test_hostile_histories_break_no_promise",
+            "benchmarks/tests/test_kills.py::test_a_training_with_a_rank_killed_keeps_every_promise",
+            "benchmarks/tests/test_matrix.py::test_the_right_cause_the_right_rank_and_the_right_decision[disk",
+            "benchmarks/tests/test_matrix.py::test_the_right_cause_the_right_rank_and_the_right_decision[exit",
+            "benchmarks/tests/test_matrix.py::test_the_right_cause_the_right_rank_and_the_right_decision[log",
+            "benchmarks/tests/test_matrix.py::test_the_right_cause_the_right_rank_and_the_right_decision[raise",
+            "benchmarks/tests/test_matrix.py::test_a_few_minutes_of_the_compressed_day",
+            "benchmarks/tests/test_nodes.py::test_faults_over_three_nodes_and_a_spare_break_no_promise",
+            "benchmarks/tests/test_pauses.py::test_a_pause_of_some_seconds_is_warned_of_at_most",
+            "benchmarks/tests/test_pauses.py::test_a_hang_is_warned_of_and_replaced_at_the_limit",
+            "benchmarks/tests/test_stay.py::test_deaths_that_survivors_outlive_break_no_promise",
+            "tests/faults/saves/test_gasp_campaign.py::test_a_seeded_piece_of_the_campaign_keeps_every_promise",
+            "tests/checkpoints/formats/test_torn_saves.py",
+        ),
+        held_by=(
+            "tests/faults/processes/test_killed_ranks.py::test_any_rank_may_be_killed_the_first_too",
+            "tests/faults/recovery/test_hangs.py::test_as_it_comes_a_silence_is_warned_of_with_all_stacks_and_nobody_is_killed",
+            "tests/faults/recovery/test_survivors_stay.py::test_survivors_keep_their_processes_through_one_death_after_the_other",
+            "tests/checkpoints/formats/torch/test_killed_while_saving.py",
+            "tests/sdk/torch/test_dying_gasp.py",
+        ),
+    ),
+    # Examples: three stay, one of them MindSpore's. What the others show of the SDK has trainings of its own.
+    Left(
+        tests=(
+            "tests/examples/test_accelerate.py",
+            "tests/examples/test_chaos.py",
+            "tests/examples/test_deepspeed.py",
+            "tests/examples/test_fsdp2_dcp.py",
+            "tests/examples/test_lightning.py",
+            "tests/examples/test_mindio_ttp.py",
+            "tests/examples/test_mindspore_lenet.py",
+            "tests/examples/test_resnet.py",
+            "tests/examples/test_several_nodes.py",
+            "tests/examples/test_survivors_stay.py",
+            "tests/examples/test_tensorflow.py",
+            "tests/examples/test_transformers_trainer.py",
+            "tests/examples/test_uce.py",
+            "tests/examples/test_uce_repair.py",
+        ),
+        held_by=(
+            "tests/examples/test_torch_ddp.py",
+            "tests/examples/test_pangu.py",
+            "tests/examples/test_pytorch_resnet.py",
+            "tests/sdk/accelerate/test_ways_to_save.py",
+            "tests/sdk/lightning/test_lightning.py::test_from_any_place_that_is_saved_training_ends_as_if_undisturbed",
+            "tests/sdk/mindspore/test_dying_gasp.py",
+            "tests/sdk/torch/repair/test_repair.py::test_memory_of_a_rank_of_ddp_may_be_bad_in_any_phase_of_a_step",
+            "tests/sdk/torch/state/test_shards.py",
+            "tests/sdk/transformers/test_dying_gasp.py",
+            "tests/checkpoints/formats/test_deepspeed.py",
+            "tests/checkpoints/formats/test_tensorflow.py",
+            "tests/configs/recipes/test_examples.py",
+        ),
+    ),
+    # Several nodes: eight faults stay. The protocol is explored in tests/model, judged in tests/nodes/protocol.
+    Left(
+        tests=(
+            "tests/faults/nodes/test_checkpoints.py",
+            "tests/faults/nodes/test_copies.py",
+            "tests/faults/nodes/test_etcd.py",
+            "tests/faults/nodes/test_faults.py::test_what_is_lost_one_way_is_charged_to_nobody_and_never_has_two_train",
+            "tests/faults/nodes/test_faults.py::test_a_lost_node_is_back_before_the_others_have_saved_and_a_spare_comes_late",
+            "tests/faults/nodes/test_faults.py::test_a_full_disk_refuses_the_save_of_a_shard_and_then_costs_its_node_its_place",
+            "tests/faults/nodes/test_faults.py::test_a_node_that_found_only_a_torn_save_while_another_still_saved_does_not_end_the_run",
+            "tests/faults/nodes/test_hosts.py::test_the_first_node_serves_etcd_until_all_know_the_end",
+            "tests/faults/nodes/test_hosts.py::test_a_rank_that_dies_anywhere_has_all_drain_and_restart[b]",
+            "tests/faults/nodes/test_hosts.py::test_a_run_that_is_given_up_ends_with_one_code_and_one_card_and_tells_what_it_had_read",
+            "tests/faults/nodes/test_hosts.py::test_the_place_of_a_host_that_dies_goes_to_a_spare[False]",
+            "tests/faults/nodes/test_hosts.py::test_a_training_that_has_finished_ends_with_0_on_every_node_although_etcd_has_lost_its_data",
+            "tests/faults/nodes/test_hosts.py::test_a_stop_to_one_leaves_its_place_to_a_spare_and_a_person_then_stops_all_from_one",
+            "tests/faults/nodes/test_hosts.py::test_a_member_process_that_is_killed_ends_its_supervisor_and_no_other",
+            "tests/faults/nodes/test_hosts.py::test_a_person_stops_a_run_that_holds_and_who_saves_longest_still_saves",
+            "tests/faults/nodes/test_hosts.py::test_a_supervisor_that_is_killed_comes_back_into_the_same_run",
+            "tests/faults/nodes/test_mindspore.py",
+            "tests/faults/nodes/test_pages.py",
+            "tests/faults/nodes/test_shrink.py::test_without_a_lost_host_and_with_it_again_it_is_the_same_training",
+            "tests/faults/nodes/test_shrink.py::test_with_a_file_for_each_rank_it_waits_and_is_not_begun_anew_by_those_who_know_of_none",
+            "tests/faults/nodes/test_shrink.py::test_of_a_fixed_number_a_spare_has_the_place_of_a_host_that_fails_twice_and_a_last_one_keeps_its_own",
+            "tests/faults/nodes/test_stay.py",
+            "tests/faults/nodes/test_torch.py",
+        ),
+        held_by=(
+            "tests/faults/nodes/test_hosts.py::test_all_start_together_and_end_with_one_code",
+            "tests/faults/nodes/test_hosts.py::test_a_rank_that_dies_anywhere_has_all_drain_and_restart",
+            "tests/faults/nodes/test_hosts.py::test_the_place_of_a_host_that_dies_goes_to_a_spare",
+            "tests/faults/nodes/test_hosts.py::test_ranks_of_a_frozen_supervisor_are_dead_before_anybody_takes_their_place",
+            "tests/faults/nodes/test_hosts.py::test_a_node_that_is_cut_off_kills_its_ranks_in_time_and_comes_back_as_a_spare",
+            "tests/faults/nodes/test_hosts.py::test_etcd_that_is_away_ends_no_rank_and_one_that_dies_meanwhile_is_told_at_once",
+            "tests/faults/nodes/test_hosts.py::test_a_stop_to_all_ends_the_run_everywhere_with_one_code",
+            "tests/faults/nodes/test_shrink.py::test_a_host_that_fails_twice_gets_no_rank_until_its_check_passes",
+            "tests/nodes/protocol/test_judge.py",
+            "tests/core/plan/test_next_plan_nodes.py",
+            "tests/model/test_exploration.py",
+        ),
+    ),
+    # Ways back: one whole run of each stays; the decisions are stories and properties in tests/core.
+    Left(
+        tests=(
+            "tests/faults/recovery/test_hangs.py::test_a_stopped_a_spinning_a_sleeping_and_a_rank_stuck_in_a_save_are_each_found_and_blamed",
+            "tests/faults/recovery/test_hangs.py::test_slow_starts_evaluations_saves_slower_steps_real_work_early_ends_and_a_frozen_supervisor",
+            "tests/faults/recovery/test_hangs.py::test_an_interpreter_that_takes_its_time_to_end_does_not_hang",
+            "tests/faults/recovery/test_reset_pipeline.py::test_a_rescheduled_pod_reads_who_was_faulty_before_it_chooses",
+            "tests/faults/recovery/test_reset_pipeline.py::test_when_the_platform_gives_the_place_up_everybody_saves_and_leaves_to_go_on_elsewhere",
+            "tests/faults/recovery/test_reset_pipeline.py::test_a_device_that_is_given_up_is_left_out_and_taken_back_once_it_is_well",
+            "tests/faults/recovery/test_reset_pipeline.py::test_a_lost_supervisor_takes_its_watcher_along_and_the_next_one_still_waits",
+            "tests/faults/recovery/test_reset_pipeline.py::test_after_a_pod_was_placed_anew_workers_wait_for_the_new_table",
+            "tests/faults/recovery/test_shrinks.py::test_with_fewer_ranks_and_with_all_again_it_is_the_same_training[script1",
+            "tests/faults/recovery/test_shrinks.py::test_shards_in_a_folder_that_is_cut_anew_serve_fewer_ranks_whatever_gasps_lie_beside_it",
+            "tests/faults/recovery/test_standby.py::test_auto_has_one_as_soon_as_there_is_room_and_says_what_it_weighs_and_saves",
+            "tests/faults/recovery/test_survivors_stay.py::test_whoever_does_not_come_back_is_named_and_all_begin_anew",
+            "tests/faults/recovery/test_survivors_stay.py::test_a_newcomer_that_dies_each_time_is_not_started_for_ever",
+            "tests/faults/recovery/test_survivors_stay.py::test_a_parked_standby_takes_the_place_and_speaks_where_its_rank_does",
+            "tests/faults/recovery/test_survivors_stay.py::test_a_real_training_ends_in_the_bits_of_an_undisturbed_one[fsdp",
+            "tests/faults/recovery/test_survivors_stay.py::test_a_killed_shard_is_saved_from_memory_where_all_start_again[asked",
+            "tests/faults/recovery/test_survivors_stay.py::test_shards_of_a_rejoin_that_failed_are_of_the_life_in_which_their_step_was_made",
+        ),
+        held_by=(
+            "tests/faults/recovery/test_hangs.py::test_as_it_comes_a_silence_is_warned_of_with_all_stacks_and_nobody_is_killed",
+            "tests/faults/recovery/test_reset_pipeline.py::test_the_pipeline_from_a_late_table_over_two_faults_to_the_end",
+            "tests/faults/recovery/test_shrinks.py::test_with_fewer_ranks_and_with_all_again_it_is_the_same_training",
+            "tests/faults/recovery/test_standby.py::test_every_restart_is_warm_and_nothing_piles_up",
+            "tests/faults/recovery/test_standby.py::test_torch_trains_on_in_standbys",
+            "tests/faults/recovery/test_survivors_stay.py::test_survivors_keep_their_processes_through_one_death_after_the_other",
+            "tests/faults/recovery/test_survivors_stay.py::test_a_real_training_ends_in_the_bits_of_an_undisturbed_one",
+            "tests/faults/recovery/test_survivors_stay.py::test_a_killed_shard_is_saved_from_memory_where_all_start_again",
+            "tests/core/hangs/test_detector.py",
+            "tests/core/hangs/test_attribution.py",
+            "tests/core/phases/test_platform_notices.py",
+            "tests/core/phases/test_replace_ranks.py",
+            "tests/core/placement/test_slots.py",
+            "tests/core/standby/test_policy.py",
+        ),
+    ),
+    # Verbs: one whole run of each stays; what they print is tested from journals in tests/observe and tests/cli.
+    Left(
+        tests=(
+            "tests/adopt/test_runs.py::test_msrun_of_a_script_with_a_configuration",
+            "tests/adopt/test_runs.py::test_torchrun_of_a_transformers_trainer",
+            "tests/adopt/test_runs.py::test_accelerate_launch",
+            "tests/adopt/test_runs.py::test_the_three_lines_make_a_script_without_checkpoints_lose_a_step_at_most",
+            "tests/adopt/test_runs.py::test_each_command_of_the_examples_is_one_that_faultrun_takes[0",
+            "tests/adopt/test_runs.py::test_each_command_of_the_examples_is_one_that_faultrun_takes[11",
+            "tests/faults/reporting/test_numbers_agree.py::test_a_rank_that_hangs_while_others_go_on_a_little",
+            "tests/faults/reporting/test_numbers_agree.py::test_a_run_that_is_stopped_and_goes_on",
+            "tests/faults/reporting/test_numbers_agree.py::test_a_run_that_repeats_everything_from_zero_by_its_logs",
+            "tests/faults/reporting/test_numbers_agree.py::test_what_a_lost_supervisor_took_along_was_trained_twice",
+            "tests/faults/reporting/test_outlets.py::test_a_webhook_that_never_answers_and_a_command_that_never_ends_change_nothing",
+            "tests/project/test_docs_run.py::test_every_command_does_what_a_reader_wants",
+            "tests/project/test_pythons.py",
+            "tests/rehearse/test_bad_scripts.py::test_the_proposed_diff_is_what_was_missing",
+            "tests/rehearse/test_bad_scripts.py::test_a_handler_that_never_ends_is_named",
+            "tests/rehearse/test_bad_scripts.py::test_a_training_that_goes_on_differently_is_told_by_its_losses",
+            "tests/rehearse/test_bad_scripts.py::test_what_is_wrong_is_named_by_the_grade[--save_every",
+            "tests/rehearse/test_bad_scripts.py::test_what_is_wrong_is_named_by_the_grade[--hides_errors",
+            "tests/rehearse/test_bad_scripts.py::test_what_is_wrong_is_named_by_the_grade[--in_place",
+            "tests/rehearse/test_rehearsals.py::test_checkpoints_in_memory_stay_as_they_were",
+            "tests/rehearse/test_rehearsals.py::test_what_the_time_does_not_allow_is_named_as_not_tried",
+            "tests/rehearse/test_rehearsals.py::test_a_training_that_saves_where_nobody_looks_is_told_where",
+            "tests/rehearse/test_rehearsals.py::test_a_copy_survives_and_a_path_that_no_word_names_is_not_written",
+        ),
+        held_by=(
+            "tests/adopt/test_runs.py::test_torchrun_of_a_script_with_a_configuration",
+            "tests/adopt/test_runs.py::test_each_command_of_the_examples_is_one_that_faultrun_takes",
+            "tests/adopt/test_launchers.py",
+            "tests/faults/reporting/test_numbers_agree.py::test_saves_of_the_sdk_and_two_kills",
+            "tests/faults/reporting/test_outlets.py::test_everybody_is_told_of_a_kill_a_restart_and_the_end",
+            "tests/observe/account/test_account.py",
+            "tests/project/test_docs.py",
+            "tests/rehearse/test_bad_scripts.py::test_what_is_wrong_is_named_by_the_grade",
+            "tests/rehearse/test_rehearsals.py::test_a_sound_training_survives_all_and_leaves_everything_as_it_was",
+            "tests/rehearse/test_grade.py",
+            "tests/rehearse/isolation/test_private_view.py",
+        ),
+    ),
+    # SDK: one training for each framework and way to save, resume and be killed stays.
+    Left(
+        tests=(
+            "tests/faults/saves/test_gasp_mindspore.py",
+            "tests/sdk/lightning/test_lightning.py::test_from_any_place_that_is_saved_training_ends_as_if_undisturbed[accumulated",
+            "tests/sdk/lightning/test_lightning.py::test_from_any_place_that_is_saved_training_ends_as_if_undisturbed[no length",
+            "tests/sdk/lightning/test_lightning.py::test_from_any_place_that_is_saved_training_ends_as_if_undisturbed[no validation",
+            "tests/sdk/lightning/test_lightning.py::test_from_any_place_that_is_saved_training_ends_as_if_undisturbed[two optimizers",
+            "tests/sdk/mindspore/test_dying_gasp.py::test_whichever_rank_is_killed_at_most_one_step_is_lost[0-every-step]",
+            "tests/sdk/mindspore/test_dying_gasp.py::test_in_pynative_mode_the_exception_checkpoint_of_old_scripts_works",
+            "tests/sdk/torch/repair/test_repair.py::test_a_rank_that_nobody_repairs_ends_and_is_replaced",
+            "tests/sdk/torch/repair/test_repair.py::test_a_shard_in_bad_memory_comes_back_from_its_snapshot",
+            "tests/sdk/torch/state/test_shards.py::test_of_replicated_shards_at_most_one_step_is_lost[1]",
+            "tests/sdk/torch/state/test_shards.py::test_told_to_stop_all_ranks_save_the_same_step[11]",
+            "tests/sdk/torch/state/test_shards.py::test_other_ways_to_spread_a_model_are_saved_and_brought_back[mixed",
+            "tests/sdk/torch/state/test_shards.py::test_other_ways_to_spread_a_model_are_saved_and_brought_back[offload",
+            "tests/sdk/torch/state/test_shards.py::test_other_ways_to_spread_a_model_are_saved_and_brought_back[tensor",
+            "tests/sdk/torch/stay/test_pipelines.py",
+            "tests/sdk/torch/stay/test_rejoin.py::test_shards_that_are_copied_every_four_steps_go_back_by_four_at_most",
+            "tests/sdk/torch/stay/test_rejoin.py::test_nobody_goes_back_into_an_epoch_that_the_script_has_left",
+            "tests/sdk/torch/stay/test_rejoin.py::test_a_second_training_of_a_script_is_refused_by_name_and_who_took_a_place_in_the_first_is_in_it",
+            "tests/sdk/torch/stay/test_rejoin.py::test_loaders_and_their_workers_are_kept_and_give_the_same_batch_again",
+            "tests/sdk/torch/stay/test_rejoin.py::test_two_ranks_may_die_at_once_and_a_newcomer_while_it_rejoins",
+            "tests/sdk/torch/stay/test_rejoin.py::test_a_part_that_no_rank_shares_comes_back_from_memory_too",
+            "tests/sdk/torch/stay/test_rejoin.py::test_a_function_is_entered_again",
+            "tests/sdk/torch/stay/test_rejoin.py::test_a_function_reads_on_where_its_loader_was",
+            "tests/sdk/torch/stay/test_rejoin.py::test_a_compiled_model_keeps_its_code",
+            "tests/sdk/torch/stay/test_rejoin.py::test_without_faultrun_it_trains_to_the_same_end",
+            "tests/sdk/transformers/test_two_trainers.py",
+            "tests/standby/test_codes_preloaded.py::test_the_slow_part_is_imported_before_and_nothing_shows[lightning",
+            "tests/standby/test_codes_preloaded.py::test_the_slow_part_is_imported_before_and_nothing_shows[transformers",
+            "tests/standby/test_standby_process.py::test_mindspore_compiled_for_nobody_trains_to_the_bits_of_a_fresh_worker",
+            "tests/faults/processes/test_mindspore_scheduler.py::test_the_real_mindspore_meets_late_dies_meets_again_and_leaves_in_order",
+        ),
+        held_by=(
+            "tests/sdk/lightning/test_lightning.py::test_from_any_place_that_is_saved_training_ends_as_if_undisturbed",
+            "tests/sdk/mindspore/test_dying_gasp.py::test_whichever_rank_is_killed_at_most_one_step_is_lost",
+            "tests/sdk/mindspore/test_dying_gasp.py::test_told_to_stop_nothing_is_lost_and_mindio_files_are_where_they_belong",
+            "tests/sdk/torch/repair/test_repair.py::test_memory_of_a_rank_of_ddp_may_be_bad_in_any_phase_of_a_step",
+            "tests/sdk/torch/state/test_shards.py::test_of_replicated_shards_at_most_one_step_is_lost",
+            "tests/sdk/torch/state/test_shards.py::test_told_to_stop_all_ranks_save_the_same_step",
+            "tests/sdk/torch/stay/test_rejoin.py::test_a_rank_of_ddp_may_die_in_any_phase_of_a_step",
+            "tests/sdk/torch/stay/test_rejoin.py::test_a_shard_of_fsdp2_that_dies_with_its_rank_comes_back_from_memory",
+            "tests/sdk/torch/stay/test_rejoin.py::test_a_survivor_may_die_while_it_rejoins",
+            "tests/sdk/torch/stay/test_step_attempts.py",
+            "tests/sdk/torch/stay/test_live_state.py",
+            "tests/sdk/snapshots/test_interval.py",
+            "tests/sdk/stay/test_common_step.py",
+            "tests/sdk/transformers/test_dying_gasp.py",
+            "tests/standby/test_codes_preloaded.py::test_the_slow_part_is_imported_before_and_nothing_shows",
+            "tests/frameworks/test_mindspore_cluster.py",
+        ),
+    ),
+    # Files: real folders of accelerate and Lightning, a real torn update; formats are read byte by byte beside it.
+    Left(
+        tests=(
+            "tests/checkpoints/formats/test_folders_real.py",
+            "tests/checkpoints/formats/mindspore/test_torn_update.py",
+            "tests/configs/test_crash.py::test_sigkill_at_every_system_call_that_changes_a_file_leaves_the_old_file_or_the_new",
+            "tests/observe/report/test_page.py::test_a_page_of_ten_thousand_incidents_is_light_and_says_what_it_leaves_out",
+        ),
+        held_by=(
+            "tests/checkpoints/formats/test_folder.py",
+            "tests/checkpoints/formats/mindspore/test_ckpt.py",
+            "tests/core/recovery/test_choose_lives.py",
+            "tests/configs/test_crash.py::test_sigkill_at_random_moments_never_leaves_a_mixture",
+            "tests/observe/report/test_page.py",
+        ),
+    ),
+)
+
+
+def is_exhaustive(test_id: str) -> bool:
+    """Whether ``make test`` leaves the test of this id to ``make test-all``."""
+    return any(left.has(test_id) for left in EXHAUSTIVE)
+
+
+def _is_of(test_id: str, one: str) -> bool:
+    rest = test_id[len(one) :]
+    return test_id.startswith(one) and ("[" in one or rest[:1] in {"", "[", ":"})
