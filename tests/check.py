@@ -7,6 +7,7 @@ with ``main`` (``origin/main`` where there is one), the working tree included.
 What starts faultrun as a process is marked ``slow`` and belongs to ``make test``.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,6 +46,7 @@ PURE = (
 )
 """Rooms whose tests start nothing and wait for nobody."""
 SECONDS = 30.0
+SECONDS_A_BYTE = 1e-5
 RESERVE_S = 3.0
 """For the end of the last test, and of pytest."""
 ONE_EXAMPLE_IN = "20"
@@ -112,13 +115,19 @@ def pure_files() -> set[str]:
 
 
 def halves(files: list[str]) -> tuple[list[str], list[str]]:
-    """Two parts of about the same size in bytes, the best that is known of what they cost."""
+    """Two parts that take about as long, by the seconds of the runs before; where none are known by size."""
+    known: dict[str, float] = {}
+    with suppress(OSError, ValueError):
+        known = json.loads(
+            (ROOT / ".pytest_cache" / "v" / "faultrun" / f"seconds_one_in_{ONE_EXAMPLE_IN}").read_bytes()
+        )
+    costs = {file: known.get(file, (ROOT / file).stat().st_size * SECONDS_A_BYTE) for file in files}
     parts: tuple[list[str], list[str]] = ([], [])
-    sizes = [0, 0]
-    for file in sorted(files, key=lambda one: -(ROOT / one).stat().st_size):
-        at = sizes.index(min(sizes))
+    sums = [0.0, 0.0]
+    for file in sorted(files, key=lambda one: -costs[one]):
+        at = sums.index(min(sums))
         parts[at].append(file)
-        sizes[at] += (ROOT / file).stat().st_size
+        sums[at] += costs[file]
     return parts
 
 

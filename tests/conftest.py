@@ -71,7 +71,7 @@ _FEWEST = 5
 # ``make check``: files that reach a change run after the pure ones, the cheapest first, until this moment.
 _REACHING = frozenset(filter(None, os.environ.get("CHECK_EXTRA", "").split(os.pathsep)))
 _UNTIL_S = float(os.environ.get("CHECK_UNTIL") or "inf")
-_COSTS = "faultrun/seconds_of_files"
+_COSTS = f"faultrun/seconds_one_in_{ONE_IN}"
 _UNKNOWN_S = 2.0
 _left_out: Counter[str] = Counter()
 _took_s: defaultdict[str, float] = defaultdict(float)

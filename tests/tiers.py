@@ -37,7 +37,6 @@ EXHAUSTIVE = (
             "benchmarks/tests/test_pauses.py::test_a_hang_is_warned_of_and_replaced_at_the_limit",
             "benchmarks/tests/test_stay.py::test_deaths_that_survivors_outlive_break_no_promise",
             "tests/faults/saves/test_gasp_campaign.py::test_a_seeded_piece_of_the_campaign_keeps_every_promise",
-            "tests/checkpoints/formats/test_torn_saves.py",
         ),
         held_by=(
             "tests/faults/processes/test_killed_ranks.py::test_any_rank_may_be_killed_the_first_too",
@@ -137,8 +136,6 @@ EXHAUSTIVE = (
             "tests/faults/recovery/test_standby.py::test_auto_has_one_as_soon_as_there_is_room_and_says_what_it_weighs_and_saves",
             "tests/faults/recovery/test_survivors_stay.py::test_whoever_does_not_come_back_is_named_and_all_begin_anew",
             "tests/faults/recovery/test_survivors_stay.py::test_a_newcomer_that_dies_each_time_is_not_started_for_ever",
-            "tests/faults/recovery/test_survivors_stay.py::test_a_parked_standby_takes_the_place_and_speaks_where_its_rank_does",
-            "tests/faults/recovery/test_survivors_stay.py::test_a_real_training_ends_in_the_bits_of_an_undisturbed_one[fsdp",
             "tests/faults/recovery/test_survivors_stay.py::test_a_killed_shard_is_saved_from_memory_where_all_start_again[asked",
             "tests/faults/recovery/test_survivors_stay.py::test_shards_of_a_rejoin_that_failed_are_of_the_life_in_which_their_step_was_made",
         ),
@@ -173,7 +170,6 @@ EXHAUSTIVE = (
             "tests/faults/reporting/test_numbers_agree.py::test_a_run_that_repeats_everything_from_zero_by_its_logs",
             "tests/faults/reporting/test_numbers_agree.py::test_what_a_lost_supervisor_took_along_was_trained_twice",
             "tests/faults/reporting/test_outlets.py::test_a_webhook_that_never_answers_and_a_command_that_never_ends_change_nothing",
-            "tests/project/test_docs_run.py::test_every_command_does_what_a_reader_wants",
             "tests/project/test_pythons.py",
             "tests/rehearse/test_bad_scripts.py::test_the_proposed_diff_is_what_was_missing",
             "tests/rehearse/test_bad_scripts.py::test_a_handler_that_never_ends_is_named",
@@ -221,10 +217,6 @@ EXHAUSTIVE = (
             "tests/sdk/torch/stay/test_rejoin.py::test_shards_that_are_copied_every_four_steps_go_back_by_four_at_most",
             "tests/sdk/torch/stay/test_rejoin.py::test_nobody_goes_back_into_an_epoch_that_the_script_has_left",
             "tests/sdk/torch/stay/test_rejoin.py::test_a_second_training_of_a_script_is_refused_by_name_and_who_took_a_place_in_the_first_is_in_it",
-            "tests/sdk/torch/stay/test_rejoin.py::test_loaders_and_their_workers_are_kept_and_give_the_same_batch_again",
-            "tests/sdk/torch/stay/test_rejoin.py::test_two_ranks_may_die_at_once_and_a_newcomer_while_it_rejoins",
-            "tests/sdk/torch/stay/test_rejoin.py::test_a_part_that_no_rank_shares_comes_back_from_memory_too",
-            "tests/sdk/torch/stay/test_rejoin.py::test_a_function_is_entered_again",
             "tests/sdk/torch/stay/test_rejoin.py::test_a_function_reads_on_where_its_loader_was",
             "tests/sdk/torch/stay/test_rejoin.py::test_a_compiled_model_keeps_its_code",
             "tests/sdk/torch/stay/test_rejoin.py::test_without_faultrun_it_trains_to_the_same_end",
@@ -253,21 +245,11 @@ EXHAUSTIVE = (
             "tests/frameworks/test_mindspore_cluster.py",
         ),
     ),
-    # Files: real folders of accelerate and Lightning, a real torn update; formats are read byte by byte beside it.
     Left(
         tests=(
-            "tests/checkpoints/formats/test_folders_real.py",
-            "tests/checkpoints/formats/mindspore/test_torn_update.py",
-            "tests/configs/test_crash.py::test_sigkill_at_every_system_call_that_changes_a_file_leaves_the_old_file_or_the_new",
             "tests/observe/report/test_page.py::test_a_page_of_ten_thousand_incidents_is_light_and_says_what_it_leaves_out",
         ),
-        held_by=(
-            "tests/checkpoints/formats/test_folder.py",
-            "tests/checkpoints/formats/mindspore/test_ckpt.py",
-            "tests/core/recovery/test_choose_lives.py",
-            "tests/configs/test_crash.py::test_sigkill_at_random_moments_never_leaves_a_mixture",
-            "tests/observe/report/test_page.py",
-        ),
+        held_by=("tests/observe/report/test_page.py",),
     ),
 )
 

@@ -180,8 +180,13 @@ def test_without_calls_of_step_the_next_batch_ends_a_step(tmp_path: Path, superv
 def test_killed_before_the_first_step_there_is_nothing_to_save(
     tmp_path: Path, supervisor: FakeSupervisor
 ) -> None:
-    job = Job(world_size=2, words=("kill-1-1",))
+    job = Job(world_size=2, words=("freeze-1-1",))
     job.start(supervisor, tmp_path / "ckpt")
+    # Nobody saves a rank that has not come to ``protect`` yet: SIGTERM ends it as it ends any program.
+    supervisor.wait_for(
+        lambda: supervisor.is_frozen(1) and supervisor.phase_of(0) in WORKING, "the first step"
+    )
+    supervisor.kill(1)
     left = outcome(supervisor)
     assert left.codes == (143, -signal.SIGKILL)
     assert not left.saved
