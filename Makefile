@@ -18,7 +18,7 @@ WALKS ?= 10
 
 help:
 	@echo "make demo    install into .venv, train on 4 workers, kill two, watch a warm restart and a cold one"
-	@echo "make test    what must hold before a push: real MindSpore and torch, real kills (15 minutes on two quiet cores)"
+	@echo "make test    what must hold before a push: real MindSpore and torch, real kills (twelve minutes on two quiet cores)"
 	@echo "make test-all  every test, TensorFlow's too: before a release, and nightly"
 	@echo "make test STANDBY=2  the same with standbys in every run that can have them; STANDBY=none without"
 	@echo "make pythons what needs no framework, with each of Python 3.10 to 3.13 that this machine has"

@@ -50,7 +50,7 @@ SECONDS_A_BYTE = 1e-5
 RESERVE_S = 3.0
 """For the end of the last test, and of pytest."""
 ONE_EXAMPLE_IN = "20"
-"""Of the examples that a property test asks for; ``make test`` draws all of them."""
+"""Of the examples that a property test asks for; ``make test`` draws one in four, ``make test-all`` all."""
 
 _IMPORTS = re.compile(
     r"^[ \t]*(?:from|import)[ \t]+([\w.]+)(?:[ \t]+import[ \t]+(\([^)]*\)|.*))?", re.MULTILINE

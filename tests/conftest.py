@@ -137,8 +137,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if is_exhaustive(item.nodeid):
             item.add_marker(pytest.mark.exhaustive)
-    if _REACHING and config.cache is not None:
-        costs = config.cache.get(_COSTS, {})
+    cache = getattr(config, "cache", None)
+    if _REACHING and cache is not None:
+        costs = cache.get(_COSTS, {})
         items.sort(key=lambda item: costs.get(_file(item), _UNKNOWN_S) if _file(item) in _REACHING else -1.0)
     if EXAMPLES or ONE_IN != 1:
         _draw(config, items)
@@ -177,7 +178,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Beside what is known of other files."""
-    cache = session.config.cache
+    cache = getattr(session.config, "cache", None)  # ``-p no:cacheprovider`` has none
     if cache is not None and not hasattr(session.config, "workerinput"):
         took_s = {file: round(seconds, 2) for file, seconds in _took_s.items() if file not in _left_out}
         cache.set(_COSTS, {**cache.get(_COSTS, {}), **took_s})

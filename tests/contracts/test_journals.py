@@ -11,7 +11,7 @@ from faultrun.journal.read import event_of, lines
 from faultrun.model.events import Event
 from faultrun.model.run import Step
 from faultrun.model.topology import BootId
-from faultrun.supervisor.ports import Journal
+from faultrun.supervisor.interfaces import Journal
 from support.stories.memory_journal import MemoryJournal
 from support.stories.story import NODE, SIGTERM, Story, checkpoint
 

@@ -117,19 +117,9 @@ def test_what_stays_is_not_set_aside_with_its_neighbours(tmp_path: Path) -> None
 
 
 OURS = {
-    "incident_1.txt",
-    "incident_1.json",
-    "incident_1/rank_0.txt",
-    "report.html",
-    "checkpoints.jsonl",
-    ".run.json.4711",
-    "standby_0.log",
-    "rank_table_of_2_nodes.json",
-    "rank_table_of_0_2.json",
-    "device0/group_info.pb",
-    "etcd/etcd.log",
-    "etcd/data/member/wal",
-    "edited/0123abcd/a.yaml",
+    *("incident_1.txt", "incident_1.json", "incident_1/rank_0.txt", "report.html", "checkpoints.jsonl"),
+    *(".run.json.4711", "standby_0.log", "rank_table_of_2_nodes.json", "rank_table_of_0_2.json"),
+    *("device0/group_info.pb", "etcd/etcd.log", "etcd/data/member/wal", "edited/0123abcd/a.yaml"),
 }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from faultrun.core.placement.place import on_own_disks
+from faultrun.core.recovery.common_point import on_own_disks
 from faultrun.model.events import (
     GoGiven,
     PlanAdopted,

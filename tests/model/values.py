@@ -24,10 +24,10 @@ from faultrun.nodes.values.membership import (
     CommonKeys,
     KnownKeys,
     NodeKeys,
+    NodeSettings,
     PeerAnswer,
     PeerWord,
     Stated,
-    Terms,
 )
 from faultrun.nodes.values.roster import (
     Alarm,
@@ -200,9 +200,9 @@ def _elsewhere(incident: Incident) -> Incident:
 
 
 @cache
-def terms(node: int, *, fences: bool = True) -> Terms:
+def terms(node: int, *, fences: bool = True) -> NodeSettings:
     times = TIMES if fences else replace(TIMES, fence_s=TTL + 1)
-    return Terms(node=node_id(node), peer_addr=NAMES[node], times=times, machine=NAMES[node].upper())
+    return NodeSettings(node=node_id(node), peer_addr=NAMES[node], times=times, machine=NAMES[node].upper())
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import Any
 
 from faultrun.model.actions import FindRecoveryPoint, StandbyAction, StartStandby, Sweep
 from faultrun.model.events import Drained, Event, Timer, TimerFired
-from faultrun.supervisor.executor import LocalWorld
+from faultrun.supervisor.executor import LocalExecutor
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor, RunClock
 
 
@@ -40,7 +40,7 @@ def test_standbys_are_started_beside_a_look_that_hangs_with_its_file_system() ->
     reactor = Reactor(clock)
     group: Any = Group(reactor)
     nothing: Any = None
-    world = LocalWorld(group, group, nothing, nothing, nothing, reactor)
+    world = LocalExecutor(group, group, nothing, nothing, nothing, reactor)
     hung, comes_back = threading.Event(), threading.Event()
 
     def look() -> Iterable[Event]:
@@ -101,7 +101,7 @@ def test_what_is_known_to_be_lost_only_after_the_sweep_is_written_before_the_nex
     group: Any = Keeps()
     inspector: Any = Group(reactor)
     nothing: Any = None
-    world = LocalWorld(group, inspector, nothing, group, nothing, reactor)
+    world = LocalExecutor(group, inspector, nothing, group, nothing, reactor)
     look = FindRecoveryPoint(incarnation=0, continuing=True)
     world.perform(Sweep(incarnation=0, dead=(0,), write_by_s=9.0))
     world.perform(look)

@@ -31,7 +31,7 @@ def listeners() -> Iterator[str]:
 
 @pytest.mark.long
 def test_no_listener_comes_near_anything_that_acts(graph: grimp.ImportGraph) -> None:
-    found = set(listeners()) - {"faultrun.supervisor.ports"}
+    found = set(listeners()) - {"faultrun.supervisor.interfaces"}
     assert len(found) > 5
     acting = {one: hand for one in found for hand in HANDS if graph.chain_exists(one, hand)}
     assert not acting

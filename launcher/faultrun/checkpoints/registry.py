@@ -26,7 +26,7 @@ BUILTIN = (
     "megatron:MEGATRON",
     "verl:VERL",
     "mindspore.mindformers:MINDFORMERS",
-    "folder:FOLDER",
+    "folder_of_parts:FOLDER",
     "mindspore.ckpt:MINDSPORE_CKPT",
     "safetensors:SAFETENSORS",
     "torch.dcp:TORCH_DCP",

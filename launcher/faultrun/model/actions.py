@@ -99,7 +99,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifySave:
-    """Read back what ``rank`` saved; answers GaspVerified, unless a Survey comes first.
+    """Read back what ``rank`` saved; answers GaspVerified, unless a look for checkpoints comes first.
 
     It takes as long as the file is large, and nothing else waits for it.
     """
@@ -208,8 +208,10 @@ class Spawn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestorePolicy:
+class RestoreScheduling:
     """Schedule the workers as any process again: MindSpore's ``init()`` is behind them. No answer."""
+
+    WIRE_NAME: ClassVar[str] = "RestorePolicy"
 
     incarnation: int
 
@@ -279,7 +281,7 @@ Action = (
     | TellNodes
     | Prepare
     | Spawn
-    | RestorePolicy
+    | RestoreScheduling
     | ParkStandby
     | StandbyAction
 )

@@ -16,7 +16,7 @@ from faultrun.model.topology import NodeId, RunId
 from faultrun.model.wire import message, parse
 from faultrun.supervisor.control_connections import ControlPeer, is_of_same_user, listen_in
 from faultrun.supervisor.launch.progress_page import ProgressPage
-from faultrun.supervisor.rank_connections import Seats
+from faultrun.supervisor.rank_connections import RankConnections
 from faultrun.supervisor.reactor import Reactor
 from faultrun.supervisor.snapshots.memory import SnapshotMemory
 from faultrun.supervisor.snapshots.to_files import KeptMemory
@@ -59,7 +59,7 @@ class Control:
         self.path, self._listener = listen_in(log_dir)
         self._reactor = reactor
         self._peers: dict[int, ControlPeer] = {}
-        self._seats = Seats(memory)
+        self._seats = RankConnections(memory)
         self._incarnation = -1
         self._page: ProgressPage | None = None
         self._first_step_told = False

@@ -8,7 +8,7 @@ from faultrun.model.actions import RequestGasp
 from faultrun.model.events import Event, Timer, TimerFired
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.reactor import Reactor, RunClock
-from faultrun.supervisor.workers.session_leftovers import Orphans
+from faultrun.supervisor.workers.session_leftovers import SessionLeftovers
 from faultrun.supervisor.workers.worker_group import WorkerGroup
 from faultrun.workers.process import Process
 
@@ -42,7 +42,7 @@ def let_save(
 
 def _wait(workers: dict[int, Process], clock: RunClock, until_s: float) -> None:
     reactor = Reactor(clock)
-    orphans = Orphans(reactor)
+    orphans = SessionLeftovers(reactor)
     orphans.promise(frozenset(workers))
 
     def gone(rank: int) -> Iterable[Event]:

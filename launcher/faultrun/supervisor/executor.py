@@ -21,7 +21,7 @@ from faultrun.model.actions import (
     RaiseStandbys,
     RequestGasp,
     RequestSave,
-    RestorePolicy,
+    RestoreScheduling,
     SeatStandbys,
     Spawn,
     StartStandby,
@@ -46,8 +46,8 @@ from faultrun.model.events import (
 from faultrun.model.observed.dying_gasp import GaspVerified
 from faultrun.supervisor.checkpoints.finder import CheckpointFinder
 from faultrun.supervisor.hangs.inspection import Inspector
+from faultrun.supervisor.interfaces import Agreement
 from faultrun.supervisor.launch.prepare import Preparer
-from faultrun.supervisor.ports import Agreement
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 from faultrun.supervisor.snapshots.to_files import KeptStates
 from faultrun.supervisor.workers.worker_group import WorkerGroup
@@ -76,8 +76,8 @@ _OF_A_RECOVERY = (
 )
 
 
-class LocalWorld:
-    """Implements ``ports.World`` with this node's processes, files and clock.
+class LocalExecutor:
+    """Implements ``interfaces.Executor`` with this node's processes, files and clock.
 
     ``readings`` look at checkpoints while workers run: a file system that hangs holds up nobody else, and
     neither does a health check that hangs in ``checks``.
@@ -105,11 +105,11 @@ class LocalWorld:
         self._swept: tuple[Sweep, KeptStates] | None = None
 
     def wait(self) -> Iterable[Event]:
-        """See ``ports.World``."""
+        """See ``interfaces.Executor``."""
         return self._reactor.wait()
 
     def perform(self, action: Action) -> None:  # noqa: C901, PLR0912, PLR0915  one row a case
-        """See ``ports.World``."""
+        """See ``interfaces.Executor``."""
         match action:
             case RequestGasp():
                 self._group.request_gasp(action)
@@ -136,7 +136,7 @@ class LocalWorld:
                 self._chores.send(lambda: (self._group.examine(action),))
             case SweepRanks():
                 self._chores.send(lambda: self._group.sweep_ranks(action))
-            case RestorePolicy():
+            case RestoreScheduling():
                 self._group.restore_policy(action)
             case ParkStandby(rank=rank):
                 self._group.newcomers.park(rank)
@@ -164,7 +164,7 @@ class LocalWorld:
             case Prepare(plan=plan):
                 self._chores.send(lambda: self._preparer.prepare(plan, self._reactor.now()))
             case Publish(fact=fact):
-                self._agreement.state(fact)
+                self._agreement.publish(fact)
             case RaiseAlarm():
                 self._agreement.raise_alarm(action)
             case TellNodes(incarnation=incarnation, works=works):

@@ -9,14 +9,14 @@ from faultrun.supervisor.reactor import Reactor
 
 
 class LocalAgreement:
-    """Implements ``ports.Agreement``. ``plan`` is the last one of a run that is continued."""
+    """Implements ``interfaces.Agreement``. ``plan`` is the last one of a run that is continued."""
 
     def __init__(self, rules: Rules, plan: Plan | None, reactor: Reactor) -> None:
         self._rules = rules
         self._plan = plan
         self._reactor = reactor
 
-    def state(self, fact: NodeFact) -> None:
+    def publish(self, fact: NodeFact) -> None:
         """Decide from the one statement there is, and post the answer."""
         answer = next_step(self._rules, self._plan, {fact.node: fact}, self._reactor.now())
         if isinstance(answer, PlanAdopted):

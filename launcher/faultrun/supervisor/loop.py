@@ -18,12 +18,12 @@ from faultrun.model.actions import (
 )
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.run import RunState
-from faultrun.supervisor.ports import EventListener, Journal, World
+from faultrun.supervisor.interfaces import EventListener, Executor, Journal
 
 
 def supervise(
     state: RunState,
-    world: World,
+    world: Executor,
     journal: Journal,
     listeners: Sequence[EventListener],
     standbys: StandbyState,

@@ -8,7 +8,7 @@ from faultrun.supervisor.control_connections import ControlPeer
 from faultrun.supervisor.snapshots.memory import SnapshotMemory
 
 
-class Seats:
+class RankConnections:
     """The connections of this node's ranks. Main thread only.
 
     A plan names a rank before its new process speaks, and the next plan may keep it by then; a rank that has

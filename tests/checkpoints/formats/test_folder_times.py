@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints.formats.test_folder import TORCH, chosen, put, refusals, survey, trainer
+from checkpoints.formats.test_folder_of_parts import TORCH, chosen, put, refusals, survey, trainer
 
 TRAINERS = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state_0.pth", "trainer_state.json")
 ACCELERATES = ("model.safetensors", "optimizer.bin", "scheduler.bin", "random_states_0.pkl")

@@ -1,7 +1,7 @@
 """Our own scheduler as stories: it serves, or MindSpore's takes over for the rest of the run."""
 
 from faultrun.core.phases.mindspore_rendezvous import FORMING_S
-from faultrun.model.actions import RequestGasp, RestorePolicy, Spawn, StartTimer
+from faultrun.model.actions import RequestGasp, RestoreScheduling, Spawn, StartTimer
 from faultrun.model.events import Timer
 from faultrun.model.exits import Exited
 from faultrun.model.incident import Cause
@@ -29,7 +29,7 @@ def test_a_cluster_that_forms_in_time_is_left_alone() -> None:
     story.tell(ClusterFormed(at_s=10.5, incarnation=0, took_s=0.5))
     story.rang(Timer.FORMING)
     assert story.phase is Phase.RUNNING
-    assert story.actions == [RestorePolicy(incarnation=0)]
+    assert story.actions == [RestoreScheduling(incarnation=0)]
     assert not story.state.run.native_scheduler
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from faultrun.core.phases.may_stay import MOST_IN_A_LIFE, MOST_REGROUPS, WAY_TO_STAY, refusal
+from faultrun.core.phases.may_stay import MOST_IN_A_LIFE, MOST_REGROUPS, WAY_TO_STAY, why_not_stay
 from faultrun.model.actions import (
     ExamineDeaths,
     FindRecoveryPoint,
@@ -272,9 +272,9 @@ def test_after_so_many_groups_all_begin_anew_and_may_stay_again() -> None:
     story = training().killed(1).examined().rejoined(0, 1, 2).can_rejoin(0, 1, 2)
     worn = replace(story.plan, incarnation=MOST_IN_A_LIFE)
     state = replace(story.state, run=replace(story.state.run, plan=worn))
-    assert refusal(state, 1) == "the survivors have left 100 groups, which is enough for one process"
+    assert why_not_stay(state, 1) == "the survivors have left 100 groups, which is enough for one process"
     anew = replace(worn, kept=frozenset())
-    assert refusal(replace(state, run=replace(state.run, plan=anew)), 1) == ""
+    assert why_not_stay(replace(state, run=replace(state.run, plan=anew)), 1) == ""
 
 
 def test_the_card_of_a_repair_says_that_it_was_one() -> None:

@@ -37,12 +37,12 @@ def test_who_is_missing_is_waited_for_and_then_the_rest_goes_on_in_its_order() -
 
 
 def test_without_the_option_and_below_the_least_it_waits_however_long() -> None:
-    assert follows(THREE, (fact(A), fact(C)), None, too_late=True) == f"{AWAITS}b"
-    assert follows(THREE, (fact(A),), too_late=True) == f"{AWAITS}b, c"
+    assert follows(THREE, (fact(A), fact(C)), None, wait_is_over=True) == f"{AWAITS}b"
+    assert follows(THREE, (fact(A),), wait_is_over=True) == f"{AWAITS}b, c"
 
 
 def test_a_spare_takes_the_place_at_once() -> None:
-    plan = planned(THREE, fact(A), fact(C), fact(D), too_late=False)
+    plan = planned(THREE, fact(A), fact(C), fact(D), wait_is_over=False)
     assert (names(plan), plan.slots) == ("adc", None)
     assert [(one.node, one.by) for one in plan.replaced] == [(B, D)]
 
@@ -52,23 +52,23 @@ def test_it_begins_with_those_that_came_and_the_others_get_the_last_seats() -> N
     plan = planned(None, fact(A, None), fact(C, None))
     assert names(plan) == "ac"
     assert workers_words(plan) == "2 of 3 nodes, without one that has not come"
-    assert names(planned(plan, fact(A, plan), fact(C, plan), fact(B, plan), too_late=False)) == "acb"
+    assert names(planned(plan, fact(A, plan), fact(C, plan), fact(B, plan), wait_is_over=False)) == "acb"
 
 
 def test_who_comes_back_has_its_own_seat_again_and_another_gets_it_where_that_one_comes_first() -> None:
     small = without_b()
-    back = planned(small, fact(A, small), fact(C, small), fact(B, small), too_late=False)
+    back = planned(small, fact(A, small), fact(C, small), fact(B, small), wait_is_over=False)
     assert (names(back), back.slots, back.replaced) == ("abc", None, ())
     assert back.point is not None
     assert [file.rank for file in back.point.files] == list(range(6))
-    other = planned(small, fact(A, small), fact(C, small), fact(D, small), too_late=False)
+    other = planned(small, fact(A, small), fact(C, small), fact(D, small), wait_is_over=False)
     assert names(other) == "adc"
 
 
 def test_nobody_is_waited_for_twice() -> None:
     small = without_b()
-    assert names(planned(small, fact(A, small), fact(C, small), too_late=False)) == "ac"
-    assert follows(small, (fact(A, small),), too_late=True) == f"{AWAITS}c"
+    assert names(planned(small, fact(A, small), fact(C, small), wait_is_over=False)) == "ac"
+    assert follows(small, (fact(A, small),), wait_is_over=True) == f"{AWAITS}c"
 
 
 def test_a_node_that_was_told_to_stop_is_waited_for_and_left_out_like_any() -> None:
@@ -79,12 +79,13 @@ def test_a_node_that_was_told_to_stop_is_waited_for_and_left_out_like_any() -> N
 
 
 def test_never_from_a_point_that_depends_on_the_number_and_it_is_said_by_name() -> None:
-    for too_late in (False, True):
-        waits = follows(THREE, (fact(A, point=FIXED), fact(C, point=FIXED)), too_late=too_late)
+    for wait_is_over in (False, True):
+        waits = follows(THREE, (fact(A, point=FIXED), fact(C, point=FIXED)), wait_is_over=wait_is_over)
         assert waits == f"{AWAITS}b (2 nodes cannot go on: {FIXED.fixed_by})"
     here = (fact(A, None, FIXED), fact(C, None, FIXED))
     assert (
-        follows(None, here, too_late=True) == f"{AWAITS}another node (2 nodes cannot go on: {FIXED.fixed_by})"
+        follows(None, here, wait_is_over=True)
+        == f"{AWAITS}another node (2 nodes cannot go on: {FIXED.fixed_by})"
     )
 
 
@@ -98,8 +99,8 @@ def test_an_older_point_that_serves_any_number_is_taken_rather_than_to_wait() ->
 def test_as_many_as_before_begin_from_any_point() -> None:
     small = without_b()
     here = [fact(node, small, FIXED) for node in (A, C)]
-    assert names(planned(small, *here, fact(B, small), too_late=False)) == "ac"
-    moved = planned(small, fact(A, small, FIXED), fact(B, small, FIXED), too_late=False)
+    assert names(planned(small, *here, fact(B, small), wait_is_over=False)) == "ac"
+    moved = planned(small, fact(A, small, FIXED), fact(B, small, FIXED), wait_is_over=False)
     assert (names(moved), moved.point) == ("ab", FIXED)
     assert moved.slots is not None
     assert [one.node for one in moved.slots.vacant] == [C]
@@ -108,7 +109,7 @@ def test_as_many_as_before_begin_from_any_point() -> None:
 def test_it_does_not_go_back_to_an_older_point_to_be_more() -> None:
     small = without_b()
     here = [replace(fact(node, small, FIXED), more_points=(checkpoint(7),)) for node in (A, C, B)]
-    plan = planned(small, *here, too_late=False)
+    plan = planned(small, *here, wait_is_over=False)
     assert (names(plan), plan.point) == ("ac", FIXED)
 
 
@@ -135,7 +136,7 @@ def test_a_node_that_has_a_whole_copy_of_the_model_leaves_with_it_and_comes_back
     assert [file.path for file in plan.point.files] == ["part0", "part1"] * 2
     assert plan.slots.groups == ((0, 2, 4), (1, 3, 5))
     here = [fact(node, plan, plan.point) for node in (A, C, B)]
-    back = planned(plan, *here, too_late=False)
+    back = planned(plan, *here, wait_is_over=False)
     assert back.point is not None
     assert [file.path for file in back.point.files] == ["part0", "part1"] * 3
     assert back.slots is None
@@ -143,7 +144,7 @@ def test_a_node_that_has_a_whole_copy_of_the_model_leaves_with_it_and_comes_back
 
 def test_a_copy_that_lies_on_several_nodes_is_not_broken() -> None:
     point = hybrid('{"0,1": 0, "2,3": 1, "4,5": 2}')
-    waits = follows(THREE, (fact(A, point=point), fact(C, point=point)), too_late=True)
+    waits = follows(THREE, (fact(A, point=point), fact(C, point=point)), wait_is_over=True)
     assert waits == f"{AWAITS}b (2 nodes cannot go on: no other rank has a copy)"
 
 
@@ -154,12 +155,12 @@ def test_a_newcomer_that_found_nothing_whole_gets_no_seat_that_the_others_can_do
     assert names(planned(THREE, fact(A), fact(C), lacks, well)) == "aec"
     small = without_b()
     assert newcomers(ELASTIC, small, {D: lacks}) == ()
-    assert names(planned(small, fact(A, small), fact(C, small), lacks, too_late=False)) == "ac"
+    assert names(planned(small, fact(A, small), fact(C, small), lacks, wait_is_over=False)) == "ac"
     again = replace(THREE, topology=seats(A, C))  # it had become smaller, and is started with all of them
     told = next_step(rules(), again, {A: fact(A), C: fact(C), D: lacks}, 1.0)
     assert isinstance(told, RunFinished)
     assert told.why == "node d: 1 found, none whole", "nobody is waited for"
-    needed = next_step(rules(), THREE, {A: fact(A), D: lacks}, 1.0, too_late=True)
+    needed = next_step(rules(), THREE, {A: fact(A), D: lacks}, 1.0, wait_is_over=True)
     assert isinstance(needed, RunFinished)
     assert (needed.exit_code, needed.why, needed.wanting) == (65, "node d: 1 found, none whole", (A, D))
 
@@ -182,8 +183,8 @@ def test_who_grows_never_gives_a_vacant_seat_to_nobody() -> None:
     never = replace(ELASTIC, grow=Grow.NEVER)
     small = without_b()
     here = (fact(A, small), fact(C, small), fact(B, small))
-    assert names(planned(small, *here, elastic=never, too_late=False)) == "ac"
-    moved = planned(small, fact(A, small), fact(D, small), elastic=never, too_late=False)
+    assert names(planned(small, *here, elastic=never, wait_is_over=False)) == "ac"
+    moved = planned(small, fact(A, small), fact(D, small), elastic=never, wait_is_over=False)
     assert names(moved) == "ad"
     assert moved.slots is not None
     assert [one.seat for one in moved.slots.vacant] == [1]
@@ -206,20 +207,20 @@ def test_with_a_rank_table_a_seat_is_for_who_is_listed_for_it() -> None:
         assert newcomers(BY_TABLE, plan, {D: stranger}) == ()
         assert names(planned(plan, *here, stranger, elastic=BY_TABLE)) == "ac"
     assert newcomers(BY_TABLE, plan, {D: listed(D, 1, plan)}) == (D,)
-    grown = planned(plan, *here, listed(D, 1, plan), elastic=BY_TABLE, too_late=False)
+    grown = planned(plan, *here, listed(D, 1, plan), elastic=BY_TABLE, wait_is_over=False)
     assert (names(grown), grown.slots, grown.seat_numbers) == ("adc", None, (0, 1, 2))
 
 
 def test_with_a_rank_table_a_lost_nodes_place_is_for_who_the_platform_has_put_there() -> None:
     here = [listed(A, 0), listed(C, 2)]
     assert follows(THREE, [*here, listed(D, 2)], BY_TABLE) == f"{AWAITS}b"
-    assert names(planned(THREE, *here, listed(D, 1), elastic=BY_TABLE, too_late=False)) == "adc"
+    assert names(planned(THREE, *here, listed(D, 1), elastic=BY_TABLE, wait_is_over=False)) == "adc"
     both = [*here, listed(B, 1, at=9), listed(D, 1, at=1)]
-    assert names(planned(THREE, *both, elastic=BY_TABLE, too_late=False)) == "abc"
+    assert names(planned(THREE, *both, elastic=BY_TABLE, wait_is_over=False)) == "abc"
     never = replace(BY_TABLE, grow=Grow.NEVER)
     small = planned(THREE, *here, elastic=never)
     three = [listed(A, 0, small), listed(C, 2, small), listed(B, 1, small)]
-    assert names(planned(small, *three, elastic=never, too_late=False)) == "ac"
+    assert names(planned(small, *three, elastic=never, wait_is_over=False)) == "ac"
 
 
 @given(
@@ -231,9 +232,9 @@ def test_never_fewer_than_asked_for_never_in_another_order_and_only_who_is_not_t
 ) -> None:
     elastic = Elastic(min_workers=2 * least, min_nodes=least)
     plan = THREE
-    for there, fixed, too_late in moments:
+    for there, fixed, wait_is_over in moments:
         here = [fact(NodeId(name), plan, FIXED if fixed else None) for name in there]
-        following = follows(plan, here, elastic, too_late=too_late)
+        following = follows(plan, here, elastic, wait_is_over=wait_is_over)
         before = names(plan)
         if isinstance(following, str):
             assert following.startswith(AWAITS)
@@ -241,7 +242,7 @@ def test_never_fewer_than_asked_for_never_in_another_order_and_only_who_is_not_t
         now = names(following)
         assert least <= len(now) <= 3
         assert set(now) <= there
-        assert len(now) >= len(before) or too_late
+        assert len(now) >= len(before) or wait_is_over
         assert len(now) == len(before) or not fixed
         stay = [name for name in before if name in now]
         assert stay == [name for name in before if name in there]

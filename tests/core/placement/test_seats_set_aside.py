@@ -38,7 +38,7 @@ def twice(*others: NodeId, point: RecoveryPoint | None = None, elastic: Elastic 
     plan = THREE
     for number, rank in ((1, 2), (2, 3)):
         here = [fact(node, plan, point) for node in (A, C, *others)]
-        plan = planned(plan, *here, fails(B, plan, rank, number, point), elastic=elastic, too_late=False)
+        plan = planned(plan, *here, fails(B, plan, rank, number, point), elastic=elastic, wait_is_over=False)
     return plan
 
 
@@ -57,7 +57,7 @@ def test_a_node_whose_ranks_failed_twice_in_a_row_is_set_aside_at_once_and_reall
     assert names(planned(plan, *here, idle)) == "ac"
     well = replace(idle, usable=(0, 1))
     assert newcomers(ELASTIC, plan, {B: well}) == (B,)
-    back = planned(plan, *here, well, too_late=False)
+    back = planned(plan, *here, well, wait_is_over=False)
     assert (names(back), back.slots) == ("abc", None)
 
 
@@ -81,23 +81,23 @@ def test_of_a_fixed_number_a_bad_node_gives_its_seat_to_a_spare_and_gets_none_wh
     waits = "node b is set aside: its ranks failed 2 times in a row while others worked"
     assert follows(plan, here, ALL) == f"{AWAITS}a ({waits})"
     checked = replace(ALL, health_check="doctor")
-    assert follows(plan, here, checked, too_late=True) == f"{AWAITS}a ({waits})", (
+    assert follows(plan, here, checked, wait_is_over=True) == f"{AWAITS}a ({waits})", (
         "its check speaks against it"
     )
     well = [*here[:2], replace(here[2], usable=(0, 1))]
-    assert names(planned(plan, *well, elastic=checked, too_late=False)) == "bdc"
+    assert names(planned(plan, *well, elastic=checked, wait_is_over=False)) == "bdc"
     back = planned(plan, *here, elastic=ALL)
     assert (names(back), does_without(plan, back)) == ("bdc", True), "rather than that the run ends with 69"
     assert workers_words(back) == ""
     full = replace(fact(A, plan), unfit=True, failure=(71, "no space"))
-    back = planned(plan, full, *here, elastic=ALL, too_late=False)
+    back = planned(plan, full, *here, elastic=ALL, wait_is_over=False)
     assert names(back) == "bdc", "rather than that it ends with what that node lacks"
 
 
 def test_of_a_fixed_number_nobody_is_counted_out_who_is_needed() -> None:
-    plan = planned(None, *(fact(node, None) for node in (A, B, C)), elastic=ALL, too_late=False)
+    plan = planned(None, *(fact(node, None) for node in (A, B, C)), elastic=ALL, wait_is_over=False)
     assert plan.slots is None
-    assert follows(plan, (fact(A, plan), fact(C, plan)), ALL, too_late=True) == f"{AWAITS}b"
+    assert follows(plan, (fact(A, plan), fact(C, plan)), ALL, wait_is_over=True) == f"{AWAITS}b"
     assert names(planned(plan, fact(A, plan), fact(C, plan), fact(D, plan), elastic=ALL)) == "adc"
     two = replace(first_plan(4), topology=seats(A, B))
     others = planned(two, fact(A, two, FIXED), fact(B, two, FIXED), fact(C, None, FIXED), elastic=ALL)

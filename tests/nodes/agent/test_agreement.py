@@ -16,7 +16,7 @@ from faultrun.model.observed.agreement import MembershipLost
 from faultrun.model.events import RunFinished
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.nodes.agent.agreement import MemberLost, NodesAgreement
-from faultrun.supervisor.launch.progress_page import Incarnation
+from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.workers.deadman import Deadman
 import json, select
@@ -38,7 +38,7 @@ def member(orders, fd):
 deadman, heard = Deadman("boot"), []
 agreement = NodesAgreement(member, deadman, heard.append, {leaving_s})
 reactor = Reactor(RunClock())
-agreement.attach(reactor, Incarnation(reactor.clock))
+agreement.attach(reactor, LiveWorkers(reactor.clock))
 fact = NodeFact(node="a", boot="b", at_s=1.0, incarnation=0, status=NodeStatus.READY)
 """
 
@@ -84,7 +84,7 @@ with open({str(tmp_path / "orders")!r}, "w") as log:
         print(json.dumps(order), file=log)
 """
     supervisor = """
-agreement.state(fact)
+agreement.publish(fact)
 agreement.raise_alarm(RaiseAlarm(incarnation=3, why="rank 1 died", stays=True))
 agreement.close()
 """
@@ -112,7 +112,7 @@ agreement.close()
 def test_one_that_does_not_leave_is_ended() -> None:
     supervisor = """
 os.kill(agreement.pid, signal.SIGSTOP)
-agreement.state(fact)
+agreement.publish(fact)
 agreement.close()
 print(agreement.pid)
 """

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from faultrun.model.topology import RunId
-from faultrun.nodes.agent.announcements import Aloud
+from faultrun.nodes.agent.announcements import Announcements
 from faultrun.nodes.agent.pipe_protocol import SAYS, Words
 from faultrun.nodes.etcd.clock import boot_now
 from faultrun.nodes.values.membership import Judgement, Remembered
@@ -21,13 +21,13 @@ Said = Callable[[], list[str]]
 
 
 @pytest.fixture
-def spoken() -> Iterator[tuple[Aloud, Said]]:
+def spoken() -> Iterator[tuple[Announcements, Said]]:
     with speaking() as spoken:
         yield spoken
 
 
 @contextmanager
-def speaking(**how: float) -> Iterator[tuple[Aloud, Said]]:
+def speaking(**how: float) -> Iterator[tuple[Announcements, Said]]:
     reads, writes = os.pipe()
     os.set_blocking(reads, False)
 
@@ -35,13 +35,13 @@ def speaking(**how: float) -> Iterator[tuple[Aloud, Said]]:
         return [json.loads(line)[SAYS] for line in os.read(reads, 1 << 16).splitlines()]
 
     with selectors.DefaultSelector() as selector:
-        yield Aloud(RunId("job42"), 600.0, Words(writes, selector), 2, **how), said
+        yield Announcements(RunId("job42"), 600.0, Words(writes, selector), 2, **how), said
     os.close(reads)
     os.close(writes)
 
 
 def test_members_that_fail_one_by_one_are_one_trouble_and_the_next_silence_is_another(
-    spoken: tuple[Aloud, Said],
+    spoken: tuple[Announcements, Said],
 ) -> None:
     aloud, said = spoken
     heard_at_s = boot_now()
@@ -52,7 +52,7 @@ def test_members_that_fail_one_by_one_are_one_trouble_and_the_next_silence_is_an
     assert said() == [NO_LEADER]
 
 
-def test_trouble_before_anything_was_heard_is_said_once(spoken: tuple[Aloud, Said]) -> None:
+def test_trouble_before_anything_was_heard_is_said_once(spoken: tuple[Announcements, Said]) -> None:
     aloud, said = spoken
     for text in (AWAY, NO_LEADER):
         aloud.trouble(text, -math.inf)

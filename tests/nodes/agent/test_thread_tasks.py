@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from faultrun.nodes.agent.thread_tasks import Errands
+from faultrun.nodes.agent.thread_tasks import ThreadTasks
 from support.machine.processes import PATIENCE_S, no_more_threads
 
 
-def brought(errands: Errands) -> None:
+def brought(errands: ThreadTasks) -> None:
     """Wait for something, and do what it brings."""
     assert select.select([errands.fd], [], [], PATIENCE_S)[0]
     for answer in errands.brought():
@@ -18,7 +18,7 @@ def brought(errands: Errands) -> None:
 
 
 def test_the_work_is_done_elsewhere_and_its_answer_here() -> None:
-    errands, where = Errands(), []
+    errands, where = ThreadTasks(), []
 
     def work() -> Callable[[], object]:
         where.append(threading.current_thread().name)
@@ -30,7 +30,7 @@ def test_the_work_is_done_elsewhere_and_its_answer_here() -> None:
 
 
 def test_one_of_a_name_is_under_way_until_its_answer_was_heard() -> None:
-    errands, go, done = Errands(), threading.Event(), []
+    errands, go, done = ThreadTasks(), threading.Event(), []
 
     def work() -> Callable[[], object]:
         go.wait(PATIENCE_S)
@@ -47,7 +47,7 @@ def test_one_of_a_name_is_under_way_until_its_answer_was_heard() -> None:
 
 
 def test_a_bug_in_one_is_raised_in_the_loop() -> None:
-    errands = Errands()
+    errands = ThreadTasks()
 
     def work() -> Callable[[], object]:
         raise KeyError("a bug")
@@ -58,7 +58,7 @@ def test_a_bug_in_one_is_raised_in_the_loop() -> None:
 
 
 def test_where_no_thread_is_to_be_had_the_work_is_done_here() -> None:
-    errands, where = Errands(), []
+    errands, where = ThreadTasks(), []
 
     def work() -> Callable[[], object]:
         where.append(threading.current_thread().name)

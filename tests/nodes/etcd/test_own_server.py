@@ -13,11 +13,11 @@ import pytest
 from faultrun.nodes.etcd.gateway import Gateway
 from faultrun.nodes.etcd.lease import Renewal, grant, renew
 from faultrun.nodes.etcd.own_server import (
-    EmbeddedEtcd,
     EtcdOutOfRoom,
     EtcdPlace,
     EtcdProcess,
     NoEtcd,
+    OwnEtcdServer,
     etcd_of_package,
     find_etcd,
 )
@@ -49,8 +49,8 @@ def path(program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 @pytest.fixture
-def embedded(path: Path, tmp_path: Path) -> Iterator[EmbeddedEtcd]:
-    etcd = EmbeddedEtcd(EtcdPlace(listen=f"127.0.0.1:{free_port()}", folder=tmp_path / "own"), start_it)
+def embedded(path: Path, tmp_path: Path) -> Iterator[OwnEtcdServer]:
+    etcd = OwnEtcdServer(EtcdPlace(listen=f"127.0.0.1:{free_port()}", folder=tmp_path / "own"), start_it)
     yield etcd
     etcd.end(0.0)
 
@@ -61,7 +61,7 @@ def put(gateway: Gateway, key: str, lease: int = 0) -> None:
 
 
 def test_it_goes_on_with_its_keys_and_leases_after_it_was_killed(
-    embedded: EmbeddedEtcd, open_gateway: Opener
+    embedded: OwnEtcdServer, open_gateway: Opener
 ) -> None:
     embedded.start(PATIENCE_S)
     gateway = open_gateway(embedded.place.endpoint)
@@ -79,7 +79,7 @@ def test_it_goes_on_with_its_keys_and_leases_after_it_was_killed(
     assert embedded.ended()
 
 
-def test_an_etcd_without_its_data_is_another_cluster(embedded: EmbeddedEtcd, open_gateway: Opener) -> None:
+def test_an_etcd_without_its_data_is_another_cluster(embedded: OwnEtcdServer, open_gateway: Opener) -> None:
     clusters = []
     for folder in ("one", "two"):
         embedded.place = EtcdPlace(listen=embedded.place.listen, folder=embedded.place.folder / folder)
@@ -95,7 +95,7 @@ def test_an_etcd_without_its_data_is_another_cluster(embedded: EmbeddedEtcd, ope
     ("version", "careful"), [("3.4.23", False), ("3.5.1", True), ("3.5.21", False), ("3.6.0", False)]
 )
 def test_a_version_that_may_lose_a_write_when_it_is_killed_saves_each_before_the_next(
-    embedded: EmbeddedEtcd, version: str, careful: bool
+    embedded: OwnEtcdServer, version: str, careful: bool
 ) -> None:
     program = find_etcd()
     program.unlink()
@@ -109,14 +109,14 @@ def test_a_version_that_may_lose_a_write_when_it_is_killed_saves_each_before_the
         return start_it(("/bin/true",), log)
 
     for _ in range(2):
-        etcd = EmbeddedEtcd(embedded.place, start_nothing)
+        etcd = OwnEtcdServer(embedded.place, start_nothing)
         etcd.begin()
         etcd.end(PATIENCE_S)
         assert ("--backend-batch-limit=1" in commands[-1]) is careful
     assert asked.read_text() == "--version\n"
 
 
-def test_a_port_that_is_taken_is_named_with_how_to_see_by_whom(embedded: EmbeddedEtcd) -> None:
+def test_a_port_that_is_taken_is_named_with_how_to_see_by_whom(embedded: OwnEtcdServer) -> None:
     host, port = embedded.place.listen.split(":")
     with socket.create_server((host, int(port))), pytest.raises(NoEtcd) as error:
         embedded.start(PATIENCE_S)
@@ -126,19 +126,19 @@ def test_a_port_that_is_taken_is_named_with_how_to_see_by_whom(embedded: Embedde
     assert f"ss -ltnp 'sport = :{port}'" in error.value.hint
 
 
-def test_an_address_of_another_machine_is_named(embedded: EmbeddedEtcd) -> None:
+def test_an_address_of_another_machine_is_named(embedded: OwnEtcdServer) -> None:
     embedded.place = EtcdPlace(listen="192.0.2.1:2379", folder=embedded.place.folder)
     with pytest.raises(NoEtcd, match="cannot assign requested address"):
         embedded.start(PATIENCE_S)
 
 
-def test_a_disk_that_is_full_is_said_so(embedded: EmbeddedEtcd) -> None:
+def test_a_disk_that_is_full_is_said_so(embedded: OwnEtcdServer) -> None:
     command = 'ulimit -f 100; trap \'\' XFSZ; exec "$0" "$@"'  # the kernel's EFBIG, as a quota's
 
     def start_small(argv: tuple[str, ...], log: Path) -> EtcdProcess:
         return start_it(("/bin/sh", "-c", command, *argv), log)
 
-    small = EmbeddedEtcd(embedded.place, start_small)
+    small = OwnEtcdServer(embedded.place, start_small)
     with pytest.raises(EtcdOutOfRoom) as error:
         small.start(PATIENCE_S)
     assert error.value.exit_code == 71
@@ -146,7 +146,7 @@ def test_a_disk_that_is_full_is_said_so(embedded: EmbeddedEtcd) -> None:
     assert small.ended()
 
 
-def test_data_that_cannot_be_written_is_named(embedded: EmbeddedEtcd, tmp_path: Path) -> None:
+def test_data_that_cannot_be_written_is_named(embedded: OwnEtcdServer, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     embedded.place = EtcdPlace(listen=embedded.place.listen, folder=tmp_path / "file" / "own")
     with pytest.raises(NoEtcd) as error:
@@ -154,7 +154,7 @@ def test_data_that_cannot_be_written_is_named(embedded: EmbeddedEtcd, tmp_path: 
     assert "Not a directory" in error.value.because
 
 
-def test_data_that_is_no_etcds_is_told_in_etcds_words(embedded: EmbeddedEtcd) -> None:
+def test_data_that_is_no_etcds_is_told_in_etcds_words(embedded: OwnEtcdServer) -> None:
     wal = embedded.place.folder / "data" / "member" / "wal"
     wal.mkdir(parents=True)
     (wal / "0000000000000000-0000000000000000.wal").write_bytes(b"\xff" * 4096)
@@ -164,11 +164,11 @@ def test_data_that_is_no_etcds_is_told_in_etcds_words(embedded: EmbeddedEtcd) ->
     assert str(embedded.place.log) in error.value.hint
 
 
-def test_one_that_never_answers_is_ended(embedded: EmbeddedEtcd) -> None:
+def test_one_that_never_answers_is_ended(embedded: OwnEtcdServer) -> None:
     def start_silent(argv: tuple[str, ...], log: Path) -> EtcdProcess:
         return start_it(("/bin/sleep", "1000"), log)
 
-    silent = EmbeddedEtcd(embedded.place, start_silent)
+    silent = OwnEtcdServer(embedded.place, start_silent)
     with pytest.raises(NoEtcd, match="did not answer within 0 s"):
         silent.start(0.1)
     assert silent.ended()
@@ -204,10 +204,10 @@ def test_no_etcd_at_all_is_69_with_what_to_install(tmp_path: Path, monkeypatch: 
 _STARTS_ONE = """
 import os, signal, sys
 from pathlib import Path
-from faultrun.nodes.etcd.own_server import EmbeddedEtcd, EtcdPlace
+from faultrun.nodes.etcd.own_server import OwnEtcdServer, EtcdPlace
 from faultrun.workers.launch import Launch
 from faultrun.workers.process import start
-etcd = EmbeddedEtcd(
+etcd = OwnEtcdServer(
     EtcdPlace(listen=sys.argv[1], folder=Path(sys.argv[2])),
     lambda argv, log: start(Launch(argv=argv, env=os.environ, stdout=log)),
 )

@@ -13,12 +13,12 @@ from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topology
 from faultrun.nodes.protocol.coordinator_input import MOST_COMPARES
 from faultrun.nodes.protocol.election import may_lead
-from faultrun.nodes.protocol.timeouts import ASKED, asked
+from faultrun.nodes.protocol.started_alike import ASKED, asked
 from faultrun.nodes.values.membership import (
     BODIES,
     SMALL_BODIES,
     Commit,
-    Terms,
+    NodeSettings,
     node_key,
 )
 from faultrun.nodes.values.roster import Alarm, PlanHeader, PlanPhase, Roster, RosterEntry
@@ -215,7 +215,7 @@ def test_more_lost_nodes_than_a_transaction_has_compares_are_guarded_by_one() ->
 def test_only_members_lead_and_heirs_who_know_that_the_member_is_dead() -> None:
     entry = RosterEntry(node=NodeId("a"), slots=1, boot=BootId("a1"), machine="metal")
     roster, header = Roster(entries=(entry,)), PlanHeader(**HEADER)
-    terms = Terms(node=NodeId("a"), peer_addr="", times=TIMES, machine="metal")
+    terms = NodeSettings(node=NodeId("a"), peer_addr="", times=TIMES, machine="metal")
     elsewhere = replace(terms, machine="other metal")
     assert may_lead(terms, BootId("a1"), header, roster)
     assert may_lead(terms, BootId("a2"), header, roster), "the same machine: the member is dead"

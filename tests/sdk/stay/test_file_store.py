@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.sdk.stay.file_store import MeetingFile
+from faultrun.sdk.stay.file_store import RendezvousFile
 
 WHOLE = b'{"by": "1-2-3", "does": "set", "key": "here/1", "value": "31"}\n'
 LINE = [WHOLE[:size] for size in range(len(WHOLE))]
@@ -21,9 +21,9 @@ def at(tmp_path: Path) -> Path:
 
 
 def test_ranks_read_what_the_others_wrote_before_and_after_they_came(at: Path) -> None:
-    first = MeetingFile(str(at))
+    first = RendezvousFile(str(at))
     first.set("here/0", b"1")
-    second = MeetingFile(str(at))
+    second = RendezvousFile(str(at))
     assert second.get(["here/0", "here/1"], 0.0) is None
     second.set("here/1", bytes(range(256)))
     assert first.get(["here/1", "here/0"], 0.0) == [bytes(range(256)), b"1"]
@@ -32,9 +32,9 @@ def test_ranks_read_what_the_others_wrote_before_and_after_they_came(at: Path) -
 
 
 def test_every_number_and_every_place_is_given_once_however_many_ask_at_a_time(at: Path) -> None:
-    files, together = [MeetingFile(str(at)) for _ in range(8)], threading.Barrier(8)
+    files, together = [RendezvousFile(str(at)) for _ in range(8)], threading.Barrier(8)
 
-    def asks(file: MeetingFile) -> tuple[list[int], bytes]:
+    def asks(file: RendezvousFile) -> tuple[list[int], bytes]:
         together.wait(60)
         return [file.add("count", 1) for _ in range(50)], file.swap("leader", b"", str(id(file)).encode())
 
@@ -50,7 +50,7 @@ def test_what_a_killed_rank_has_half_written_keeps_nobody(
 ) -> None:
     at = tmp_path_factory.mktemp("torn") / "meeting"
     at.touch()
-    file = MeetingFile(str(at))
+    file = RendezvousFile(str(at))
     file.set("here/0", b"1")
     with at.open("ab") as killed:
         killed.write(torn)
@@ -60,7 +60,7 @@ def test_what_a_killed_rank_has_half_written_keeps_nobody(
 
 
 def test_a_value_may_be_large(at: Path) -> None:
-    first, second = MeetingFile(str(at)), MeetingFile(str(at))
+    first, second = RendezvousFile(str(at)), RendezvousFile(str(at))
     large = bytes(range(256)) * (1 << 10)
     first.set("large", large)
     first.set("small", b"1")
@@ -69,7 +69,7 @@ def test_a_value_may_be_large(at: Path) -> None:
 
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_file_that_is_gone_is_told_and_not_made_again(replaced: bool, at: Path) -> None:
-    file = MeetingFile(str(at))
+    file = RendezvousFile(str(at))
     file.set("here/0", b"1")
     at.unlink()
     if replaced:
@@ -80,11 +80,11 @@ def test_a_file_that_is_gone_is_told_and_not_made_again(replaced: bool, at: Path
     assert at.exists() == replaced
     at.unlink(missing_ok=True)
     with pytest.raises(FileNotFoundError):
-        MeetingFile(str(at))
+        RendezvousFile(str(at))
     assert not at.exists()
 
 
 def test_its_descriptor_is_closed_with_it(at: Path) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
-    MeetingFile(str(at)).set("here/0", b"1")
+    RendezvousFile(str(at)).set("here/0", b"1")
     assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -16,7 +16,7 @@ from faultrun.model.spec.output import Logs
 from faultrun.model.spec.run_spec import Recovery, Resume
 from faultrun.model.topology import NodeId, NodeSlots, Topology
 from faultrun.supervisor.checkpoints.finder import CheckpointFinder
-from faultrun.supervisor.checkpoints.other_runs import Neighbours
+from faultrun.supervisor.checkpoints.other_runs import OtherRuns
 from faultrun.supervisor.reactor import RunClock
 from support.checkpoints.ckpt_bytes import ckpt, save
 from support.checkpoints.surveys import AGAIN, FIRST, answers, finder, point_of, put, step_of
@@ -181,7 +181,7 @@ def test_beside_another_run_only_what_says_whose_it_is_is_resumed_from(tmp_path:
     looking = finder(tmp_path)
     alone = looking.find(AGAIN, 0.0)
     assert step_of(alone) == 10
-    Neighbours([f"{tmp_path}/ckpt"], "another").others()
+    OtherRuns([f"{tmp_path}/ckpt"], "another").others()
     put(tmp_path, 900)
     refused = answers(NothingWhole, looking.find(AGAIN, 0.0))
     assert "may be another run's: run another saves there too" in refused.why

@@ -6,7 +6,7 @@ from typing import Any
 from faultrun.checkpoints.format import Stamp
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.observed.dying_gasp import SaveSeen
-from faultrun.supervisor.checkpoints.first_save import SaveWatch
+from faultrun.supervisor.checkpoints.first_save import FirstSaveWatch
 from support.stories.story import POLICY, WINDOWS, Story
 
 
@@ -44,7 +44,7 @@ def seen(before: set[str], at_once: set[str], *, later: set[str] | None = None) 
     """
     everything: Any = AtOnce()
     stamps = {path: Stamp(1, 1, 1) for path in before}
-    watch = SaveWatch(everything, everything, lambda: dict(stamps))
+    watch = FirstSaveWatch(everything, everything, lambda: dict(stamps))
     for event, step in (
         Story(1, POLICY, WINDOWS).begins().now(IncarnationStarted, ranks=(0,), master_port=29500).steps
     ):

@@ -12,13 +12,13 @@ import pytest
 
 from faultrun.checkpoints.formats.faultrun_manifest import beside
 from faultrun.locks import hold
-from faultrun.supervisor.checkpoints.other_runs import Neighbours
+from faultrun.supervisor.checkpoints.other_runs import OtherRuns
 from support.machine.processes import PATIENCE_S
 
 ANOTHER = """
 import sys
-from faultrun.supervisor.checkpoints.other_runs import Neighbours
-there = Neighbours([sys.argv[1]], "another")
+from faultrun.supervisor.checkpoints.other_runs import OtherRuns
+there = OtherRuns([sys.argv[1]], "another")
 print(there.others(), flush=True)
 sys.stdin.read()
 """
@@ -49,11 +49,11 @@ def root_in(folder: Path) -> Path:
 
 def test_each_sees_the_other_whoever_came_first(tmp_path: Path) -> None:
     root = root_in(tmp_path)
-    mine = Neighbours([str(root)], "mine")
+    mine = OtherRuns([str(root)], "mine")
     assert mine.others() == ()
     another = Another(root)
     (seen,) = mine.others()
-    later = Neighbours([str(root)], "later").others()
+    later = OtherRuns([str(root)], "later").others()
     another.killed()
     assert "run mine" in another.saw
     assert seen.startswith(f"run another (pid {another.process.pid} ")
@@ -63,11 +63,11 @@ def test_each_sees_the_other_whoever_came_first(tmp_path: Path) -> None:
 def test_a_run_is_seen_while_one_of_its_nodes_is_there_whichever_came_first(tmp_path: Path) -> None:
     root = root_in(tmp_path)
     first = Another(root)
-    second = Neighbours([str(root)], "another", several=True)
+    second = OtherRuns([str(root)], "another", several=True)
     assert second.others() == ()
     first.killed()
     assert second.others() == ()
-    (seen,) = Neighbours([str(root)], "later").others()
+    (seen,) = OtherRuns([str(root)], "later").others()
     assert seen.startswith(f"run another (pid {os.getpid()} ")
 
 
@@ -75,17 +75,17 @@ def test_a_name_that_cannot_be_had_is_asked_for_once_each_time(tmp_path: Path) -
     root = root_in(tmp_path)
     (tmp_path / ".ckpt.faultrun").mkdir()
     (tmp_path / ".ckpt.faultrun" / "mine").mkdir()
-    mine = Neighbours([str(root)], "mine")
+    mine = OtherRuns([str(root)], "mine")
     assert [mine.others() for _ in range(3)] == [()] * 3
     (tmp_path / ".ckpt.faultrun" / "mine").rmdir()
     assert mine.others() == ()
-    (seen,) = Neighbours([str(root)], "later").others()
+    (seen,) = OtherRuns([str(root)], "later").others()
     assert seen.startswith(f"run mine (pid {os.getpid()} ")
 
 
 def test_who_came_while_we_were_there_has_left_files_although_it_is_gone(tmp_path: Path) -> None:
     root = root_in(tmp_path)
-    mine = Neighbours([str(root)], "mine")
+    mine = OtherRuns([str(root)], "mine")
     assert mine.others() == ()
     Another(root).killed()
     assert mine.others() == ("run another",)
@@ -95,14 +95,14 @@ def test_who_came_while_we_were_there_has_left_files_although_it_is_gone(tmp_pat
 def test_who_is_gone_when_we_come_is_nobody(tmp_path: Path) -> None:
     root = root_in(tmp_path)
     Another(root).killed()
-    assert Neighbours([str(root)], "mine").others() == ()
+    assert OtherRuns([str(root)], "mine").others() == ()
 
 
 def test_who_was_there_when_we_came_is_nobody_once_it_is_gone(tmp_path: Path) -> None:
     """A lock that a file server held on to for a machine that was lost."""
     root = root_in(tmp_path)
     another = Another(root)
-    mine = Neighbours([str(root)], "mine")
+    mine = OtherRuns([str(root)], "mine")
     assert len(mine.others()) == 1
     another.killed()
     assert mine.others() == ()
@@ -110,7 +110,7 @@ def test_who_was_there_when_we_came_is_nobody_once_it_is_gone(tmp_path: Path) ->
 
 def test_a_folder_of_checkpoints_stays_as_empty_as_it_is_and_is_not_made(tmp_path: Path) -> None:
     absent, empty = tmp_path / "later/ckpt", root_in(tmp_path)
-    mine = Neighbours([str(absent), str(empty)], "mine")
+    mine = OtherRuns([str(absent), str(empty)], "mine")
     assert mine.others() == ()
     assert list(empty.iterdir()) == []
     assert not (tmp_path / "later").exists()
@@ -121,7 +121,7 @@ def test_a_folder_of_checkpoints_stays_as_empty_as_it_is_and_is_not_made(tmp_pat
 
 def test_where_nobody_may_write_nobody_is_seen_and_nothing_fails(tmp_path: Path) -> None:
     (tmp_path / ".ckpt.faultrun").write_text("in the way")
-    assert Neighbours([str(root_in(tmp_path))], "mine").others() == ()
+    assert OtherRuns([str(root_in(tmp_path))], "mine").others() == ()
 
 
 def test_who_only_looks_for_a_moment_is_no_living_run(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_who_only_looks_for_a_moment_is_no_living_run(tmp_path: Path) -> None:
     other = Thread(target=looks)
     other.start()
     assert holds.wait(PATIENCE_S)
-    assert Neighbours([str(root)], "mine", moment_s=PATIENCE_S).others() == ()
+    assert OtherRuns([str(root)], "mine", moment_s=PATIENCE_S).others() == ()
     other.join()
 
 
@@ -155,7 +155,7 @@ def test_where_there_is_no_flock_leases_are_seen_and_left_alone(
     dead.parent.mkdir()
     dead.write_text("")
     os.utime(dead, (1, 1))
-    one, other = Neighbours([str(root)], "one"), Neighbours([str(root)], "other")
+    one, other = OtherRuns([str(root)], "one"), OtherRuns([str(root)], "other")
     assert one.others() == ()
     for _ in range(2):
         assert other.others() == ("run one (its lease is renewed)",)

@@ -7,7 +7,7 @@ from typing import Any
 from faultrun.model.events import Event, IncarnationStarted, WorkerExit
 from faultrun.model.exits import Signaled
 from faultrun.model.topology import NodeId
-from faultrun.supervisor.checkpoints.read_ahead import LookAhead
+from faultrun.supervisor.checkpoints.read_ahead import ReadAhead
 from support.stories.story import POLICY, WINDOWS, Story
 
 
@@ -43,11 +43,11 @@ class Clock:
         self.now_s = until_s
 
 
-def training(clock: Clock, ranks: int = 1) -> tuple[LookAhead, Story]:
+def training(clock: Clock, ranks: int = 1) -> tuple[ReadAhead, Story]:
     everything: Any = clock
     story = Story(ranks, POLICY, WINDOWS).begins()
     story = story.now(IncarnationStarted, ranks=tuple(range(ranks)), master_port=29500)
-    ahead = LookAhead(everything, everything, clock.look)
+    ahead = ReadAhead(everything, everything, clock.look)
     for event, step in story.steps:
         ahead.tell(event, step)
     return ahead, story

@@ -17,7 +17,7 @@ from faultrun.model.spec.output import Logs
 from faultrun.model.wire import SLOT_BYTES, Progress, pack_progress, pack_word, unpack_progress
 from faultrun.sdk.worker.progress_slot import ProgressSlot
 from faultrun.supervisor.launch.progress_page import (
-    Incarnation,
+    LiveWorkers,
     ProgressPage,
     lost_workers,
     period_s,
@@ -127,7 +127,7 @@ def test_it_names_the_first_and_the_last_and_is_as_short_with_a_thousand_ranks(
 ) -> None:
     page = ProgressPage(tmp_path / "progress", tuple(range(1000)))
     reports(page.path, [10_000_000 + (rank * 7) % 1000 for rank in range(1000)])
-    workers = Incarnation(reactor.clock, number=3, page=page, pids=dict.fromkeys(range(1000), 1))
+    workers = LiveWorkers(reactor.clock, number=3, page=page, pids=dict.fromkeys(range(1000), 1))
     write_heartbeats(reactor, workers, lambda _: A_MOMENT_S)
     (beat,) = reactor.wait()
     assert isinstance(beat, Heartbeat)
@@ -140,7 +140,7 @@ def test_it_names_the_first_and_the_last_and_is_as_short_with_a_thousand_ranks(
 
 
 def test_it_beats_while_workers_run_whether_they_report_steps_or_not(reactor: Reactor) -> None:
-    workers = Incarnation(reactor.clock)
+    workers = LiveWorkers(reactor.clock)
     write_heartbeats(reactor, workers, lambda _: A_MOMENT_S)
     reactor.start_timer(Timer.HOLD, reactor.clock.now() + 30 * A_MOMENT_S, 3)
     assert [type(event) for event in reactor.wait()] == [TimerFired]

@@ -23,7 +23,7 @@ from faultrun.model.observed.elastic import (
 from faultrun.model.observed.platform_notice import Platform
 from faultrun.model.run import Phase, Run, Step
 from faultrun.model.topology import NodeId
-from faultrun.supervisor.platform.capacity import SlotWatch
+from faultrun.supervisor.platform.capacity import CapacityWatch
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor, Ready, RunClock
 from support.stories.story import NODE, first_plan, in_phase
 
@@ -67,7 +67,7 @@ class Scene:
         tasks = BackgroundTasks(self.reactor), self.checks
         verdict = Verdict(whole=whole, why="", depth=Depth.CHECKSUM)
         elastic = Elastic(min_workers=1, grow=grow, health_check=check)
-        self.watch = SlotWatch(
+        self.watch = CapacityWatch(
             elastic, self.reactor, tasks, (self.listed, lambda _: verdict), dict(os.environ), devices
         )
 

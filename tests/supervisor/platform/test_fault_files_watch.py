@@ -22,7 +22,7 @@ from faultrun.model.observed.platform_notice import (
 )
 from faultrun.model.spec.run_spec import FaultFiles, Rendezvous
 from faultrun.platforms.file_watch import FileWatch
-from faultrun.supervisor.launch.progress_page import Incarnation
+from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.platform.fault_files import FaultFileWatcher, fault_file_watcher_for, sources
 from faultrun.supervisor.reactor import Reactor, RunClock
 from support.checkpoints.platform_files import INITIALIZING, ConfigMapVolume, reset, text, write_whole
@@ -117,7 +117,7 @@ class Ears:
     def __init__(self, watcher: FaultFileWatcher) -> None:
         self._reactor = Reactor(RunClock())
         self.first = watcher.first()
-        watcher.attach(self._reactor, Incarnation(self._reactor.clock, number=7))
+        watcher.attach(self._reactor, LiveWorkers(self._reactor.clock, number=7))
 
     def hears(self) -> FaultNotice:
         event = self._reactor.wait()[0]

@@ -12,7 +12,7 @@ from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.observed.standby import EVERY_RANK, RoomFound, StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.model.run import Phase, Step
 from faultrun.supervisor.reactor import Reactor, RunClock
-from faultrun.supervisor.standby.headroom_watch import RoomWatch
+from faultrun.supervisor.standby.headroom_watch import HeadroomWatch
 from support.stories.story import in_phase
 
 WISH = StandbyWish(count=2, framework="torch")
@@ -40,7 +40,7 @@ class Scene:
     def __init__(self, *, workers: int = 2, wish: StandbyWish = WISH, started_s: float = 0.0) -> None:
         self.machine = Machine()
         self.reactor = Reactor(RunClock(started_s))
-        self.watch = RoomWatch(wish, workers, self.machine.sample, self.reactor, INTERVAL_S)
+        self.watch = HeadroomWatch(wish, workers, self.machine.sample, self.reactor, INTERVAL_S)
 
     def tell(self, event: Event, phase: Phase = Phase.RUNNING) -> "Scene":
         self.watch.tell(event, Step(state=in_phase(phase, 2), why=""))

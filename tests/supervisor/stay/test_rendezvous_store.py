@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from faultrun.model.events import Timer, TimerFired
-from faultrun.sdk.stay.tcp_store import MeetingStore
+from faultrun.sdk.stay.tcp_store import RendezvousClient
 from faultrun.supervisor.reactor import Reactor, RunClock
-from faultrun.supervisor.stay.rendezvous_store import MeetingPlace
+from faultrun.supervisor.stay.rendezvous_store import RendezvousStore
 
 RANKS = 100
 GO_ON = TimerFired(at_s=0.0, incarnation=0, timer=Timer.GRACE)
@@ -18,30 +18,30 @@ PATIENCE_S = 120.0
 
 
 @pytest.fixture
-def place() -> Iterator[tuple[MeetingPlace, Reactor]]:
+def place() -> Iterator[tuple[RendezvousStore, Reactor]]:
     with opened() as place:
         yield place
 
 
 @contextmanager
-def opened(**how: int) -> Iterator[tuple[MeetingPlace, Reactor]]:
+def opened(**how: int) -> Iterator[tuple[RendezvousStore, Reactor]]:
     reactor = Reactor(RunClock())
     reactor.start_timer(Timer.GRACE, PATIENCE_S, 0)  # that is the end of any wait
-    one = MeetingPlace(reactor, "127.0.0.1", RANKS, **how)
+    one = RendezvousStore(reactor, "127.0.0.1", RANKS, **how)
     yield one, reactor
     one.close()
     reactor.close()
 
 
 def test_all_ranks_may_knock_before_this_node_has_heard_of_the_plan(
-    place: tuple[MeetingPlace, Reactor],
+    place: tuple[RendezvousStore, Reactor],
 ) -> None:
     """The other nodes have, by some milliseconds. Then all meet."""
     meeting, reactor = place
     knocked = threading.Barrier(RANKS)
 
     def comes(number: int) -> int:
-        store = MeetingStore(f"127.0.0.1:{meeting.port}", "secret", PATIENCE_S)
+        store = RendezvousClient(f"127.0.0.1:{meeting.port}", "secret", PATIENCE_S)
         if knocked.wait(PATIENCE_S) == 0:
             reactor.post(GO_ON)
         try:
@@ -64,7 +64,7 @@ def test_what_is_written_over_or_removed_takes_no_room() -> None:
     told: list[object] = []
 
     def asks(port: int, reactor: Reactor) -> None:
-        store = MeetingStore(f"127.0.0.1:{port}", "secret", PATIENCE_S)
+        store = RendezvousClient(f"127.0.0.1:{port}", "secret", PATIENCE_S)
         try:
             for _ in range(20):
                 store.set("one", b"x" * 90)

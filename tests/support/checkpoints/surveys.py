@@ -10,7 +10,7 @@ from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import RecoveryPointChosen
 from faultrun.model.spec.run_spec import Recovery, Replicas, Resume
 from faultrun.supervisor.checkpoints.finder import CheckpointFinder, Surveyed
-from faultrun.supervisor.checkpoints.other_runs import Neighbours
+from faultrun.supervisor.checkpoints.other_runs import OtherRuns
 from faultrun.supervisor.reactor import RunClock
 from support.checkpoints.ckpt_bytes import ckpt, save
 from support.stories.specs import a_spec
@@ -37,7 +37,7 @@ def finder(
         a_spec(workers=workers), recovery=Recovery(checkpoint_dirs=dirs, resume=resume, replicas=replicas)
     )
     catalog = Catalog(dirs, memory_path=str(root / "memory.jsonl"), settle_s=0.0)
-    return CheckpointFinder(spec, catalog, RunClock(), neighbours=Neighbours(dirs, spec.run_id))
+    return CheckpointFinder(spec, catalog, RunClock(), neighbours=OtherRuns(dirs, spec.run_id))
 
 
 def put(root: Path, *steps: int, content: bytes | None = None) -> None:

@@ -19,13 +19,13 @@ from faultrun.nodes.values.membership import (
     Judgement,
     KnownKeys,
     MemberClock,
+    NodeSettings,
     OwnState,
     PeerAnswer,
     PeerQuestion,
     PeerWord,
     Remembered,
     Tell,
-    Terms,
     WarnPeers,
     node_key,
 )
@@ -42,7 +42,9 @@ class Member:
     """One node: its supervisor's word, its lease, what it heard. The store answers at once, or not at all."""
 
     def __init__(self, run: "Group", node: str, **terms: object) -> None:
-        plain = Terms(node=NodeId(node), peer_addr=f"{node}:1", times=TIMES, machine=f"metal of {node}")
+        plain = NodeSettings(
+            node=NodeId(node), peer_addr=f"{node}:1", times=TIMES, machine=f"metal of {node}"
+        )
         self.run, self.terms = run, replace(plain, **terms)  # type: ignore[arg-type]
         self.fact = NodeFact(
             node=NodeId(node),

@@ -31,8 +31,8 @@ from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId, NodeSlots, Topology
 from faultrun.nodes.agent.agreement import NodesAgreement
-from faultrun.supervisor.launch.progress_page import Incarnation
-from faultrun.supervisor.ports import Agreement
+from faultrun.supervisor.interfaces import Agreement
+from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import Reactor, RunClock
 from support.stories.story import POLICY
 
@@ -118,7 +118,7 @@ class Hub:
 
 
 class HubAgreement:
-    """Implements ``ports.Agreement``: this node's end of the hub."""
+    """Implements ``interfaces.Agreement``: this node's end of the hub."""
 
     def __init__(self, path: str, node: NodeId, reactor: Reactor) -> None:
         self._node = node
@@ -128,7 +128,7 @@ class HubAgreement:
         self._rest = b""
         reactor.watch(self._hub.fileno(), self._heard)
 
-    def state(self, fact: NodeFact) -> None:
+    def publish(self, fact: NodeFact) -> None:
         self._send({"fact": encode(fact)})
 
     def raise_alarm(self, order: RaiseAlarm) -> None:
@@ -158,7 +158,7 @@ class OneOfSeveral(Supervisor):
     def _nodes(self, helpers: Helpers, clock: RunClock) -> None:
         """No member process."""
 
-    def _agreement(self, reactor: Reactor, nodes: NodesAgreement | None, workers: Incarnation) -> Agreement:
+    def _agreement(self, reactor: Reactor, nodes: NodesAgreement | None, workers: LiveWorkers) -> Agreement:
         return HubAgreement(self.hub, self._spec.node, reactor)
 
 

@@ -46,9 +46,13 @@ def fact(
 
 
 def follows(
-    plan: Plan | None, facts: Iterable[NodeFact], elastic: Elastic | None = ELASTIC, *, too_late: bool = False
+    plan: Plan | None,
+    facts: Iterable[NodeFact],
+    elastic: Elastic | None = ELASTIC,
+    *,
+    wait_is_over: bool = False,
 ) -> Plan | str:
-    answer = next_step(rules(elastic), plan, {one.node: one for one in facts}, 1.0, too_late=too_late)
+    answer = next_step(rules(elastic), plan, {one.node: one for one in facts}, 1.0, wait_is_over=wait_is_over)
     if isinstance(answer, str):
         return answer
     assert isinstance(answer, PlanAdopted), answer
@@ -56,9 +60,9 @@ def follows(
 
 
 def planned(
-    plan: Plan | None, *facts: NodeFact, elastic: Elastic | None = ELASTIC, too_late: bool = True
+    plan: Plan | None, *facts: NodeFact, elastic: Elastic | None = ELASTIC, wait_is_over: bool = True
 ) -> Plan:
-    following = follows(plan, facts, elastic, too_late=too_late)
+    following = follows(plan, facts, elastic, wait_is_over=wait_is_over)
     assert isinstance(following, Plan), following
     return following
 

@@ -22,7 +22,7 @@ from faultrun.model.actions import (
     RaiseStandbys,
     RequestGasp,
     RequestSave,
-    RestorePolicy,
+    RestoreScheduling,
     SeatStandbys,
     Spawn,
     StartStandby,
@@ -89,7 +89,7 @@ class Stuck(AssertionError):
 
 
 class FakeWorld:
-    """Implements ``ports.World``. Time stands still until nothing else can happen, then a timer fires."""
+    """Implements ``interfaces.Executor``. Time stands still until all is done; then a timer fires."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class FakeWorld:
         self._next_pid = 1000
 
     def wait(self) -> Iterable[Event]:
-        """See ``ports.World``."""
+        """See ``interfaces.Executor``."""
         if not self.coming:
             self.fire(min(self.timers.values(), key=lambda timer: timer.at_s, default=None))
         return [self.coming.popleft()]
@@ -142,7 +142,7 @@ class FakeWorld:
         self.post(kind(at_s=self.now_s, incarnation=incarnation, **fields))
 
     def perform(self, action: Action) -> None:  # noqa: C901, PLR0912  one row a case
-        """See ``ports.World``."""
+        """See ``interfaces.Executor``."""
         self.performed.append(action)
         match action:
             case StartTimer(timer=timer):
@@ -188,7 +188,7 @@ class FakeWorld:
             case DismissStandbys(ranks=ranks, state=state):
                 for rank in ranks:
                     self._standby(rank, state)
-            case RaiseAlarm() | TellNodes() | RequestSave() | RestorePolicy() | Wake():
+            case RaiseAlarm() | TellNodes() | RequestSave() | RestoreScheduling() | Wake():
                 pass
             case RaiseStandbys() | GiveUpHandover() | SeatStandbys():
                 pass

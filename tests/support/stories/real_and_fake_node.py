@@ -19,14 +19,14 @@ from faultrun.model.spec.run_spec import Recovery, Rendezvous, RunSpec
 from faultrun.model.topology import BootId
 from faultrun.supervisor.checkpoints.finder import CheckpointFinder
 from faultrun.supervisor.control import Control
-from faultrun.supervisor.executor import LocalWorld
+from faultrun.supervisor.executor import LocalExecutor
 from faultrun.supervisor.exit_inspector import ExitInspector
 from faultrun.supervisor.hangs.inspection import Inspector
+from faultrun.supervisor.interfaces import Executor
 from faultrun.supervisor.launch.devices import DeviceAssignment
 from faultrun.supervisor.launch.environment import SupervisorEnv
 from faultrun.supervisor.launch.prepare import Preparer, WorkerCommand
 from faultrun.supervisor.local_agreement import LocalAgreement
-from faultrun.supervisor.ports import World
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.snapshots.memory import SnapshotMemory
 from faultrun.supervisor.standby.pool import Standbys
@@ -61,7 +61,7 @@ class Wanted:
 class Node(Protocol):
     """A world, and a hand that can do to its workers what fate does."""
 
-    world: World
+    world: Executor
 
     def now_s(self) -> float:
         """Run-seconds."""
@@ -98,7 +98,7 @@ class FakeNode:
                 prepare_failure=(64, "port is taken") if wanted.taken_port else None,
             ),
         )
-        self.world: World = self._fake
+        self.world: Executor = self._fake
 
     def now_s(self) -> float:
         return self._fake.now_s
@@ -131,7 +131,7 @@ class RealNode:
         standbys = Standbys(spec.standby, folder, lambda: None, self._reactor)
         self._group = WorkerGroup(spec, self._env(), self._reactor, self._control, standbys)
         rules = Rules(topology=spec.topology, policy=POLICY)
-        self.world: World = LocalWorld(
+        self.world: Executor = LocalExecutor(
             self._group,
             Inspector(self._group, self._reactor, folder),
             LocalAgreement(rules, None, self._reactor),

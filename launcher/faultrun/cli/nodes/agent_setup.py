@@ -13,9 +13,9 @@ from faultrun.model.spec.run_spec import Command, RunSpec
 from faultrun.model.topology import BootId
 from faultrun.nodes.agent.agreement import MemberSetting, MemberWork
 from faultrun.nodes.agent.served_etcd import EtcdKeeping
-from faultrun.nodes.protocol.timeouts import ASKED, asked
+from faultrun.nodes.protocol.started_alike import ASKED, asked
 from faultrun.nodes.values.lease import LeaseTimes
-from faultrun.nodes.values.membership import Terms
+from faultrun.nodes.values.membership import NodeSettings
 from faultrun.supervisor.reactor import RunClock
 from faultrun.workers.deadline import Deadline
 from faultrun.workers.forked_helper import Orders
@@ -62,7 +62,7 @@ def member_work(
     """What the member process of this supervisor does."""
     setting = MemberSetting(
         run_id=spec.run_id,
-        terms=Terms(
+        terms=NodeSettings(
             node=spec.node,
             peer_addr="",
             times=LeaseTimes.of(agreement.lease_ttl_s, agreement.node_wait_s),

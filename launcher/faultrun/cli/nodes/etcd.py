@@ -48,9 +48,9 @@ def etcd(listen: str, data_dir: str) -> int:
     pip install 'faultrun[etcd]'.
     """
     from faultrun.nodes.etcd.clock import boot_now
-    from faultrun.nodes.etcd.own_server import EmbeddedEtcd, EtcdPlace
+    from faultrun.nodes.etcd.own_server import EtcdPlace, OwnEtcdServer
 
-    embedded = EmbeddedEtcd(EtcdPlace(listen=_address(listen), folder=Path(data_dir).absolute()), _start)
+    embedded = OwnEtcdServer(EtcdPlace(listen=_address(listen), folder=Path(data_dir).absolute()), _start)
     signals = {*_STOPS, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     again_s = float("-inf")

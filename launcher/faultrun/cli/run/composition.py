@@ -48,30 +48,30 @@ from faultrun.platforms import processors
 from faultrun.platforms.cgroup import spendable_bytes
 from faultrun.platforms.this_machine import accelerators_of
 from faultrun.supervisor.checkpoints.finder import CheckpointFinder
-from faultrun.supervisor.checkpoints.first_save import SaveWatch
-from faultrun.supervisor.checkpoints.other_runs import Neighbours
-from faultrun.supervisor.checkpoints.read_ahead import LookAhead
+from faultrun.supervisor.checkpoints.first_logged_step import FirstStepWatch
+from faultrun.supervisor.checkpoints.first_save import FirstSaveWatch
+from faultrun.supervisor.checkpoints.other_runs import OtherRuns
+from faultrun.supervisor.checkpoints.read_ahead import ReadAhead
 from faultrun.supervisor.checkpoints.resume_check import ResumeCheck
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.emergency_window import let_save
-from faultrun.supervisor.executor import LocalWorld
+from faultrun.supervisor.executor import LocalExecutor
 from faultrun.supervisor.exit_inspector import ExitInspector
-from faultrun.supervisor.hangs.first_step_in_log import LogWatch
 from faultrun.supervisor.hangs.inspection import Inspector
 from faultrun.supervisor.hangs.watch import HangWatch
+from faultrun.supervisor.interfaces import Agreement
 from faultrun.supervisor.launch.devices import DeviceAssignment
 from faultrun.supervisor.launch.environment import SupervisorEnv
 from faultrun.supervisor.launch.prepare import Preparer
-from faultrun.supervisor.launch.progress_page import Incarnation, lost_workers, write_heartbeats
+from faultrun.supervisor.launch.progress_page import LiveWorkers, lost_workers, write_heartbeats
 from faultrun.supervisor.local_agreement import LocalAgreement
 from faultrun.supervisor.loop import supervise
-from faultrun.supervisor.platform.capacity import SlotWatch
+from faultrun.supervisor.platform.capacity import CapacityWatch
 from faultrun.supervisor.platform.fault_files import FaultFileWatcher
-from faultrun.supervisor.ports import Agreement
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.snapshots.memory import SnapshotMemory
 from faultrun.supervisor.snapshots.to_next_node import NextNode
-from faultrun.supervisor.standby.headroom_watch import RoomWatch
+from faultrun.supervisor.standby.headroom_watch import HeadroomWatch
 from faultrun.supervisor.standby.pool import Standbys
 from faultrun.supervisor.workers.worker_group import WorkerGroup
 from faultrun.terminal import BottomRow
@@ -165,7 +165,7 @@ class Supervisor:
         inspector = Inspector(group, reactor, self.log_dir)
         catalog, agreement = self._catalog(), self._agreement(reactor, nodes, group.incarnation)
         finder = self._finder(catalog, clock)
-        world = LocalWorld(group, inspector, agreement, finder, preparer, reactor)
+        world = LocalExecutor(group, inspector, agreement, finder, preparer, reactor)
         self._stack.callback(world.settle)
         self._stack.callback(devices.abandon)
         self._listen_to_signals(reactor, group, control)
@@ -179,11 +179,11 @@ class Supervisor:
         listeners = (
             narrator,
             ResumeCheck(reactor, self._spec.recovery),
-            LogWatch(reactor, group.incarnation),
+            FirstStepWatch(reactor, group.incarnation),
             HangWatch(self._spec.supervision.hang, group.incarnation, inspector, reactor),
-            SaveWatch(reactor, world.readings, catalog.listed),
-            LookAhead(reactor, world.readings, catalog.look_ahead),
-            RoomWatch(self._spec.standby, self._spec.slots, processors.sample, reactor),
+            FirstSaveWatch(reactor, world.readings, catalog.listed),
+            ReadAhead(reactor, world.readings, catalog.look_ahead),
+            HeadroomWatch(self._spec.standby, self._spec.slots, processors.sample, reactor),
             *self._slot_watch(reactor, world, catalog, finder),
             ReadyNotifier(self._ready, journal, self._say),
         )
@@ -258,18 +258,18 @@ class Supervisor:
     def _finder(self, catalog: Catalog, clock: RunClock) -> CheckpointFinder:
         meter = meter_for(self._row, self.log_dir)
         several = len(self._spec.topology.nodes) > 1
-        neighbours = Neighbours(catalog.roots, self._spec.run_id, several=several)
+        neighbours = OtherRuns(catalog.roots, self._spec.run_id, several=several)
         return CheckpointFinder(self._spec, catalog, clock, meter, neighbours)
 
     def _slot_watch(
-        self, reactor: Reactor, world: LocalWorld, catalog: Catalog, finder: CheckpointFinder
-    ) -> tuple[SlotWatch, ...]:
+        self, reactor: Reactor, world: LocalExecutor, catalog: Catalog, finder: CheckpointFinder
+    ) -> tuple[CapacityWatch, ...]:
         elastic = self._spec.elastic
         if elastic is None:
             return ()
         tasks, looks = (world.readings, world.checks), (catalog.listed, finder.read_back)
         environ, devices = self._process.environ, self._spec.devices
-        return (self._kept(SlotWatch(elastic, reactor, tasks, looks, environ, devices)),)
+        return (self._kept(CapacityWatch(elastic, reactor, tasks, looks, environ, devices)),)
 
     def _nodes(self, helpers: Helpers, clock: RunClock) -> NodesAgreement | None:
         """The member process, where there are several nodes; forked last, it forks nothing itself."""
@@ -284,7 +284,7 @@ class Supervisor:
         work = member_work(self._spec, asked, self.log_dir, self._boot, clock, deadman.deadline)
         return self._kept(NodesAgreement(work, deadman, self._say, leaving_s))
 
-    def _agreement(self, reactor: Reactor, nodes: NodesAgreement | None, workers: Incarnation) -> Agreement:
+    def _agreement(self, reactor: Reactor, nodes: NodesAgreement | None, workers: LiveWorkers) -> Agreement:
         if nodes is None:
             return LocalAgreement(rules_of(self._spec), plan_to_go_on_from(self._state), reactor)
         nodes.attach(reactor, workers)

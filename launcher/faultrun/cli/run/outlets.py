@@ -167,7 +167,7 @@ class ReadyNotifier:
         self._trouble = ""
 
     def tell(self, event: Event, step: Step) -> None:  # noqa: ARG002  the port's
-        """See ``ports.EventListener``."""
+        """See ``interfaces.EventListener``."""
         if self._journal.trouble != self._trouble:
             self._trouble = self._journal.trouble
             self._say(self._trouble or "the journal can be written again; no line of it was lost")

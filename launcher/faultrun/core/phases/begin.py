@@ -8,7 +8,7 @@ from dataclasses import replace
 from faultrun.core.phases import platform_notices
 from faultrun.core.phases.look_for_checkpoint import find_recovery_point
 from faultrun.core.phases.node_statement import await_plan, statement
-from faultrun.core.plan.choose_scheduler import given_up
+from faultrun.core.plan.choose_scheduler import scheduler_abandoned
 from faultrun.core.plan.restart_budget import anew
 from faultrun.model.actions import Prepare, Spawn, StartTimer
 from faultrun.model.checkpoint import RecoveryPoint
@@ -91,7 +91,7 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
     if plan.keeps_on(state.node):
         return Step(state=state, why=f"incarnation {plan.incarnation} keeps ranks that were given up here")
     life = Life(topology=plan.topology, point=plan.point, offered=_own_points(state))
-    run = replace(state.run, plan=plan, native_scheduler=given_up(state, plan))
+    run = replace(state.run, plan=plan, native_scheduler=scheduler_abandoned(state, plan))
     if plan.point is not None:  # of the run, whatever this node thought of it while it had no place
         run = replace(run, known_save=plan.resumes_from(state.node))
     state = replace(state, phase=Phase.AWAITING_PLAN, run=run, life=life)

@@ -23,7 +23,7 @@ from faultrun.core.phases import (
     platform_notices,
     replace_ranks,
 )
-from faultrun.core.phases.may_stay import refusal
+from faultrun.core.phases.may_stay import why_not_stay
 from faultrun.model.actions import RequestSave
 from faultrun.model.events import (
     ConfigRewritten,
@@ -96,7 +96,8 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: PLR0911  one row a c
     """Return the state after ``event``, what must now be done about it, and why.
 
     Total: every phase answers every event, and "nothing" is an answer that
-    says why. Facts of an earlier incarnation are never acted on.
+    says why. Facts of another incarnation change nothing, unless they are about the run,
+    the node, or a rank that was kept.
     """
     match event:
         case RunStarted():
@@ -187,7 +188,7 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return drain.ended(state, event, f"rank {event.rank} finished")
         case Phase.RUNNING, WorkerExit(status=Exited()) if state.life.forming:
             return mindspore_rendezvous.left_init(state, event)
-        case Phase.RUNNING, WorkerExit(rank=rank) if not refusal(state, rank):
+        case Phase.RUNNING, WorkerExit(rank=rank) if not why_not_stay(state, rank):
             return replace_ranks.begin(state, event)
         case Phase.RUNNING, WorkerExit() | HelperExit() | SpawnFailed():
             return drain.fault(state, event)

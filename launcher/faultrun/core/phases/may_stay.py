@@ -9,7 +9,7 @@ MOST_IN_A_LIFE = 100
 """Of the same survivors: each group that was left may leave some memory, descriptors or threads behind."""
 
 
-def refusal(state: RunState, *dead: int) -> str:
+def why_not_stay(state: RunState, *dead: int) -> str:
     """Why nobody takes the places of ``dead`` while the others here live on; empty if somebody can.
 
     Nobody's, where only another node has lost ranks.
@@ -45,9 +45,9 @@ def _could(state: RunState, dead: tuple[int, ...]) -> bool:
 
 
 def unkept(state: RunState, *dead: int, why: str = "") -> str:
-    """The refusal, or ``why``, for people: empty where nobody could stay, nor was asked to."""
+    """What ``why_not_stay`` says, or ``why``, for people: empty where nobody could stay, nor was asked to."""
     if some_could(state, *dead):
-        return why or refusal(state, *dead)
+        return why or why_not_stay(state, *dead)
     alone = state.plan is None or state.plan.topology.world_size == 1
     if not state.windows.stay_asked or alone or state.recovers_itself:
         return ""
@@ -71,7 +71,7 @@ def repair_refusal(state: RunState, rank: int) -> str:
         return "it cannot leave its group alive"
     if life.regroups:
         return "no step of all was finished since the last fault"
-    return refusal(state, rank)
+    return why_not_stay(state, rank)
 
 
 def hang_refusal(state: RunState, rank: int) -> str:
@@ -80,7 +80,7 @@ def hang_refusal(state: RunState, rank: int) -> str:
         return "it does not live"
     if state.life.rejoining:
         return "ranks are still on their way into this group"
-    return refusal(state, rank)
+    return why_not_stay(state, rank)
 
 
 def elsewhere(state: RunState) -> bool:

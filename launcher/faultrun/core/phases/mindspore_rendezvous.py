@@ -10,7 +10,7 @@ from faultrun.core.diagnosis.diagnose import describe, new_incident, open_incide
 from faultrun.core.phases import drain
 from faultrun.core.plan.choose_scheduler import INSTEAD
 from faultrun.errors import assert_never
-from faultrun.model.actions import RestorePolicy, StartTimer
+from faultrun.model.actions import RestoreScheduling, StartTimer
 from faultrun.model.events import Timer, TimerFired, WorkerExit
 from faultrun.model.incident import Cause
 from faultrun.model.observed.mindspore_rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
@@ -36,7 +36,9 @@ def heard(state: RunState, event: RanksMet | ClusterFormed | SchedulerFailed | T
             why = f"init() took longer than {FORMING_S:g} s after all ranks had met at the built-in scheduler"
             return _give_up(state, at_s, why)
         case TimerFired():
-            actions = (RestorePolicy(incarnation=state.incarnation),) if state.phase is Phase.RUNNING else ()
+            actions = (
+                (RestoreScheduling(incarnation=state.incarnation),) if state.phase is Phase.RUNNING else ()
+            )
             return Step(state=state, actions=actions, why="the ranks have met, or are leaving")
         case _:
             assert_never(event)

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from faultrun.core.diagnosis.diagnose import conclude, new_incident, open_incident
 from faultrun.core.phases import drain
-from faultrun.core.phases.may_stay import elsewhere, refusal, repair_refusal, unkept
+from faultrun.core.phases.may_stay import elsewhere, repair_refusal, unkept, why_not_stay
 from faultrun.core.phases.node_statement import statement
 from faultrun.model.actions import (
     Action,
@@ -68,7 +68,7 @@ def hung(state: RunState, incident: Incident, rank: int) -> Step:
 
 def begun_elsewhere(state: RunState, event: IncarnationOver) -> Step:
     """Another node frees its survivors: so does this one, or has all begin anew because one cannot stay."""
-    refused = refusal(state)
+    refused = why_not_stay(state)
     if refused:
         step = drain.over_elsewhere(state, event, unkept(state))
         alarm = RaiseAlarm(incarnation=state.incarnation, why=f"on node {state.node} {refused}")

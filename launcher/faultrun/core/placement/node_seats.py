@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from faultrun.core.humanize import several
-from faultrun.core.placement.place import NOBODY, can_sit, common_point, place, replaced, taken
+from faultrun.core.placement.place import NOBODY, can_sit, place, replaced, taken
 from faultrun.core.placement.resize import groups_in, resized, slots_of, takes_from, who_leaves
 from faultrun.core.placement.seat_numbers import as_listed, emptied, numbered, numbers, vacant_in
 from faultrun.core.placement.slots import accuse, condemned
+from faultrun.core.recovery.common_point import common_point
 from faultrun.model.checkpoint import OnNode, RecoveryPoint
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.observed.elastic import Elastic, Grow, NodeAside, SlotLedger, Vacant
@@ -52,7 +53,7 @@ class Seating:
 class Known:
     """What seats are given by: the run as ``wanted``, the ``plan`` before, what the nodes ``here`` say.
 
-    ``incident`` ended that plan, None where none has to be answered. ``too_late``: whoever is missing was
+    ``incident`` ended that plan, None where none has to be answered. ``wait_is_over``: whoever is missing was
     waited for.
     """
 
@@ -63,7 +64,7 @@ class Known:
     here: Mapping[NodeId, NodeFact]
     lost: frozenset[NodeId]
     incident: Incident | None
-    too_late: bool
+    wait_is_over: bool
 
     @property
     def ledger(self) -> SlotLedger:
@@ -137,7 +138,7 @@ def seated(known: Known) -> Seating | str:
             return given
         refused = f"node {bad.node} keeps its place ({bad.why}): {given}"
     given = _given(known, None)
-    waits = not (known.too_late or known.lacks_what_none_brings)
+    waits = not (known.wait_is_over or known.lacks_what_none_brings)
     if isinstance(given, str) and not waits and not known.elastic.health_check:
         given = _given(known, None, forgives=True)
     if refused and isinstance(given, Seating):
@@ -181,7 +182,7 @@ def _given(known: Known, bad: NodeAside | None, *, forgives: bool = False) -> Se
     aside = before if bad is None else {*before, bad.node}
     able = {node: fact for node, fact in known.here.items() if node not in aside}
     least, grows = known.elastic.min_nodes, known.elastic.grow is Grow.AT_SAVE
-    fewest = least if known.too_late else max(least, known.count - (bad is not None))
+    fewest = least if known.wait_is_over else max(least, known.count - (bad is not None))
     seats = _placed(known, able, fewest, grows=grows)
     if seats is None:
         return _too_few(known, able, bad)

@@ -93,7 +93,7 @@ def adopted(plan: Plan, now_s: float) -> PlanAdopted:
     return PlanAdopted(at_s=now_s, incarnation=plan.incarnation, plan=plan)
 
 
-def given_up(incarnation: int, why: str, now_s: float) -> IncarnationOver:
+def end_incarnation(incarnation: int, why: str, now_s: float) -> IncarnationOver:
     """Whoever still prepares or trains it shall end it."""
     return IncarnationOver(at_s=now_s, incarnation=incarnation, why=why)
 

@@ -23,7 +23,7 @@ def with_scheduler(plan: Plan, seated: Sequence[NodeFact]) -> Plan:
     return replace(plan, native_scheduler=native or given_up)
 
 
-def given_up(state: RunState, plan: Plan) -> bool:
+def scheduler_abandoned(state: RunState, plan: Plan) -> bool:
     """Whether ours has been given up for the rest of the run: not where this node never could use it.
 
     So it stays given up when the node that served is lost.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from faultrun.core.plan.joint_incident import loss_words
-from faultrun.core.plan.keep_survivors import seats_beside, too_late
+from faultrun.core.plan.keep_survivors import plan_came_too_late, seats_beside
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.stop import StopSource
@@ -43,7 +43,7 @@ def _why_given_up(plan: Plan, fact: NodeFact, *, is_its: bool) -> Over:
         return f"node {fact.node} has another supervisor", None
     if fact.incarnation == plan.incarnation and fact.status in (NodeStatus.JOINED, NodeStatus.DRAINED):
         return f"node {fact.node} has given it up", None
-    if too_late(plan, fact):
+    if plan_came_too_late(plan, fact):
         return f"on node {fact.node} nobody lives that it keeps", None
     return "", None
 
@@ -54,7 +54,7 @@ def is_behind(plan: Plan, fact: NodeFact) -> bool:
         return False
     if _refuses(plan, fact):
         return False
-    return plan.is_for(fact.node, fact.boot) and not too_late(plan, fact)
+    return plan.is_for(fact.node, fact.boot) and not plan_came_too_late(plan, fact)
 
 
 def _refuses(plan: Plan, fact: NodeFact) -> bool:

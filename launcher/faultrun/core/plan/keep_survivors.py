@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from faultrun.core.placement.place import replaced
-from faultrun.core.plan.after_incident import NextStep, adopted, after_incident, given_up
+from faultrun.core.plan.after_incident import NextStep, adopted, after_incident, end_incarnation
 from faultrun.core.plan.joint_incident import aftermath
 from faultrun.core.recovery.quarantine import attempts_seen
 from faultrun.model.events import PlanAdopted, RunFinished
@@ -44,7 +44,9 @@ def keep(
     life = plan.incarnation
     for fact in members:
         if fact.status not in _TRAINS:
-            return given_up(life, f"node {fact.node} has no ranks to keep ({fact.status.value})", now_s)
+            return end_incarnation(
+                life, f"node {fact.node} has no ranks to keep ({fact.status.value})", now_s
+            )
     missing = [fact.node for fact in members if not wants_to_stay(plan, fact)]
     if missing:
         return f"ranks of {', '.join(missing)} are not free yet"
@@ -54,7 +56,7 @@ def keep(
     meets_at = next((_address(fact) for fact in members if fact.meeting_port), "")
     if not kept or (len(members) > 1 and not meets_at):
         why = "no node listens for survivors" if kept else "no rank lives"
-        return given_up(life, why, now_s)
+        return end_incarnation(life, why, now_s)
     following = replace(
         plan,
         incarnation=life + 1,
@@ -78,7 +80,7 @@ def keep(
             told = aftermath(incident, plan, charged, members)
             return adopted(replace(charged, start_at_s=now_s, aftermath=told), now_s)
         case RunFinished(why=why):
-            return given_up(life, why, now_s)
+            return end_incarnation(life, why, now_s)
         case _:
             return answer
 
@@ -136,7 +138,7 @@ def _address(fact: NodeFact) -> str:
     return f"{host}:{fact.meeting_port}"
 
 
-def too_late(plan: Plan, fact: NodeFact) -> bool:
+def plan_came_too_late(plan: Plan, fact: NodeFact) -> bool:
     """Whether the survivors that ``plan`` keeps there were given up before it was there."""
     gone = fact.status in (NodeStatus.JOINED, NodeStatus.DRAINED)
     return gone and fact.incarnation < plan.incarnation and bool(plan.keeps_on(fact.node))

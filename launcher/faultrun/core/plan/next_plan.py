@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from faultrun.core.placement.node_seats import Known, Seating, can_do_without_one, left_out, seated
-from faultrun.core.placement.place import common_point, goes_back, missing, nothing_in_common, place, replaced
+from faultrun.core.placement.place import missing, place, replaced
 from faultrun.core.placement.resize import seats_without
 from faultrun.core.placement.slots import accuse, condemned, elsewhere, grown, without_the_bad
-from faultrun.core.plan.after_incident import NextStep, adopted, after_incident, finished, given_up
+from faultrun.core.plan.after_incident import NextStep, adopted, after_incident, end_incarnation, finished
 from faultrun.core.plan.choose_scheduler import left_init, with_scheduler
 from faultrun.core.plan.incarnation_end import (
     beside_the_lost,
@@ -26,12 +26,13 @@ from faultrun.core.plan.keep_survivors import (
     is_kept,
     keep,
     keep_fewer,
+    plan_came_too_late,
     reseated,
-    too_late,
     wants_to_stay,
 )
 from faultrun.core.plan.restart_budget import furthest, ledger_told
 from faultrun.core.plan.run_end import ending, wanting
+from faultrun.core.recovery.common_point import common_point, goes_back, nothing_in_common
 from faultrun.core.recovery.quarantine import attempts_seen, quarantine_after
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.incident import Aftermath, Cause, Incident
@@ -76,25 +77,25 @@ def next_step(
     now_s: float,
     lost: frozenset[NodeId] = frozenset(),
     *,
-    too_late: bool = False,
+    wait_is_over: bool = False,
 ) -> NextStep:
     """Answer what follows; total, and idempotent for unchanged statements.
 
-    ``lost`` are nodes that the agreement counts as gone, whatever they stated last. ``too_late``: whoever is
-    missing was waited for, and a run that may goes on without.
+    ``lost`` are nodes that the agreement counts as gone, whatever they stated last. ``wait_is_over``: missing
+    nodes were waited for, and a run that may goes on without them.
     READY, RUNNING and DONE count only if they are about ``plan``'s incarnation: a statement
     of an earlier one says that the node has not come so far.
     """
     here = {node: fact for node, fact in facts.items() if node not in lost}
     if plan is None:
-        return _between(rules, None, here, now_s, lost, too_late=too_late)
+        return _between(rules, None, here, now_s, lost, wait_is_over=wait_is_over)
     here = {node: of_this_run(plan, fact) for node, fact in here.items()}
     members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
     for fact in here.values():
         if is_ahead(plan, fact):
             return f"{fact.node} knows of a newer plan"
         if fact.status.busy and fact.incarnation < plan.incarnation and not is_kept(plan, fact):
-            return given_up(fact.incarnation, f"incarnation {plan.incarnation} is planned", now_s)
+            return end_incarnation(fact.incarnation, f"incarnation {plan.incarnation} is planned", now_s)
     over, stop = why_over(plan, here, rules.lease_ttl_s)
     beside = beside_the_lost(plan, here) if rules.stays else None
     if beside is not None:
@@ -106,8 +107,8 @@ def next_step(
     if not over:
         return _go_on(plan, members, now_s)
     if any(fact.status.busy or is_behind(plan, fact) for fact in members):
-        return replace(given_up(plan.incarnation, over, now_s), stop=stop)
-    return _between(rules, plan, here, now_s, lost, too_late=too_late)
+        return replace(end_incarnation(plan.incarnation, over, now_s), stop=stop)
+    return _between(rules, plan, here, now_s, lost, wait_is_over=wait_is_over)
 
 
 def last_incident(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFact]) -> Aftermath | None:
@@ -131,7 +132,9 @@ def _keep(rules: Rules, plan: Plan, here: Mapping[NodeId, NodeFact], now_s: floa
     ledger = accuse(plan, incident, rules.policy)
     why = condemned(ledger, incident)
     if why and can_do_without_one(rules.elastic, plan, here):
-        return given_up(plan.incarnation, f"rank {incident.rank} is not replaced on its slot: {why}", now_s)
+        return end_incarnation(
+            plan.incarnation, f"rank {incident.rank} is not replaced on its slot: {why}", now_s
+        )
     return adopted(replace(answer.plan, slots=ledger), now_s)
 
 
@@ -172,10 +175,10 @@ def _between(
     now_s: float,
     lost: frozenset[NodeId],
     *,
-    too_late: bool,
+    wait_is_over: bool,
 ) -> NextStep:
     """No node has a worker: end the run, or plan the next incarnation."""
-    seating = _seating(rules, plan, here, lost, too_late=too_late)
+    seating = _seating(rules, plan, here, lost, wait_is_over=wait_is_over)
     seats = seating.seats if isinstance(seating, Seating) else None
     spoken = [fact for fact in here.values() if _has_a_say(plan, seats, fact)]
     if plan is None and any(fact.status.busy for fact in spoken):
@@ -196,7 +199,7 @@ def _seating(
     here: Mapping[NodeId, NodeFact],
     lost: frozenset[NodeId],
     *,
-    too_late: bool,
+    wait_is_over: bool,
 ) -> Seating | str:
     """Who sits where; a text while there are too few."""
     if rules.elastic is None or not rules.elastic.min_nodes:
@@ -214,7 +217,7 @@ def _seating(
         here=here,
         lost=lost,
         incident=_unanswered(rules, plan, here),
-        too_late=too_late,
+        wait_is_over=wait_is_over,
     )
     return seated(known)
 
@@ -283,7 +286,9 @@ def _replan(
         return adopted(without_the_bad(rules.elastic, rules.topology, plan, following, members), now_s)
     incident = left_init(incident, plan, spoken)
     ledger = replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
-    answered = any(too_late(plan, fact) for fact in spoken) and incident.number <= plan.ledger.incidents
+    answered = (
+        any(plan_came_too_late(plan, fact) for fact in spoken) and incident.number <= plan.ledger.incidents
+    )
     if answered:
         answer: NextStep = adopted(replace(following, reason=Reason.FAULT), now_s)
     else:

@@ -1,7 +1,7 @@
 """The member process: one loop that hears, has ``nodes.protocol.judge`` judge, and acts. It forks nothing.
 
-It hears its supervisor's orders, the watched keys, the lease and other nodes; whatever waits is an
-errand of a thread. Its answers to the supervisor are lines (``pipe_protocol``).
+It hears its supervisor's orders, the watched keys, the lease and other nodes; whatever waits is a
+task of a thread. Its answers to the supervisor are lines (``pipe_protocol``).
 """
 
 import math
@@ -22,25 +22,14 @@ from faultrun.model.observed.agreement import MembershipLost
 from faultrun.model.observed.hang import NodeSpoke
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.topology import BootId
+from faultrun.nodes.agent import pipe_protocol as pipe
 from faultrun.nodes.agent.agreement import MemberSetting
-from faultrun.nodes.agent.announcements import Aloud
-from faultrun.nodes.agent.lease_keeper import OwnLease
-from faultrun.nodes.agent.peer_messages import PeerTalk
-from faultrun.nodes.agent.pipe_protocol import (
-    ALARM,
-    FACT,
-    LEAVE,
-    RANKS,
-    SAYS,
-    TELLS,
-    UNTIL,
-    WHY,
-    Words,
-    dated,
-)
+from faultrun.nodes.agent.announcements import Announcements
+from faultrun.nodes.agent.own_lease import OwnLease
+from faultrun.nodes.agent.peer_messages import PeerMessages
 from faultrun.nodes.agent.retry_times import Retries
 from faultrun.nodes.agent.run_keys import VALUES, RunKeys
-from faultrun.nodes.agent.thread_tasks import Errands
+from faultrun.nodes.agent.thread_tasks import ThreadTasks
 from faultrun.nodes.etcd.answers import EtcdError
 from faultrun.nodes.etcd.clock import boot_now
 from faultrun.nodes.etcd.endpoints import in_order_of
@@ -71,7 +60,6 @@ from faultrun.workers.sweep import sweep
 
 _STANDARD_STREAMS = 3
 _KEPT_PARTS = 8
-_ANSWER_WITHIN_S = 1.0
 _SOON_S = 0.02
 _SWEEP_S = 1.0
 _LEAVE_WITHIN_S = 1.5
@@ -83,14 +71,14 @@ def take_part(setting: MemberSetting, orders: Orders, words: int) -> None:
     for _ in range(_STANDARD_STREAMS):
         os.open(os.devnull, os.O_RDWR)  # what a library writes to its standard error must meet no socket
     selector = selectors.DefaultSelector()
-    told = Words(words, selector)
+    told = pipe.Words(words, selector)
     try:
         access = replace(setting.etcd, endpoints=in_order_of(setting.etcd, setting.terms.node))
         MemberProcess(setting, Gateway(access), orders, told, selector).run()
     except FaultrunError as error:
-        told.write({SAYS: str(error)})
+        told.write({pipe.SAYS: str(error)})
     except BaseException:
-        told.write({SAYS: traceback.format_exc()})
+        told.write({pipe.SAYS: traceback.format_exc()})
         raise
 
 
@@ -102,7 +90,7 @@ class MemberProcess:
         setting: MemberSetting,
         gateway: Gateway,
         orders: Orders,
-        words: Words,
+        words: pipe.Words,
         selector: selectors.BaseSelector,
     ) -> None:
         self._setting = setting
@@ -110,9 +98,9 @@ class MemberProcess:
         self._orders = orders
         self._keys = RunKeys(gateway, setting.run_id)
         self._selector = selector
-        self._errands = Errands()
+        self._errands = ThreadTasks()
         self._words = words
-        self._peers = PeerTalk(setting, selector, self._own_state, self._header, self._heard_of_ranks)
+        self._peers = PeerMessages(setting, selector, self._own_state, self._header, self._heard_of_ranks)
         self._terms = replace(setting.terms, peer_addr=self._peers.addr)
         self._over = self._quiet = False
         self._fact: NodeFact | None = None
@@ -125,7 +113,7 @@ class MemberProcess:
         self._judge_at_s, self._looked_at_s, self._judged_revision = 0.0, 0.0, 0
         elastic, nodes = setting.rules.elastic, len(setting.rules.topology.nodes)
         least = 0 if elastic is None or elastic.keeps_size(nodes) else elastic.min_nodes
-        self._aloud = Aloud(setting.run_id, setting.terms.times.node_wait_s, words, least)
+        self._aloud = Announcements(setting.run_id, setting.terms.times.node_wait_s, words, least)
 
     def run(self) -> None:
         """Take part until the supervisor leaves or is gone; then leave the run at once."""
@@ -150,16 +138,18 @@ class MemberProcess:
     def _ordered(self) -> None:
         orders, more = self._orders.received()
         for order in orders:
-            if FACT in order:
-                self._stated(dated(decode(order[FACT], NodeFact), self._setting.clock.now()))
-            if ALARM in order:
-                said: RaiseAlarm = decode(order[ALARM], RaiseAlarm)
+            if pipe.FACT in order:
+                self._stated(pipe.dated(decode(order[pipe.FACT], NodeFact), self._setting.clock.now()))
+            if pipe.ALARM in order:
+                said: RaiseAlarm = decode(order[pipe.ALARM], RaiseAlarm)
                 life, node, stays = said.incarnation, self._terms.node, said.stays
                 self._raised = Alarm(incarnation=life, node=node, why=said.why, stop=said.stop, stays=stays)
-            if RANKS in order:
-                spoken = partial(self._peers.tell_of_ranks, self._known().members, order[RANKS], order[WHY])
-                self._errands.send(f"ranks {order[WHY]}", spoken)
-            self._over |= LEAVE in order
+            if pipe.RANKS in order:
+                spoken = partial(
+                    self._peers.tell_of_ranks, self._known().members, order[pipe.RANKS], order[pipe.WHY]
+                )
+                self._errands.send(f"ranks {order[pipe.WHY]}", spoken)
+            self._over |= pipe.LEAVE in order
         if not more:
             _, outlived = sweep(frozenset({self._setting.boot}), patience_s=_SWEEP_S)
             if outlived:
@@ -175,7 +165,7 @@ class MemberProcess:
         self._watch(node_key(fact.node, fact.boot))
 
     def _heard_of_ranks(self, word: NodeSpoke) -> None:
-        self._words.write({TELLS: encode(replace(word, at_s=self._setting.clock.now()))})
+        self._words.write({pipe.TELLS: encode(replace(word, at_s=self._setting.clock.now()))})
 
     def _brought(self) -> None:
         """Quiet: all that is new was written by us, and is judged when a watch shows it."""
@@ -201,7 +191,7 @@ class MemberProcess:
         self._remembered = judged.remembered
         self._judge_at_s = judged.judge_at_s
         if self._lease.let_live(judged.alive_until_s):
-            self._words.write({UNTIL: judged.alive_until_s})
+            self._words.write({pipe.UNTIL: judged.alive_until_s})
         for act in judged.acts:
             self._perform(act)
         if judged.coordinates:
@@ -244,7 +234,7 @@ class MemberProcess:
     def _perform(self, act: Act) -> None:
         match act:
             case Tell(event=event):
-                self._words.write({TELLS: encode(event)})
+                self._words.write({pipe.TELLS: encode(event)})
             case Fence(incarnation=incarnation, why=why):
                 self._fence(incarnation, why)
             case Commit(transaction=transaction):
@@ -275,7 +265,7 @@ class MemberProcess:
             since_s=now_s - max(0.0, over_s),
             revision=0 if known is None else known.revision,
         )
-        self._words.write({TELLS: encode(lost)})
+        self._words.write({pipe.TELLS: encode(lost)})
         self._setting.deadline.killed_at_s = boot_now()
         sweep(frozenset({self._setting.boot}), patience_s=_SWEEP_S)
         self._lease.drop()

@@ -21,8 +21,8 @@ from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.spec.nodes_spec import EtcdAccess
 from faultrun.model.topology import BootId, RunId
 from faultrun.nodes.agent.pipe_protocol import ALARM, FACT, LEAVE, RANKS, SAYS, TELLS, UNTIL, WHY
-from faultrun.nodes.values.membership import Terms
-from faultrun.supervisor.launch.progress_page import Incarnation
+from faultrun.nodes.values.membership import NodeSettings
+from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.workers.deadline import Deadline
 from faultrun.workers.deadman import Deadman
@@ -43,7 +43,7 @@ class MemberSetting:
     """
 
     run_id: RunId
-    terms: Terms
+    terms: NodeSettings
     host: str
     boot: BootId
     etcd: EtcdAccess
@@ -64,7 +64,7 @@ class MemberLost(FaultrunError):
 
 
 class NodesAgreement:
-    """Implements ``ports.Agreement``. Make it before any thread is started; ``say`` tells a person.
+    """Implements ``interfaces.Agreement``. Make it before any thread is started; ``say`` tells a person.
 
     ``leaving_s``: how long the member process may take to leave.
     """
@@ -89,20 +89,20 @@ class NodesAgreement:
         """The member process."""
         return self._member.pid
 
-    def attach(self, reactor: Reactor, workers: Incarnation) -> None:
+    def attach(self, reactor: Reactor, workers: LiveWorkers) -> None:
         """Have what is agreed on returned by ``reactor``; an end after how far the workers are."""
         reactor.watch(self._fd, lambda: self._heard(workers))
 
-    def state(self, fact: NodeFact) -> None:
-        """See ``ports.Agreement``."""
+    def publish(self, fact: NodeFact) -> None:
+        """See ``interfaces.Agreement``."""
         self._orders.send({FACT: encode(fact)})
 
     def raise_alarm(self, order: RaiseAlarm) -> None:
-        """See ``ports.Agreement``."""
+        """See ``interfaces.Agreement``."""
         self._orders.send({ALARM: encode(order)})
 
     def tell_nodes(self, incarnation: int, works: str) -> None:
-        """See ``ports.Agreement``."""
+        """See ``interfaces.Agreement``."""
         self._orders.send({RANKS: incarnation, WHY: works})
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class NodesAgreement:
         self._member.end(self._leaving_s)
         os.close(self._fd)
 
-    def _heard(self, workers: Incarnation) -> Iterable[Event]:
+    def _heard(self, workers: LiveWorkers) -> Iterable[Event]:
         for line in self._lines():
             words = json.loads(line)
             if UNTIL in words:

@@ -14,7 +14,7 @@ from faultrun.nodes.values.membership import Judgement
 _SHORT_WAIT_S = 2.0
 
 
-class Aloud:
+class Announcements:
     """Says each thing once, when it begins; ``at_s`` is when something is to be said by itself.
 
     What takes no longer than an election or a plan, ``short_wait_s``, is not said. ``min_nodes``: so many go

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from faultrun.errors import FaultrunError
-from faultrun.nodes.etcd.own_server import EmbeddedEtcd, EtcdOutOfRoom, EtcdPlace
+from faultrun.nodes.etcd.own_server import EtcdOutOfRoom, EtcdPlace, OwnEtcdServer
 from faultrun.workers.launch import Launch
 from faultrun.workers.process import start
 
@@ -21,7 +21,7 @@ def keep(listen: str, folder: Path, words: int, stop: int) -> None:
     for _ in range(_STANDARD_STREAMS):
         os.open(os.devnull, os.O_RDWR)
     place = EtcdPlace(listen=listen, folder=folder)
-    etcd = EmbeddedEtcd(place, lambda argv, log: start(Launch(argv=argv, env=os.environ, stdout=log)))
+    etcd = OwnEtcdServer(place, lambda argv, log: start(Launch(argv=argv, env=os.environ, stdout=log)))
     try:
         etcd.start()
     except FaultrunError as error:
@@ -39,7 +39,7 @@ def keep(listen: str, folder: Path, words: int, stop: int) -> None:
     etcd.end(_ETCD_END_S)
 
 
-def _supervisor_gone(etcd: EmbeddedEtcd, stop: int) -> bool:
+def _supervisor_gone(etcd: OwnEtcdServer, stop: int) -> bool:
     """Wait for an end: the supervisor's (True), or etcd's."""
     poll = select.poll()
     poll.register(stop, select.POLLIN)

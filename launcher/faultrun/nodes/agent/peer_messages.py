@@ -28,8 +28,8 @@ _LONGEST_WORD = 500
 _WARNS, _ASKS, _RANKS = "warns", "asks", "ranks"
 
 
-class PeerTalk:
-    """``boot`` is the name under which this node answers. ``ask`` and ``warn`` are errands."""
+class PeerMessages:
+    """``boot`` is the name under which this node answers. ``ask`` and ``warn`` are tasks of a thread."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class PeerTalk:
     def tell_of_ranks(
         self, members: tuple[RosterEntry, ...], incarnation: int, works: str
     ) -> Callable[[], object]:
-        """Say to every other member at once what ours do (``NodeSpoke``); an errand, and it may be lost."""
+        """Say to every other member at once what ours do (``NodeSpoke``), in a thread; it may be lost."""
         word = NodeSpoke(at_s=0.0, incarnation=incarnation, node=self._node, works=works[:_LONGEST_WORD])
         others = tuple(one for one in members if one.node != self._node)
         ask_all(self._calls(others, {_RANKS: encode(word)}), _LONGEST_S)

@@ -14,7 +14,7 @@ _SOON_S = 0.02
 
 
 class Retries:
-    """By the names of errands. Of the loop's thread; ``moments`` are when it has to look again by itself."""
+    """By the names of tasks. Of the loop's thread; ``moments`` are when it has to look again by itself."""
 
     def __init__(self) -> None:
         self._not_before_s: dict[str, float] = {}

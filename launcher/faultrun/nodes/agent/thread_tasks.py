@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 Answer = Callable[[], object]
-"""Called in the loop with what came of an errand."""
+"""Called in the loop with what came of a task."""
 
 
-class Errands:
+class ThreadTasks:
     """At most one of a name at a time. What they bring is called by the loop that watches ``fd``."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Errands:
         os.eventfd_write(self.fd, 1)
 
     def brought(self) -> Iterator[Answer]:
-        """In the loop: what has been brought. What an errand raised is raised here."""
+        """In the loop: what has been brought. What a task raised is raised here."""
         os.eventfd_read(self.fd)
         if self._bug is not None:
             raise self._bug
@@ -61,4 +61,4 @@ class Errands:
 
 
 def _nothing() -> None:
-    """What an errand brings that failed."""
+    """What a task brings that failed."""

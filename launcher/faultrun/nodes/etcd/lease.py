@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from faultrun.nodes.etcd.answers import EtcdRefused, EtcdReplaced
 from faultrun.nodes.etcd.gateway import WITHIN_S, Gateway
-from faultrun.nodes.etcd.restarting_thread import SteadyThread, Troubled
+from faultrun.nodes.etcd.restarting_thread import RestartingThread, Troubled
 
 _TURNS_A_LEASE = 4
 _NOT_YET_S = 0.2
@@ -90,7 +90,7 @@ class LeaseKeeper:
         self._may_renew = may_renew
         self._tell = tell
         self._gone = False
-        self._thread = SteadyThread(f"lease {granted.lease}", self._turn, troubled)
+        self._thread = RestartingThread(f"lease {granted.lease}", self._turn, troubled)
 
     def start(self) -> None:
         """Begin to renew."""

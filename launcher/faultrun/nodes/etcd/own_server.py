@@ -92,7 +92,7 @@ class EtcdPlace:
         return f"{_ANYWHERE[host]}:{port}" if host in _ANYWHERE else self.listen
 
 
-class EmbeddedEtcd:
+class OwnEtcdServer:
     """One etcd at one place. ``start`` is called by the thread that lives as long as we do (PDEATHSIG)."""
 
     def __init__(self, place: EtcdPlace, start: StartEtcd) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from faultrun.nodes.etcd.answers import EtcdRefused, Json, watch_refused
 from faultrun.nodes.etcd.connection import NoAnswer
 from faultrun.nodes.etcd.gateway import Gateway, MessageStream
-from faultrun.nodes.etcd.restarting_thread import SteadyThread, Troubled
+from faultrun.nodes.etcd.restarting_thread import RestartingThread, Troubled
 from faultrun.nodes.etcd.store import (
     KeyValue,
     PrefixState,
@@ -55,7 +55,7 @@ class PrefixWatch:
         self._read_again = True
         self._cancelled = 0
         self._stream: MessageStream | None = None
-        self._thread = SteadyThread(f"watch {prefix}", self._turn, troubled, self._cut)
+        self._thread = RestartingThread(f"watch {prefix}", self._turn, troubled, self._cut)
 
     def state(self) -> PrefixState | None:
         """The newest state; None before anything was read, which is not the same as an empty one."""

@@ -13,7 +13,7 @@ Troubled = Callable[[Exception], object]
 """Told of what went wrong, a bug too, in the thread where it did; must not block. What it raises is lost."""
 
 
-class SteadyThread:
+class RestartingThread:
     """Does ``turn`` again and again; a turn answers how long to wait until the next one, in seconds."""
 
     def __init__(

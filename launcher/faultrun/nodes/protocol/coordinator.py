@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from faultrun.core.humanize import node_names, span
 from faultrun.core.placement.node_seats import CANNOT
-from faultrun.core.placement.place import begun_anew
 from faultrun.core.plan.next_plan import AWAITS, Rules, last_incident, next_step
+from faultrun.core.recovery.common_point import begun_anew
 from faultrun.errors import NoWholeCheckpoint, assert_never
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.incident import Aftermath
@@ -22,7 +22,7 @@ from faultrun.nodes.protocol import skip_prepare
 from faultrun.nodes.protocol.coordinator_input import (
     LONGEST_PATH,
     MOST_COMPARES,
-    Office,
+    CoordinatorInput,
     guarded,
     name_of,
     namesakes,
@@ -47,81 +47,83 @@ SMALL_BODY = 4096
 """Characters of its ``repr``: more than its JSON has. A list of files or of many nodes is larger."""
 
 
-def coordinated(rules: Rules, office: Office, run_s: float, *, too_late: bool) -> Transaction | str:
-    """The write that follows, or why none does yet. ``too_late``: whoever is missing was waited for."""
-    by_node = statements(office)
-    facts = numbered(office, by_node)
-    if _finished_by_word(office, facts):
-        return _end(office, run_s, _all_finished(office, run_s))
-    waited = too_late or _was_waited_for(office)
-    following = next_step(rules, office.plan, facts, run_s, frozenset(), too_late=waited)
+def coordinated(
+    rules: Rules, given: CoordinatorInput, run_s: float, *, wait_is_over: bool
+) -> Transaction | str:
+    """The write that follows, or why none does yet. ``wait_is_over``: whoever is missing was waited for."""
+    by_node = statements(given)
+    facts = numbered(given, by_node)
+    if _finished_by_word(given, facts):
+        return _end(given, run_s, _all_finished(given, run_s))
+    waited = wait_is_over or _was_waited_for(given)
+    following = next_step(rules, given.plan, facts, run_s, frozenset(), wait_is_over=waited)
     match following:
         case str():
-            following += _namesakes(office) if following.startswith(AWAITS) else ""
+            following += _namesakes(given) if following.startswith(AWAITS) else ""
             cannot = CANNOT in following
-            gave_up = (too_late or (waited and cannot)) and following.startswith(AWAITS)
+            gave_up = (wait_is_over or (waited and cannot)) and following.startswith(AWAITS)
             if not gave_up:
-                return _save_noted(office, run_s) or following
-            look = look_for_more(office, facts, members(office), run_s, waited=True) if cannot else ""
+                return _save_noted(given, run_s) or following
+            look = look_for_more(given, facts, members(given), run_s, waited=True) if cannot else ""
             if look:
                 return look
-            told = last_incident(rules, office.plan, facts)
-            return _end(office, run_s, _not_come_back(office, following, run_s), told)
+            told = last_incident(rules, given.plan, facts)
+            return _end(given, run_s, _not_come_back(given, following, run_s), told)
         case IncarnationOver():
-            return _alarm(office, following)
+            return _alarm(given, following)
         case GoGiven():
-            return _go(office, following, run_s)
+            return _go(given, following, run_s)
         case PlanAdopted(plan=plan):
             plan = replace(plan, settings=rules.settings)
-            look = "" if plan.kept else look_before(office, facts, plan, run_s)
-            return look or _from_nothing(office, facts, plan, run_s) or _plan(office, by_node, plan, run_s)
+            look = "" if plan.kept else look_before(given, facts, plan, run_s)
+            return look or _from_nothing(given, facts, plan, run_s) or _plan(given, by_node, plan, run_s)
         case RunFinished(wanting=nodes) if nodes and (
-            look := look_for_more(office, facts, nodes, run_s, waited=waited)
+            look := look_for_more(given, facts, nodes, run_s, waited=waited)
         ):
             return look
         case RunFinished():
-            return _end(office, run_s, following, last_incident(rules, office.plan, facts))
+            return _end(given, run_s, following, last_incident(rules, given.plan, facts))
         case _:
             assert_never(following)
 
 
-def _namesakes(office: Office) -> str:
+def _namesakes(given: CoordinatorInput) -> str:
     """That two supervisors count as one node, where that may be why one is missing."""
-    names = namesakes(office)
+    names = namesakes(given)
     if not names:
         return ""
     return f" (several supervisors are {node_names(names)}: give each host its own --node_name)"
 
 
-def _save_noted(office: Office, run_s: float) -> Transaction | None:
+def _save_noted(given: CoordinatorInput, run_s: float) -> Transaction | None:
     """That the run has saved, once: nodes that come when all who saw it are gone must not begin anew."""
-    header = office.header
-    if header is None or header.saved or not office.saved:
+    header = given.header
+    if header is None or header.saved or not given.saved:
         return None
-    noted = replace(header, saved=office.saved, run_s=run_s)
-    return guarded(office, NOTES_A_SAVE, Put(key=PLAN_KEY, value=noted))
+    noted = replace(header, saved=given.saved, run_s=run_s)
+    return guarded(given, NOTES_A_SAVE, Put(key=PLAN_KEY, value=noted))
 
 
-def _was_waited_for(office: Office) -> bool:
+def _was_waited_for(given: CoordinatorInput) -> bool:
     """Whether all look again because nobody is waited for any more, and nobody was lost since."""
-    header = office.header
+    header = given.header
     if header is None or header.phase is not PlanPhase.LOOK:
         return False
-    return header.fewer and header.missing == names_lost(office)
+    return header.fewer and header.missing == names_lost(given)
 
 
-def _finished_by_word(office: Office, facts: Mapping[NodeId, NodeFact]) -> bool:
+def _finished_by_word(given: CoordinatorInput, facts: Mapping[NodeId, NodeFact]) -> bool:
     """Whether every member has finished, and of some only their direct word tells.
 
     An alarm says nothing against it: one whose lease was gone was counted as lost while others still ran.
     Nor does another look: who has left by then with 0 did so by words that were given before it.
     """
-    header, roster = office.header, office.roster
+    header, roster = given.header, given.roster
     if header is None or roster is None or header.phase not in (PlanPhase.GO, PlanPhase.LOOK):
         return False
     life = header.incarnation
     left = [entry for entry in roster.entries if not _states_done(facts.get(entry.node), entry, life)]
-    return bool(left) and all((entry.node, entry.boot) in office.finished for entry in left)
+    return bool(left) and all((entry.node, entry.boot) in given.finished for entry in left)
 
 
 def _states_done(fact: NodeFact | None, entry: RosterEntry, incarnation: int) -> bool:
@@ -129,24 +131,24 @@ def _states_done(fact: NodeFact | None, entry: RosterEntry, incarnation: int) ->
     return here and fact is not None and fact.status is NodeStatus.DONE
 
 
-def _all_finished(office: Office, run_s: float) -> RunFinished:
-    life = -1 if office.header is None else office.header.incarnation
+def _all_finished(given: CoordinatorInput, run_s: float) -> RunFinished:
+    life = -1 if given.header is None else given.header.incarnation
     return RunFinished(at_s=run_s, incarnation=life, exit_code=0, why="every rank finished", stopped=False)
 
 
 def _from_nothing(
-    office: Office, facts: Mapping[NodeId, NodeFact], plan: Plan, run_s: float
+    given: CoordinatorInput, facts: Mapping[NodeId, NodeFact], plan: Plan, run_s: float
 ) -> Transaction | None:
     """The end, where nobody knows of a checkpoint although the run has one; all have looked by now."""
-    if plan.point is not None or plan.kept or not office.saved:
+    if plan.point is not None or plan.kept or not given.saved:
         return None
-    why = begun_anew(office.saved, [facts[seat.node] for seat in plan.topology.nodes])
+    why = begun_anew(given.saved, [facts[seat.node] for seat in plan.topology.nodes])
     life, code = plan.incarnation - 1, NoWholeCheckpoint.exit_code
     end = RunFinished(at_s=run_s, incarnation=life, exit_code=code, why=why, stopped=False)
-    return _end(office, run_s, end, plan.aftermath)
+    return _end(given, run_s, end, plan.aftermath)
 
 
-def _plan(office: Office, by_node: Mapping[NodeId, Stated], plan: Plan, run_s: float) -> Transaction:
+def _plan(given: CoordinatorInput, by_node: Mapping[NodeId, Stated], plan: Plan, run_s: float) -> Transaction:
     """The next incarnation, to be prepared or begun; what belonged to the one before is removed."""
     roster = Roster(
         entries=tuple(
@@ -161,9 +163,9 @@ def _plan(office: Office, by_node: Mapping[NodeId, Stated], plan: Plan, run_s: f
         )
     )
     body = replace(plan, topology=Topology(nodes=()), boots=())
-    before = office.common.header
+    before = given.common.header
     seated = [by_node[seat.node].statement.fact for seat in plan.topology.nodes]
-    start = skip_prepare.meeting(plan, seated, office.header, run_s)
+    start = skip_prepare.meeting(plan, seated, given.header, run_s)
     header = PlanHeader(
         incarnation=plan.incarnation,
         phase=PlanPhase.PREPARE if start is None else PlanPhase.GO,
@@ -173,7 +175,7 @@ def _plan(office: Office, by_node: Mapping[NodeId, Stated], plan: Plan, run_s: f
         look=0 if before is None else before.look,
         master_addr="" if start is None else start[0],
         master_port=0 if start is None else start[1],
-        saved=office.saved if plan.point is None else plan.point.path[:LONGEST_PATH],
+        saved=given.saved if plan.point is None else plan.point.path[:LONGEST_PATH],
     )
     writes: list[Operation] = [
         Put(key=f"{SMALL_BODIES if _is_small(body) else BODIES}{header.body}", value=body),
@@ -181,20 +183,20 @@ def _plan(office: Office, by_node: Mapping[NodeId, Stated], plan: Plan, run_s: f
     ]
     if before is None or before.roster != header.roster:
         writes.insert(0, Put(key=f"{ROSTERS}{header.roster}", value=roster))
-    writes += [Delete(key=key) for key in _outdated(office, header)]
-    return guarded(office, f"plan incarnation {plan.incarnation}", *writes)
+    writes += [Delete(key=key) for key in _outdated(given, header)]
+    return guarded(given, f"plan incarnation {plan.incarnation}", *writes)
 
 
 def _is_small(body: Plan) -> bool:
     return len(repr(body)) <= SMALL_BODY
 
 
-def _outdated(office: Office, header: PlanHeader) -> list[str]:
+def _outdated(given: CoordinatorInput, header: PlanHeader) -> list[str]:
     """Parts that only the plan before named, and alarms that say of older incarnations that they are over."""
-    before = office.common.header
+    before = given.common.header
     keys = [
         alarm_key(alarm.incarnation)
-        for alarm in office.common.alarms
+        for alarm in given.common.alarms
         if alarm.incarnation < header.incarnation
     ]
     if before is not None and before.body not in ("", header.body):
@@ -206,38 +208,40 @@ def _outdated(office: Office, header: PlanHeader) -> list[str]:
     return keys[: MOST_COMPARES // 2]
 
 
-def _go(office: Office, go: GoGiven, run_s: float) -> Transaction | str:
-    header = office.header
+def _go(given: CoordinatorInput, go: GoGiven, run_s: float) -> Transaction | str:
+    header = given.header
     if header is None or header.phase is not PlanPhase.PREPARE:
         return "everybody is told to start"
-    if office.common.alarm(go.incarnation) is not None:
+    if given.common.alarm(go.incarnation) is not None:
         return f"incarnation {go.incarnation} is over before it began"
     started = replace(
         header,
         phase=PlanPhase.GO,
         run_s=run_s,
-        saved=office.saved,
+        saved=given.saved,
         master_addr=go.master_addr,
         master_port=go.master_port,
     )
-    return guarded(office, f"start incarnation {go.incarnation}", Put(key=PLAN_KEY, value=started))
+    return guarded(given, f"start incarnation {go.incarnation}", Put(key=PLAN_KEY, value=started))
 
 
-def _alarm(office: Office, over: IncarnationOver) -> Transaction | str:
+def _alarm(given: CoordinatorInput, over: IncarnationOver) -> Transaction | str:
     """Incarnation is over: everybody hears it once, whoever says it first."""
     incarnation, why = over.incarnation, over.why
-    before = office.common.alarm(incarnation)
+    before = given.common.alarm(incarnation)
     if before is not None and (over.stays or not before.stays):
         return f"incarnation {incarnation} ends: {why}"
     alarm = Alarm(incarnation=incarnation, node=NodeId(""), why=why, stop=over.stop, stays=over.stays)
     key = alarm_key(incarnation)
-    written = guarded(office, f"end incarnation {incarnation}: {why}", Put(key=key, value=alarm))
+    written = guarded(given, f"end incarnation {incarnation}: {why}", Put(key=key, value=alarm))
     return written if before else replace(written, compares=(Absent(key=key), *written.compares))
 
 
-def _end(office: Office, run_s: float, end: RunFinished, told: Aftermath | None = None) -> Transaction:
+def _end(
+    given: CoordinatorInput, run_s: float, end: RunFinished, told: Aftermath | None = None
+) -> Transaction:
     """The end of the run, with what every node writes its last card from."""
-    before, body = office.common.header, office.body
+    before, body = given.common.header, given.body
     known = None if told is None or body is None else _telling(body, told)
     header = PlanHeader(
         incarnation=end.incarnation,
@@ -251,12 +255,12 @@ def _end(office: Office, run_s: float, end: RunFinished, told: Aftermath | None 
         stopped=bool(end.stopped),
         last=name_of(known) if known is not None else before.last if before is not None else "",
         stop=end.stop,
-        saved=office.saved,
+        saved=given.saved,
     )
     writes: list[Operation] = [Put(key=PLAN_KEY, value=header)]
     if known is not None:
         writes.insert(0, Put(key=f"{BODIES}{header.last}", value=known))
-    return guarded(office, f"end the run with {end.exit_code}", *writes)
+    return guarded(given, f"end the run with {end.exit_code}", *writes)
 
 
 def _telling(body: Plan, told: Aftermath) -> Plan:
@@ -265,11 +269,11 @@ def _telling(body: Plan, told: Aftermath) -> Plan:
     return replace(body, point=None, replaced=(), aftermath=told, ledger=ledger)
 
 
-def _not_come_back(office: Office, waits: str, run_s: float) -> RunFinished:
+def _not_come_back(given: CoordinatorInput, waits: str, run_s: float) -> RunFinished:
     """What the run ends with when a node does not come: after one that had ended, that one's code."""
-    before, wait_s = office.common.header, office.terms.times.node_wait_s
+    before, wait_s = given.common.header, given.terms.times.node_wait_s
     code, why = 69, f"{waits.removeprefix(AWAITS)} did not come within {span(wait_s)}"
-    if office.header is None and before is not None:
+    if given.header is None and before is not None:
         told = before.why.rpartition("; ")[0] if before.why.startswith(_ENDED) else _ENDED + before.why
         code, why = before.exit_code, f"{told}; {why}"
     incarnation = -1 if before is None else before.incarnation

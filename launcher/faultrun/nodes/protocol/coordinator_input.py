@@ -14,7 +14,7 @@ from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
 from faultrun.model.topology import BootId, NodeId
 from faultrun.nodes.protocol.election import plan_as_seen, still_coordinator
-from faultrun.nodes.values.membership import NODES, CommonKeys, NodeKeys, Stated, Terms, node_key
+from faultrun.nodes.values.membership import NODES, CommonKeys, NodeKeys, NodeSettings, Stated, node_key
 from faultrun.nodes.values.roster import PlanHeader, Roster, RosterEntry
 from faultrun.nodes.values.transaction import Absent, Compare, NothingNewer, Operation, Transaction
 
@@ -23,14 +23,14 @@ LONGEST_PATH = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Office:
+class CoordinatorInput:
     """What a coordinator decides from. ``header`` is None before the first plan and after a run's end.
 
     ``finished`` are supervisors that said directly that their ranks of the plan's incarnation all ended with
     0: one that was cut off from the store, or left without it, states nothing there.
     """
 
-    terms: Terms
+    terms: NodeSettings
     common: CommonKeys
     nodes: NodeKeys
     header: PlanHeader | None
@@ -73,44 +73,44 @@ class Office:
         return tuple(entry for entry in self.roster.entries if (entry.node, entry.boot) not in here)
 
 
-def statements(office: Office) -> dict[NodeId, Stated]:
+def statements(given: CoordinatorInput) -> dict[NodeId, Stated]:
     """One statement for each node: its member's while that lives, else of the supervisor that came last.
 
     Who stands there under a member's name under another boot waits for that one's end. Before the
     first plan of a run nobody counts who belonged to the one before.
     """
     found: dict[NodeId, Stated] = {}
-    roster = office.roster if office.header is not None else None
-    ended = 0 if office.header is not None else office.common.header_changed
-    for one in sorted(office.nodes.stated, key=lambda one: one.created):
+    roster = given.roster if given.header is not None else None
+    ended = 0 if given.header is not None else given.common.header_changed
+    for one in sorted(given.nodes.stated, key=lambda one: one.created):
         member = roster is not None and roster.has(one.node, one.boot)
         before = found.get(one.node)
         taken = before is not None and roster is not None and roster.has(before.node, before.boot)
-        if member or (one.created > ended and one.statement.asked == office.terms.asked and not taken):
+        if member or (one.created > ended and one.statement.asked == given.terms.asked and not taken):
             found[one.node] = one
     return found
 
 
-def namesakes(office: Office) -> tuple[NodeId, ...]:
+def namesakes(given: CoordinatorInput) -> tuple[NodeId, ...]:
     """Nodes of which several supervisors are there before the first plan: hosts of one name, perhaps."""
-    if office.header is not None:
+    if given.header is not None:
         return ()
-    counts = Counter(one.node for one in office.nodes.stated if one.created > office.common.header_changed)
+    counts = Counter(one.node for one in given.nodes.stated if one.created > given.common.header_changed)
     return tuple(sorted(node for node, number in counts.items() if number > 1))
 
 
-def numbered(office: Office, by_node: Mapping[NodeId, Stated]) -> dict[NodeId, NodeFact]:
+def numbered(given: CoordinatorInput, by_node: Mapping[NodeId, Stated]) -> dict[NodeId, NodeFact]:
     """The facts, with arrivals counted (at the start, by node rank first), and who raised the alarm first.
 
     And with the node rank that each was started with.
     """
 
     def order(one: Stated) -> tuple[bool, int, int]:
-        rank = one.statement.node_rank if office.header is None else None
+        rank = one.statement.node_rank if given.header is None else None
         return rank is None, rank or 0, one.created
 
-    plan = office.plan
-    alarm = None if plan is None else office.common.alarm(plan.incarnation)
+    plan = given.plan
+    alarm = None if plan is None else given.common.alarm(plan.incarnation)
     arrived = {one.node: at for at, one in enumerate(sorted(by_node.values(), key=order), 1)}
     return {
         node: replace(
@@ -127,17 +127,17 @@ MOST_COMPARES = 100
 """etcd takes 128 operations in a transaction by default."""
 
 
-def guarded(office: Office, what: str, *writes: Operation) -> Transaction:
+def guarded(given: CoordinatorInput, what: str, *writes: Operation) -> Transaction:
     """Only as coordinator, over the plan as it was read, and while the lost are lost."""
-    compares = (still_coordinator(office.common), plan_as_seen(office.common), *_still_lost(office))
+    compares = (still_coordinator(given.common), plan_as_seen(given.common), *_still_lost(given))
     return Transaction(what=what, compares=compares, then=writes)
 
 
-def _still_lost(office: Office) -> tuple[Compare, ...]:
+def _still_lost(given: CoordinatorInput) -> tuple[Compare, ...]:
     """A member that was held comes back under its own boot, and this node's view of that may be older."""
-    if len(office.lost) > MOST_COMPARES:
-        return (NothingNewer(folder=NODES, revision=office.nodes.revision),)
-    return tuple(Absent(key=node_key(entry.node, entry.boot)) for entry in office.lost)
+    if len(given.lost) > MOST_COMPARES:
+        return (NothingNewer(folder=NODES, revision=given.nodes.revision),)
+    return tuple(Absent(key=node_key(entry.node, entry.boot)) for entry in given.lost)
 
 
 def name_of(value: Roster | Plan | tuple[RosterEntry, ...]) -> str:

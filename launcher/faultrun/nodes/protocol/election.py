@@ -8,7 +8,14 @@ from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.topology import BootId
 from faultrun.nodes.protocol.lease_deadline import free_to_decide
 from faultrun.nodes.values.lease import Lease
-from faultrun.nodes.values.membership import COORDINATOR_KEY, PLAN_KEY, CommonKeys, Remembered, Stated, Terms
+from faultrun.nodes.values.membership import (
+    COORDINATOR_KEY,
+    PLAN_KEY,
+    CommonKeys,
+    NodeSettings,
+    Remembered,
+    Stated,
+)
 from faultrun.nodes.values.roster import Leadership, PlanHeader, PlanPhase, Roster
 from faultrun.nodes.values.transaction import Absent, Compare, CreatedAt, Delete, Put, Transaction, Unchanged
 
@@ -25,7 +32,7 @@ def current(common: CommonKeys, own: Stated | None, remembered: Remembered) -> P
     return None if own is not None and own.created > common.header_changed else header
 
 
-def may_lead(terms: Terms, boot: BootId, header: PlanHeader | None, roster: Roster | None) -> bool:
+def may_lead(terms: NodeSettings, boot: BootId, header: PlanHeader | None, roster: Roster | None) -> bool:
     """Whether this supervisor may decide for the run, as far as the plan goes."""
     if header is None:
         return True
@@ -34,7 +41,7 @@ def may_lead(terms: Terms, boot: BootId, header: PlanHeader | None, roster: Rost
     return roster.has(terms.node, boot) or is_heir(terms, roster)
 
 
-def is_heir(terms: Terms, roster: Roster) -> bool:
+def is_heir(terms: NodeSettings, roster: Roster) -> bool:
     """Whether an older supervisor of this node is a member, and is dead because this one is here.
 
     Nobody can go on by its promise, then: it gives no answer any more. On another machine it may
@@ -51,7 +58,12 @@ def leads(common: CommonKeys, fact: NodeFact) -> bool:
 
 
 def may_act(
-    terms: Terms, boot: BootId, header: PlanHeader | None, roster: Roster | None, lease: Lease, now_s: float
+    terms: NodeSettings,
+    boot: BootId,
+    header: PlanHeader | None,
+    roster: Roster | None,
+    lease: Lease,
+    now_s: float,
 ) -> bool:
     """Whether no promise of this node is in the way. Before the first plan nobody trains on a promise."""
     if header is None or roster is None or not terms.hold:
@@ -59,7 +71,7 @@ def may_act(
     return free_to_decide(lease, terms.times, now_s, heir=not roster.has(terms.node, boot))
 
 
-def waits_in_line_s(terms: Terms, boot: BootId, roster: Roster | None) -> float:
+def waits_in_line_s(terms: NodeSettings, boot: BootId, roster: Roster | None) -> float:
     """How long to leave it to those before this node; it spares the store a crowd."""
     place = terms.node_rank or 0
     if roster is not None:
@@ -69,7 +81,7 @@ def waits_in_line_s(terms: Terms, boot: BootId, roster: Roster | None) -> float:
     return min(place, _LAST_IN_LINE) * terms.times.election_s
 
 
-def election(terms: Terms, boot: BootId, common: CommonKeys) -> Transaction:
+def election(terms: NodeSettings, boot: BootId, common: CommonKeys) -> Transaction:
     """Become the coordinator, if nobody is and the plan is still the one that this node knows."""
     return Transaction(
         what=f"elect node {terms.node}",

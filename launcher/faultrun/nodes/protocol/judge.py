@@ -23,7 +23,7 @@ from faultrun.model.events import RunFinished
 from faultrun.model.observed.agreement import AgreementSilent
 from faultrun.nodes.protocol import lease_deadline
 from faultrun.nodes.protocol.coordinator import NOTES_A_SAVE, coordinated
-from faultrun.nodes.protocol.coordinator_input import Office
+from faultrun.nodes.protocol.coordinator_input import CoordinatorInput
 from faultrun.nodes.protocol.deduplication import as_read, words_of
 from faultrun.nodes.protocol.election import (
     election,
@@ -34,11 +34,12 @@ from faultrun.nodes.protocol.election import (
     still_coordinator,
     waits_in_line_s,
 )
-from faultrun.nodes.protocol.judge_input import THE_END_OF, Standpoint, standpoint
-from faultrun.nodes.protocol.keepalive import LONGEST_WORDS, QUESTIONS_A_HOLD, present, questions, warned
+from faultrun.nodes.protocol.judge_input import THE_END_OF, JudgeInput, judge_input
 from faultrun.nodes.protocol.peer_completion import finished_by_word
 from faultrun.nodes.protocol.plan_events import heeded
-from faultrun.nodes.protocol.timeouts import known_end, patience_over, refused, since
+from faultrun.nodes.protocol.presence import LONGEST_WORDS, QUESTIONS_A_HOLD, present, questions, warned
+from faultrun.nodes.protocol.started_alike import refused
+from faultrun.nodes.protocol.waiting_ends import known_end, patience_over, since
 from faultrun.nodes.protocol.waiting_nodes import nodes_waiting, noted, own_aside, spare_words
 from faultrun.nodes.values.membership import (
     COORDINATOR_KEY,
@@ -50,10 +51,10 @@ from faultrun.nodes.values.membership import (
     Judgement,
     KnownKeys,
     MemberClock,
+    NodeSettings,
     OwnState,
     Remembered,
     Tell,
-    Terms,
 )
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase
 from faultrun.nodes.values.transaction import Put, Transaction, Unchanged
@@ -65,7 +66,7 @@ _STANDS_STILL = 1 / 2
 
 def judge(
     rules: Rules,
-    terms: Terms,
+    terms: NodeSettings,
     own: OwnState,
     known: KnownKeys,
     remembered: Remembered,
@@ -75,7 +76,7 @@ def judge(
 
     Total and deterministic; ``remembered`` is what the judgement before gave. The module tells the contract.
     """
-    case = standpoint(rules, terms, own, known, remembered, clock)
+    case = judge_input(rules, terms, own, known, remembered, clock)
     fact = own.fact
     if remembered.fenced == fact.boot:
         return _judgement(case, (), f"{THE_END_OF}this node's workers")
@@ -86,25 +87,25 @@ def judge(
     if fence is not None:
         return _fenced(case, fence)
     case = replace(case, remembered=_unled(case))
-    office, waits = _office(case)
+    given, waits = _office(case)
     asked = tuple(questions(case))
     news += _silence(case, asked)
     case = replace(case, remembered=_timed(case, waits, asks=bool(asked)))
     waiting = nodes_waiting(case, _office_known(case))
     news += waiting
     case = replace(case, remembered=noted(case.remembered, waiting))
-    acts = (*news, *present(case), *warned(case), *asked, *office, *_own_end(case))
+    acts = (*news, *present(case), *warned(case), *asked, *given, *_own_end(case))
     return _judgement(case, acts, waits)
 
 
-def _fenced(case: Standpoint, fence: Fence) -> Judgement:
+def _fenced(case: JudgeInput, fence: Fence) -> Judgement:
     """Nothing is done any more under this boot."""
     remembered = replace(case.remembered, fenced=case.own.fact.boot, asked_at_s=None)
     case = replace(case, remembered=remembered, alive_until_s=lease_deadline.NEVER_S)
     return _judgement(case, (fence,), f"{THE_END_OF}this node's workers")
 
 
-def _why_alone(case: Standpoint) -> str:
+def _why_alone(case: JudgeInput) -> str:
     """What kept the lease from being renewed: this node itself, or etcd."""
     lease, longest_s = case.own.lease, case.terms.times.ttl_s * _STANDS_STILL
     due_at_s = case.clock.now_s if case.remembered.due_at_s is None else case.remembered.due_at_s
@@ -119,7 +120,7 @@ def _why_alone(case: Standpoint) -> str:
     return f"etcd has not answered this node for {span(silent_s)}, and not every node says the same"
 
 
-def _news(case: Standpoint) -> Iterator[Tell | Fence]:
+def _news(case: JudgeInput) -> Iterator[Tell | Fence]:
     """What the supervisor does not know yet; nothing before its own statement was seen to be there."""
     if case.known.own is None:
         return
@@ -137,7 +138,7 @@ def _news(case: Standpoint) -> Iterator[Tell | Fence]:
     yield from own_aside(case)
 
 
-def _tells_of_the_end_soon(case: Standpoint) -> bool:
+def _tells_of_the_end_soon(case: JudgeInput) -> bool:
     """Whether what all write their last card from is on its way: not for long, and not without the store."""
     header, since_s = case.header, case.remembered.ended_since_s
     if header is None or header.phase is not PlanPhase.FINISHED or case.own.fact.status.busy:
@@ -146,7 +147,7 @@ def _tells_of_the_end_soon(case: Standpoint) -> bool:
     return lacks and (since_s is None or case.clock.now_s < since_s + case.terms.times.leave_s)
 
 
-def _silence(case: Standpoint, asked: tuple[AskPeers, ...]) -> Iterator[Tell]:
+def _silence(case: JudgeInput, asked: tuple[AskPeers, ...]) -> Iterator[Tell]:
     """The supervisor hears once that others are asked."""
     if asked and case.remembered.asked_at_s is None:
         why = "etcd does not answer; asking the other nodes whether they hear it"
@@ -154,7 +155,7 @@ def _silence(case: Standpoint, asked: tuple[AskPeers, ...]) -> Iterator[Tell]:
         yield Tell(event=AgreementSilent(at_s=case.clock.run_s, incarnation=fact.incarnation, why=why))
 
 
-def _office(case: Standpoint) -> tuple[tuple[Act, ...], str]:
+def _office(case: JudgeInput) -> tuple[tuple[Act, ...], str]:
     """What this node does as the coordinator or to become it, and what it waits for as such."""
     fact, common, lease = case.own.fact, case.common, case.own.lease
     over = case.header is not None and case.header.phase is PlanPhase.FINISHED
@@ -171,23 +172,23 @@ def _office(case: Standpoint) -> tuple[tuple[Act, ...], str]:
     return _decided(case)
 
 
-def _is_its_turn(case: Standpoint) -> bool:
+def _is_its_turn(case: JudgeInput) -> bool:
     unled_s = case.remembered.unled_since_s
     turn_s = waits_in_line_s(case.terms, case.own.fact.boot, case.roster if case.header else None)
     return case.clock.now_s >= (case.clock.now_s if unled_s is None else unled_s) + turn_s
 
 
-def _decided(case: Standpoint) -> tuple[tuple[Act, ...], str]:
+def _decided(case: JudgeInput) -> tuple[tuple[Act, ...], str]:
     """The coordinator's next write, or what it waits for, which it lets everybody know."""
-    office, since_s = _office_known(case), case.remembered.waiting_since_s
-    if office is None:
+    given, since_s = _office_known(case), case.remembered.waiting_since_s
+    if given is None:
         return (), ""
-    too_late = since_s is not None and case.clock.now_s >= since_s + case.terms.times.node_wait_s
+    wait_is_over = since_s is not None and case.clock.now_s >= since_s + case.terms.times.node_wait_s
     run_s = case.clock.run_s + case.remembered.run_ahead_s
-    following = coordinated(case.rules, office, run_s, too_late=too_late)
+    following = coordinated(case.rules, given, run_s, wait_is_over=wait_is_over)
     if isinstance(following, Transaction):
         # The wait is over only once that is written: else it would begin anew where the store is slow.
-        lasts = too_late and (case.header is None or _still_waits(case.header))
+        lasts = wait_is_over and (case.header is None or _still_waits(case.header))
         lasts = lasts or following.what == NOTES_A_SAVE
         said = "" if case.common.coordinator is None else case.common.coordinator.waits
         return (Commit(transaction=following),), said if lasts else ""
@@ -200,12 +201,12 @@ def _still_waits(header: PlanHeader) -> bool:
     return header.phase is PlanPhase.GO or (header.phase is PlanPhase.LOOK and not header.fewer)
 
 
-def _office_known(case: Standpoint) -> Office | None:
+def _office_known(case: JudgeInput) -> CoordinatorInput | None:
     """What a coordinator decides from; None while nobody's statements were read."""
     nodes, header = case.known.nodes, case.header
     if nodes is None:
         return None
-    return Office(
+    return CoordinatorInput(
         terms=case.terms,
         common=case.common,
         nodes=nodes,
@@ -234,7 +235,7 @@ def _said(common: CommonKeys, waits: str) -> tuple[Act, ...]:
     )
 
 
-def _unled(case: Standpoint) -> Remembered:
+def _unled(case: JudgeInput) -> Remembered:
     """Since when nobody coordinates, as far as this node knows."""
     unled_s = since(
         case.remembered.unled_since_s, case.clock.now_s, holds=case.common.coordinator is None or case.deaf
@@ -242,7 +243,7 @@ def _unled(case: Standpoint) -> Remembered:
     return replace(case.remembered, unled_since_s=unled_s)
 
 
-def _timed(case: Standpoint, waits: str, *, asks: bool) -> Remembered:
+def _timed(case: JudgeInput, waits: str, *, asks: bool) -> Remembered:
     """Since when what has been so."""
     now_s, before, fact = case.clock.now_s, case.remembered, case.own.fact
     others = case.completion
@@ -263,7 +264,7 @@ def _timed(case: Standpoint, waits: str, *, asks: bool) -> Remembered:
     )
 
 
-def _own_end(case: Standpoint) -> Iterator[Tell]:
+def _own_end(case: JudgeInput) -> Iterator[Tell]:
     """The end of this node's part, if it has no workers and nobody else ends it."""
     fact, over = case.own.fact, case.header is not None and case.header.phase is PlanPhase.FINISHED
     if fact.status.busy or over:
@@ -276,7 +277,7 @@ def _own_end(case: Standpoint) -> Iterator[Tell]:
         yield Tell(event=end)
 
 
-def _is_odd(case: Standpoint) -> bool:
+def _is_odd(case: JudgeInput) -> bool:
     """Whether members of the plan live that were started with something else: then it is theirs."""
     if case.roster is None or case.known.nodes is None:
         return False
@@ -284,7 +285,7 @@ def _is_odd(case: Standpoint) -> bool:
     return any(one.statement.asked != case.terms.asked for one in members)
 
 
-def _judgement(case: Standpoint, acts: tuple[Act, ...], waits: str) -> Judgement:
+def _judgement(case: JudgeInput, acts: tuple[Act, ...], waits: str) -> Judgement:
     """The answer, without what was told before."""
     told, fresh, next_at_s = list(case.remembered.told), [], _next_at_s(case)
     for act in acts:
@@ -306,7 +307,7 @@ def _judgement(case: Standpoint, acts: tuple[Act, ...], waits: str) -> Judgement
     )
 
 
-def _next_at_s(case: Standpoint) -> float:
+def _next_at_s(case: JudgeInput) -> float:
     """The next moment at which something changes by itself; at most a lease from now."""
     times, lease, then, now_s = case.terms.times, case.own.lease, case.remembered, case.clock.now_s
     moments = [case.alive_until_s]

@@ -19,9 +19,9 @@ from faultrun.nodes.values.membership import (
     CommonKeys,
     KnownKeys,
     MemberClock,
+    NodeSettings,
     OwnState,
     Remembered,
-    Terms,
 )
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster
 
@@ -30,7 +30,7 @@ THE_END_OF = "the end of "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standpoint:
+class JudgeInput:
     """Everything that one judgement looks at, with what follows from it at once.
 
     ``header`` is the one that counts for this node, ``roster`` and ``body`` its parts, once they were read.
@@ -38,7 +38,7 @@ class Standpoint:
     """
 
     rules: Rules
-    terms: Terms
+    terms: NodeSettings
     own: OwnState
     known: KnownKeys
     remembered: Remembered
@@ -136,14 +136,14 @@ class Standpoint:
         return tuple(key for key in keys if key not in self.known.parts)
 
 
-def standpoint(
+def judge_input(
     rules: Rules,
-    terms: Terms,
+    terms: NodeSettings,
     own: OwnState,
     known: KnownKeys,
     remembered: Remembered,
     clock: MemberClock,
-) -> Standpoint:
+) -> JudgeInput:
     """Put together what follows from keys, answers and clocks before anything is decided."""
     common = known.common or CommonKeys(revision=0)
     header, written = current(common, known.own, remembered), common.header
@@ -156,7 +156,7 @@ def standpoint(
     if written is not None and common.header_changed != remembered.clock_read_at:
         ahead_s = max(remembered.run_ahead_s, written.run_s - clock.run_s)
         remembered = replace(remembered, run_ahead_s=ahead_s, clock_read_at=common.header_changed)
-    return Standpoint(
+    return JudgeInput(
         rules=rules,
         terms=terms,
         own=own,

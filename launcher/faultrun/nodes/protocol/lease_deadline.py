@@ -11,7 +11,7 @@ from dataclasses import replace
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.nodes.protocol.peer_completion import told_status
 from faultrun.nodes.values.lease import Lease, LeaseTimes
-from faultrun.nodes.values.membership import PeerAnswer, PeerQuestion, Stated, Terms
+from faultrun.nodes.values.membership import NodeSettings, PeerAnswer, PeerQuestion, Stated
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster, RosterEntry
 
 NEVER_S = -math.inf
@@ -76,7 +76,7 @@ def by_lease_until_s(times: LeaseTimes, lease: Lease | None, own: Stated | None)
 
 
 def by_peers_until_s(
-    terms: Terms,
+    terms: NodeSettings,
     fact: NodeFact,
     header: PlanHeader | None,
     roster: Roster | None,

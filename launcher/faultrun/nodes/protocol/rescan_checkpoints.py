@@ -6,19 +6,20 @@ Pure. A node whose ranks are gone looks at once, while others may save as long a
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from faultrun.core.placement.place import does_without, goes_back
+from faultrun.core.placement.place import does_without
+from faultrun.core.recovery.common_point import goes_back
 from faultrun.core.recovery.quarantine import quarantined
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId
-from faultrun.nodes.protocol.coordinator_input import Office, guarded, name_of
+from faultrun.nodes.protocol.coordinator_input import CoordinatorInput, guarded, name_of
 from faultrun.nodes.values.membership import PLAN_KEY
 from faultrun.nodes.values.roster import PlanPhase
 from faultrun.nodes.values.transaction import Put, Transaction
 
 
 def look_before(
-    office: Office, facts: Mapping[NodeId, NodeFact], plan: Plan, run_s: float
+    given: CoordinatorInput, facts: Mapping[NodeId, NodeFact], plan: Plan, run_s: float
 ) -> Transaction | str:
     """What a lost member saved last is seen by those who look after its end; empty once all have.
 
@@ -26,21 +27,21 @@ def look_before(
     begin anew. A member that has no seat any more may have saved longest, and then it looked no more.
     """
     seated = [facts[seat.node] for seat in plan.topology.nodes]
-    left = set(members(office)) - {fact.node for fact in seated}
+    left = set(members(given)) - {fact.node for fact in seated}
     again = bool(left) or any(fact.look < 0 for fact in seated)
     again = again or goes_back(plan.point, seated, quarantined(plan.ledger.attempts))
-    again = again or (plan.point is None and bool(office.saved))
-    fewer = office.plan is not None and does_without(office.plan, plan)
-    return _look(office, seated, run_s, again=again or bool(office.lost), fewer=fewer)
+    again = again or (plan.point is None and bool(given.saved))
+    fewer = given.plan is not None and does_without(given.plan, plan)
+    return _look(given, seated, run_s, again=again or bool(given.lost), fewer=fewer)
 
 
-def members(office: Office) -> list[NodeId]:
+def members(given: CoordinatorInput) -> list[NodeId]:
     """Of the plan that is over."""
-    return [] if office.plan is None else [seat.node for seat in office.plan.topology.nodes]
+    return [] if given.plan is None else [seat.node for seat in given.plan.topology.nodes]
 
 
 def look_for_more(
-    office: Office,
+    given: CoordinatorInput,
     facts: Mapping[NodeId, NodeFact],
     nodes: Sequence[NodeId],
     run_s: float,
@@ -50,17 +51,17 @@ def look_for_more(
     """The same before the run ends for want of a checkpoint of ``nodes``: they may have looked too early."""
     known = [facts[node] for node in nodes if node in facts]
     able = [fact for fact in known if fact.stop is None and fact.failure is None]
-    return _look(office, able, run_s, again=True, fewer=waited)
+    return _look(given, able, run_s, again=True, fewer=waited)
 
 
 def _look(
-    office: Office, seated: Sequence[NodeFact], run_s: float, *, again: bool, fewer: bool
+    given: CoordinatorInput, seated: Sequence[NodeFact], run_s: float, *, again: bool, fewer: bool
 ) -> Transaction | str:
     """Nobody has workers any more: have all look ``again``, once; empty when these have."""
-    header = office.header
+    header = given.header
     if header is None:
         return ""
-    missing = names_lost(office)
+    missing = names_lost(given)
     asked = header.phase is PlanPhase.LOOK and header.missing == missing
     if again and not asked:
         looking = replace(
@@ -70,14 +71,14 @@ def _look(
             missing=missing,
             run_s=run_s,
             fewer=fewer,
-            saved=office.saved,
+            saved=given.saved,
         )
         what = f"look again, for the {looking.look}. time"
-        return guarded(office, what, Put(key=PLAN_KEY, value=looking))
+        return guarded(given, what, Put(key=PLAN_KEY, value=looking))
     behind = [fact.node for fact in seated if asked and fact.look < header.look]
     return f"{', '.join(behind)} looks through the checkpoints again" if behind else ""
 
 
-def names_lost(office: Office) -> str:
+def names_lost(given: CoordinatorInput) -> str:
     """A name for the members that are counted as lost; empty: none is."""
-    return name_of(office.lost) if office.lost else ""
+    return name_of(given.lost) if given.lost else ""

@@ -11,19 +11,19 @@ from faultrun.model.observed.elastic import Elastic, Grow, NodeAside, NodesWaiti
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId
-from faultrun.nodes.protocol.coordinator_input import Office, numbered, statements
+from faultrun.nodes.protocol.coordinator_input import CoordinatorInput, numbered, statements
 from faultrun.nodes.protocol.election import leads
-from faultrun.nodes.protocol.judge_input import Standpoint
+from faultrun.nodes.protocol.judge_input import JudgeInput
 from faultrun.nodes.protocol.peer_completion import is_spare
 from faultrun.nodes.values.membership import Remembered, Tell
 from faultrun.nodes.values.roster import PlanPhase
 
 
-def nodes_waiting(case: Standpoint, office: Office | None) -> list[Tell]:
+def nodes_waiting(case: JudgeInput, given: CoordinatorInput | None) -> list[Tell]:
     """Who could take a seat that nobody has, told to the coordinator's own supervisor whenever it changes."""
     life, known = case.own.fact.incarnation, case.remembered.newcomers
     before = known[1] if known[0] == life else ()
-    now = _who_waits(case, office)
+    now = _who_waits(case, given)
     if now == before:
         return []
     return [Tell(event=NodesWaiting(at_s=case.clock.run_s, incarnation=life, nodes=now))]
@@ -55,7 +55,7 @@ def noted(remembered: Remembered, told: list[Tell]) -> Remembered:
     return remembered
 
 
-def own_aside(case: Standpoint) -> Iterator[Tell]:
+def own_aside(case: JudgeInput) -> Iterator[Tell]:
     """That this node gets no rank, if it was set aside."""
     fact, aside = case.own.fact, who_is_aside(case)
     if aside is not None and not fact.status.busy and fact.stop is None:
@@ -66,7 +66,7 @@ def own_aside(case: Standpoint) -> Iterator[Tell]:
         yield Tell(event=OwnNodeAside(at_s=case.clock.run_s, incarnation=life, why=aside.why, plan=told))
 
 
-def who_is_aside(case: Standpoint) -> NodeAside | None:
+def who_is_aside(case: JudgeInput) -> NodeAside | None:
     """This node, if the plan gives it no seat because it is not well."""
     header, roster, body = case.header, case.roster, case.body
     if header is None or header.phase is PlanPhase.FINISHED or body is None or body.slots is None:
@@ -76,21 +76,21 @@ def who_is_aside(case: Standpoint) -> NodeAside | None:
     return next((one for one in body.slots.nodes if one.node == case.own.fact.node), None)
 
 
-def _who_waits(case: Standpoint, office: Office | None) -> tuple[NodeId, ...]:
+def _who_waits(case: JudgeInput, given: CoordinatorInput | None) -> tuple[NodeId, ...]:
     """Nobody, unless this node coordinates a training that has vacant seats."""
     fact, header, elastic = case.own.fact, case.header, case.rules.elastic
-    if elastic is None or office is None or header is None or not leads(case.common, fact):
+    if elastic is None or given is None or header is None or not leads(case.common, fact):
         return ()
     trains = fact.status is NodeStatus.RUNNING and fact.incarnation == header.incarnation
     if not trains or header.phase is not PlanPhase.GO or case.known.alarm(header.incarnation) is not None:
         return ()
-    plan = office.plan
+    plan = given.plan
     if plan is None or plan.slots is None or not plan.slots.vacant:
         return ()
-    return newcomers(elastic, plan, numbered(office, statements(office)))
+    return newcomers(elastic, plan, numbered(given, statements(given)))
 
 
-def spare_words(case: Standpoint) -> str:
+def spare_words(case: JudgeInput) -> str:
     """Who trains while this node waits; empty while it has a seat, ends, or no plan is known.
 
     A supervisor whose node's seat belongs to the one before it is no spare: it waits for that one's end.

@@ -62,7 +62,7 @@ def value_type(key: str) -> type[StoredValue]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class NodeSettings:
     """What this node is, and what it was started with. See ``Statement`` for the words."""
 
     node: NodeId

@@ -38,7 +38,7 @@ class JsonReporter:
         return self._plain.outcome
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``ports.EventListener``."""
+        """See ``interfaces.EventListener``."""
         self._plain.tell(event, step)
         message = "\n".join(self._said)
         self._said.clear()

@@ -1,4 +1,4 @@
-"""Tell people what happens, in words: a listener of the supervisor (``ports.EventListener``)."""
+"""Tell people what happens, in words: a listener of the supervisor (``interfaces.EventListener``)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -88,7 +88,7 @@ class ConsoleReporter:
         self.outcome: Outcome | None = None
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``ports.EventListener``."""
+        """See ``interfaces.EventListener``."""
         before, self._before = self._before, step.state
         self._standbys = self._standbys.after(event)
         incident = step.state.life.incident

@@ -22,8 +22,8 @@ _READ_BYTES = 1 << 16
 _BEGINS = b'{"by"'
 
 
-class MeetingFile:
-    """The same as ``tcp_store.MeetingStore``, over ``path``, which the supervisor has made.
+class RendezvousFile:
+    """The same as ``tcp_store.RendezvousClient``, over ``path``, which the supervisor has made.
 
     OSError, always, when it is gone.
     """

@@ -16,7 +16,7 @@ _ANSWER_S = 10.0
 """Beyond what a question says that it waits for: the store's machine is slow, or gone."""
 
 
-class MeetingStore:
+class RendezvousClient:
     """Connected to ``address`` (host:port) as one who knows ``secret``. OSError, always, when it is gone."""
 
     def __init__(self, address: str, secret: str, within_s: float) -> None:

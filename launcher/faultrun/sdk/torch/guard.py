@@ -24,7 +24,7 @@ from faultrun.errors import FaultrunError
 from faultrun.model.checkpoint import Kind
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.torch.loader.batch_shares import InParts, check_shares, sharing_of
-from faultrun.sdk.torch.loader.epoch_reader import Reading
+from faultrun.sdk.torch.loader.epoch_reader import EpochReader
 from faultrun.sdk.torch.loader.loader_position import check_positions
 from faultrun.sdk.torch.state.boundary import Boundary, Passage
 from faultrun.sdk.torch.state.dcp import gathered, taken_apart
@@ -69,7 +69,7 @@ class Guard(InParts):
         """How it outlives a peer; None without faultrun."""
         device_rng = cuda_rng_if_used if worker is None else self.parts.device.rng
         self.recorder = recorder_of(writer, ahead, device_rng, kept=worker is not None)
-        self.reading = Reading(self)
+        self.reading = EpochReader(self)
         """Where it is in its loader."""
         self.redo = Redo(self)
         self._updates: list[int] = []

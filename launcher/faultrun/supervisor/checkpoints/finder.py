@@ -19,8 +19,8 @@ from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verdict
 from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
 from faultrun.model.spec.run_spec import Resume, RunSpec
-from faultrun.supervisor.checkpoints.mounts import Grounds, unreadable
-from faultrun.supervisor.checkpoints.other_runs import Neighbours
+from faultrun.supervisor.checkpoints.mounts import Mounts, unreadable
+from faultrun.supervisor.checkpoints.other_runs import OtherRuns
 from faultrun.supervisor.checkpoints.replicas import KnownReplicas, known_replicas
 from faultrun.supervisor.reactor import RunClock
 
@@ -47,7 +47,7 @@ class CheckpointFinder:
         catalog: Catalog,
         clock: RunClock,
         meter: VerifyProgress | None = None,
-        neighbours: Neighbours | None = None,
+        neighbours: OtherRuns | None = None,
     ) -> None:
         self._meter = meter
         self._spec = spec
@@ -55,7 +55,7 @@ class CheckpointFinder:
         self._clock = clock
         self._neighbours = neighbours
         self._beside: tuple[str, ...] = ()
-        self._grounds: Grounds | None = None
+        self._grounds: Mounts | None = None
         self._gone_since_s: float | None = None
         self._knows_strangers = False
 
@@ -73,7 +73,7 @@ class CheckpointFinder:
         if not self._catalog.places:
             return self._chosen(request, at_s)
         self._beside = self._neighbours.others() if self._neighbours is not None else ()
-        grounds = self._grounds = self._grounds or Grounds(
+        grounds = self._grounds = self._grounds or Mounts(
             self._catalog.places, Path(self._spec.logs.log_dir), anew=not request.continuing
         )
         begun = self._begun(request, at_s)

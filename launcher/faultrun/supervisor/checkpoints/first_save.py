@@ -23,8 +23,8 @@ _COST = 50
 Listed = Callable[[], Mapping[str, Stamp]]
 
 
-class SaveWatch:
-    """Implements ``ports.EventListener``. Looks until the run has a save that is known, while workers run.
+class FirstSaveWatch:
+    """Implements ``interfaces.EventListener``. Looks while workers run, until a save of the run is known.
 
     ``listed`` names the checkpoints that lie there; it is called by ``errands``, whose thread may hang
     with its file system.
@@ -42,7 +42,7 @@ class SaveWatch:
         self._took_s = 0.0
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``ports.EventListener``."""
+        """See ``interfaces.EventListener``."""
         if step.state.phase is not Phase.RUNNING or step.state.run.known_save:
             self._life = -1
             if isinstance(event, PlanAdopted) and not step.state.run.known_save:

@@ -12,7 +12,7 @@ from faultrun.platforms.storage import nearest
 MOUNTS_FILE = "mounts.json"
 
 
-class Grounds:
+class Mounts:
     """What ``roots`` lie on, as it was when one was seen last; those that are not there yet may come.
 
     Device numbers change with every mount and boot: only those of this supervisor's own looks are

@@ -22,7 +22,7 @@ _MOMENT_S = 0.3
 _LEASE = ".lease"
 
 
-class Neighbours:
+class OtherRuns:
     """The runs beside run ``name`` in ``roots``; call it from one thread.
 
     ``several``: other nodes of this run hold its name as well as we could. Whoever does not have it asks

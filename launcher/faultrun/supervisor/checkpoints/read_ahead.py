@@ -21,8 +21,8 @@ _MOST = 1000
 """Of many more the headers would not fit into a supervisor's memory beside all else."""
 
 
-class LookAhead:
-    """Implements ``ports.EventListener``.
+class ReadAhead:
+    """Implements ``interfaces.EventListener``.
 
     ``look`` goes through the checkpoints, remembers what it read and says how many there are; it is called
     by ``errands``, whose thread may hang with its file system.
@@ -37,7 +37,7 @@ class LookAhead:
         self._too_many = False
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``ports.EventListener``."""
+        """See ``interfaces.EventListener``."""
         state = step.state
         if state.phase is not Phase.RUNNING:
             quick = self._took_s < _QUICK_S and not self._too_many

@@ -11,7 +11,7 @@ from faultrun.supervisor.reactor import Reactor
 
 
 class ResumeCheck:
-    """Implements ``ports.EventListener``. Of a recovery that another supervisor began it knows no times."""
+    """Implements ``interfaces.EventListener``. It has no times of a recovery that another began."""
 
     def __init__(self, reactor: Reactor, recovery: Recovery) -> None:
         self._reactor = reactor
@@ -20,7 +20,7 @@ class ResumeCheck:
         self._watch = Stopwatch()
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``ports.EventListener``. What is about another incarnation than the run's is passed over."""
+        """See ``interfaces.EventListener``. What is about another incarnation is passed over."""
         if event.incarnation != step.state.incarnation:
             return
         if isinstance(event, FirstStep | FirstStepLogged) and step.state.plan is not None:

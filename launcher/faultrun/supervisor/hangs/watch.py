@@ -24,7 +24,7 @@ from faultrun.model.observed.hang import (
     Suspicion,
 )
 from faultrun.model.run import Phase, Step
-from faultrun.supervisor.launch.progress_page import Incarnation
+from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import Reactor
 from faultrun.workers.proc_reader import snapshots, state_of
 
@@ -45,13 +45,13 @@ class Glances(Protocol):
 
 
 class HangWatch:
-    """Implements ``ports.EventListener``: it hears when workers run, and what became of its suspicions.
+    """Implements ``interfaces.EventListener``: it hears when workers run, and what became of its suspicions.
 
     Both ways of seeing are kept, for a rank may begin to speak: ``_watch`` by the SDK's words,
     ``_quiet`` by logs and consumption.
     """
 
-    def __init__(self, policy: HangPolicy, workers: Incarnation, glances: Glances, reactor: Reactor) -> None:
+    def __init__(self, policy: HangPolicy, workers: LiveWorkers, glances: Glances, reactor: Reactor) -> None:
         self._policy = policy
         self._workers = workers
         self._glances = glances
@@ -63,7 +63,7 @@ class HangWatch:
         self._glanced = False
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``ports.EventListener``. Once workers are being ended, silence is no news."""
+        """See ``interfaces.EventListener``. Once workers are being ended, silence is no news."""
         ours, suspicion = event.incarnation == self._workers.number, self._suspicion
         if step.state.phase is not Phase.RUNNING:
             self._life += 1

@@ -98,7 +98,7 @@ def phase_of(number: int) -> WorkPhase:
 
 
 @dataclass(slots=True)
-class Incarnation:
+class LiveWorkers:
     """What the living workers of this node leave to be seen. The worker group alone writes it.
 
     ``number`` is -1, and there are neither page nor logs, before the first. ``pids`` are by rank.
@@ -158,7 +158,7 @@ def period_s(watched_s: float) -> float:
 
 
 def write_heartbeats(
-    reactor: Reactor, workers: Incarnation, period_s: Callable[[float], float] = period_s
+    reactor: Reactor, workers: LiveWorkers, period_s: Callable[[float], float] = period_s
 ) -> None:
     """Have a line come now and then while workers run: the journal of a killed one tells how long they did.
 

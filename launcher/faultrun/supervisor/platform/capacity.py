@@ -41,8 +41,8 @@ _COST = 50
 """Looking takes at most one part of so many of the time."""
 
 
-class SlotWatch:
-    """Implements ``ports.EventListener``. Looks for a new save while a smaller world trains.
+class CapacityWatch:
+    """Implements ``interfaces.EventListener``. Looks for a new save while a smaller world trains.
 
     ``looks``: name the checkpoints that lie there, and prove one. ``tasks``: those call these, and others the
     health check, which may take its time. ``environ`` is the command's, ``devices`` are those of the slots
@@ -81,7 +81,7 @@ class SlotWatch:
             _end(self._asked)
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``ports.EventListener``."""
+        """See ``interfaces.EventListener``."""
         plan = step.state.plan
         self._given_up = faulty_slots(step.state)
         if step.state.incarnation != self._out_since:

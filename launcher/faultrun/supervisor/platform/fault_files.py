@@ -26,7 +26,7 @@ from faultrun.platforms.fault_files import (
 )
 from faultrun.platforms.file_watch import FileWatch
 from faultrun.platforms.untrusted_files import read_bounded
-from faultrun.supervisor.launch.progress_page import Incarnation
+from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import Reactor
 from faultrun.workers.forked_helper import Forked
 
@@ -88,7 +88,7 @@ class FaultFileWatcher:
                 found += (notice for notice, _ in _notices(line))
         return tuple(found)
 
-    def attach(self, reactor: Reactor, workers: Incarnation) -> None:
+    def attach(self, reactor: Reactor, workers: LiveWorkers) -> None:
         """Have every further notice returned by ``reactor``, after how far the workers are.
 
         What was there as the watcher began was known, although it may have come too late for ``first``:

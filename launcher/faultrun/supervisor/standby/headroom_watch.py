@@ -17,8 +17,8 @@ from faultrun.model.run import Phase, Step
 from faultrun.supervisor.reactor import Reactor
 
 
-class RoomWatch:
-    """Implements ``ports.EventListener``. Once a life, and no longer than standbys wait for room.
+class HeadroomWatch:
+    """Implements ``interfaces.EventListener``. Once a life, and no longer than standbys wait for room.
 
     ``workers`` run on this node; ``sample`` reads what the processors have done, every ``interval_s``.
     """
@@ -42,7 +42,7 @@ class RoomWatch:
         self._before: ProcessorSample | None = None
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``ports.EventListener``."""
+        """See ``interfaces.EventListener``."""
         waits = bool(self._wish.count) and waits_for_a_seat(step.state)
         if waits and not self._waits:
             # Its first sample is that of the first look: all nodes of a run that restarts pass by here.

@@ -19,7 +19,7 @@ from faultrun.supervisor.launch.launch import Launches
 from faultrun.supervisor.launch.progress_page import ProgressPage
 from faultrun.supervisor.reactor import Reactor
 from faultrun.supervisor.standby.pool import Standbys
-from faultrun.supervisor.stay.rendezvous_store import MeetingPlace
+from faultrun.supervisor.stay.rendezvous_store import RendezvousStore
 from faultrun.workers.launch import Launch
 from faultrun.workers.logs.log_files import LogFiles
 
@@ -47,7 +47,7 @@ class Newcomers:
         self._launches = launches
         self._model: tuple[WorkerLaunchSpec, LogFiles] | None = None
         self._stores = _stores(env.log_dir)
-        self._place: MeetingPlace | None = None
+        self._place: RendezvousStore | None = None
 
     def are_like(self, shared: WorkerLaunchSpec, files: LogFiles) -> None:
         """The newcomers of plans to come are started as these workers were."""
@@ -72,7 +72,7 @@ class Newcomers:
         now_s, why = self._reactor.now(), ""
         try:
             world = self._spec.topology.world_size
-            self._place = MeetingPlace(self._reactor, self._spec.rendezvous.master_addr, world)
+            self._place = RendezvousStore(self._reactor, self._spec.rendezvous.master_addr, world)
         except OSError as error:
             why = f"this node cannot listen for survivors of the others: {error.strerror}"
         port = 0 if self._place is None else self._place.port

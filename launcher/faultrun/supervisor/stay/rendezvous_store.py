@@ -36,7 +36,7 @@ class _Guest:
     asked: int = 0
 
 
-class MeetingPlace:
+class RendezvousStore:
     """Of ``ranks``, at ``host``, any port; OSError when it cannot. Nobody is known before ``opens``."""
 
     def __init__(self, reactor: Reactor, host: str, ranks: int, most_bytes: int = _MOST_BYTES) -> None:

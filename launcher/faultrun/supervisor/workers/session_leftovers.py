@@ -20,7 +20,7 @@ from faultrun.workers.sweep import pidfd_of
 _DIED_OF_THE_REQUEST = Signaled(signum=signal.SIGTERM)
 
 
-class Orphans:
+class SessionLeftovers:
     """Those of all ranks of one incarnation. ``give_up`` and ``outlive`` belong to the loop's thread."""
 
     def __init__(self, reactor: Reactor) -> None:

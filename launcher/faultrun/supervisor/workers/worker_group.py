@@ -12,7 +12,7 @@ from faultrun.model.actions import (
     ExamineDeaths,
     Kill,
     RequestGasp,
-    RestorePolicy,
+    RestoreScheduling,
     Spawn,
     Sweep,
     SweepRanks,
@@ -27,13 +27,13 @@ from faultrun.model.spec.run_spec import RunSpec
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.launch.environment import SupervisorEnv
 from faultrun.supervisor.launch.launch import Launches
-from faultrun.supervisor.launch.progress_page import Incarnation, ProgressPage
+from faultrun.supervisor.launch.progress_page import LiveWorkers, ProgressPage
 from faultrun.supervisor.reactor import Reactor
 from faultrun.supervisor.snapshots.to_files import KeptStates
 from faultrun.supervisor.standby.pool import Standbys
 from faultrun.supervisor.stay.newcomers import Newcomers
 from faultrun.supervisor.workers.schedulers import Schedulers, head_start, listens_first
-from faultrun.supervisor.workers.session_leftovers import Orphans
+from faultrun.supervisor.workers.session_leftovers import SessionLeftovers
 from faultrun.workers.deadline import boottime
 from faultrun.workers.launch import Launch
 from faultrun.workers.logs.log_files import LogFiles
@@ -54,7 +54,7 @@ class WorkerGroup:
     def __init__(
         self, spec: RunSpec, env: SupervisorEnv, reactor: Reactor, control: Control, standbys: Standbys
     ) -> None:
-        self.incarnation = Incarnation(reactor.clock)
+        self.incarnation = LiveWorkers(reactor.clock)
         self.standbys = standbys
         self.leaving = False
         self.request: RequestGasp | None = None
@@ -62,7 +62,7 @@ class WorkerGroup:
         self._env = env
         self._reactor = reactor
         self._control = control
-        self._orphans = Orphans(reactor)
+        self._orphans = SessionLeftovers(reactor)
         self._began_s = boottime()
         self._workers: dict[int, Process] = {}
         self._schedulers = Schedulers(spec, env.environ, env.python, reactor)
@@ -75,7 +75,7 @@ class WorkerGroup:
         number, kept = order.plan.incarnation, order.plan.kept
         self._began_s = boottime()
         self.leaving, self.request = False, None
-        self._orphans, self._strangers = Orphans(self._reactor), Strangers()
+        self._orphans, self._strangers = SessionLeftovers(self._reactor), Strangers()
         self.standbys.begin(number)
         files = self._env.streams.files(order.plan.started)
         anew = not (kept and self.incarnation.is_of(files, self._launches.seats(order.plan)))
@@ -178,7 +178,7 @@ class WorkerGroup:
             for event in self._orphans.give_up(rank):
                 self._reactor.post(event)
 
-    def restore_policy(self, order: RestorePolicy) -> None:
+    def restore_policy(self, order: RestoreScheduling) -> None:
         """Schedule the workers as any process, if they are still those that were meant."""
         if order.incarnation == self.incarnation.number:
             for worker in self._workers.values():

@@ -8,9 +8,9 @@ from typing import Any
 import torch.distributed as dist
 
 from faultrun.model.observed.rendezvous_store import TCP
-from faultrun.sdk.stay.file_store import MeetingFile
+from faultrun.sdk.stay.file_store import RendezvousFile
 from faultrun.sdk.stay.next_group import Join
-from faultrun.sdk.stay.tcp_store import MeetingStore
+from faultrun.sdk.stay.tcp_store import RendezvousClient
 
 _GONE = "a rank of the process group is gone before it was formed"
 _ASK_S = 0.2
@@ -30,11 +30,11 @@ def open_store(join: Join, within_s: float, is_over: Callable[[], bool]) -> "_St
     return _Store(_opened(join, within_s), join.timeout_s, is_over)
 
 
-def _opened(join: Join, within_s: float) -> MeetingFile | MeetingStore:
+def _opened(join: Join, within_s: float) -> RendezvousFile | RendezvousClient:
     try:
         if not join.store.startswith(TCP):
-            return MeetingFile(join.store)
-        return MeetingStore(join.store.removeprefix(TCP), join.secret, min(within_s, join.timeout_s))
+            return RendezvousFile(join.store)
+        return RendezvousClient(join.store.removeprefix(TCP), join.secret, min(within_s, join.timeout_s))
     except OSError as error:
         raise GroupBroken(f"the ranks' meeting place at {join.store} cannot be reached: {error}") from error
 

@@ -19,7 +19,7 @@ def group_store() -> Any | None:
     return None
 
 
-class AskedAlike:
+class SameSettings:
     """Of one rank, in the first group of its life. Without a ``store`` nobody tells anything."""
 
     def __init__(self, store: Any | None, session: Session) -> None:

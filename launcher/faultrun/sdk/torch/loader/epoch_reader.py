@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from faultrun.sdk.torch.state.boundary import Boundary
 
 
-class Reading:
+class EpochReader:
     """Of one guard. Main thread."""
 
     def __init__(self, guard: "Guard") -> None:

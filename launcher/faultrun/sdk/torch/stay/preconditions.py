@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Unable:
+class Preconditions:
     """Of one guard. ``model`` is what the script trains with, in its wrappers; ``refused`` as in Rejoin."""
 
     guard: "Guard"

@@ -27,12 +27,12 @@ from faultrun.sdk.torch.group.ddp import Averaging, find_ddp
 from faultrun.sdk.torch.group.fsdp2 import Sharded
 from faultrun.sdk.torch.group.group_store import PeerLost
 from faultrun.sdk.torch.group.process_group import training_group
-from faultrun.sdk.torch.group.same_settings import AskedAlike, group_store
+from faultrun.sdk.torch.group.same_settings import SameSettings, group_store
 from faultrun.sdk.torch.group.stuck_thread import forget_frames
 from faultrun.sdk.torch.repair.repair import Repair
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.stay.live_state import ElsewhereInTheScript, LiveState
-from faultrun.sdk.torch.stay.preconditions import Unable
+from faultrun.sdk.torch.stay.preconditions import Preconditions
 from faultrun.sdk.worker.death_note import tells_of_a_dead_peer
 from faultrun.sdk.worker.worker import Worker
 
@@ -63,10 +63,10 @@ class Rejoin:
         self._group = training_group()
         self._averaging: Averaging | None = None
         self._sharded = None if guard.parts.shards is None else Sharded(guard.parts.model)
-        self._unable = Unable(guard, worker, model, self._group, self._sharded, refused)
+        self._unable = Preconditions(guard, worker, model, self._group, self._sharded, refused)
         self._entered = False
         self._able = False
-        self._alike: AskedAlike | None = None
+        self._alike: SameSettings | None = None
         """Of a rank that could rejoin as training began: all such meet at the end, whatever came since."""
         self._only_copies = False
         """Whether no rank of this layout stays, so that its copies are for the files of a restart of all."""
@@ -94,7 +94,7 @@ class Rejoin:
             return
         self._entered = True
         newcomer = self.of_newcomer
-        alike = AskedAlike(None if newcomer else group_store(), self._worker.session)
+        alike = SameSettings(None if newcomer else group_store(), self._worker.session)
         alike.tell(self._memory.asked)
         why = self._unable.before_steps
         if why:

@@ -13,7 +13,7 @@ from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.run import Step
 
 
-class World(Protocol):
+class Executor(Protocol):
     """Everything outside the supervisor's head."""
 
     def wait(self) -> Iterable[Event]:
@@ -45,7 +45,7 @@ class EventListener(Protocol):
     """Whoever hears what happens, in one list that the loop tells. Must not raise and must not block.
 
     It has no means to act: it tells people, or posts what it found as an event. What shall be done
-    is decided in the step, and performed by the world.
+    is decided in the step, and performed by the executor.
     """
 
     def tell(self, event: Event, step: Step) -> None:
@@ -56,7 +56,7 @@ class EventListener(Protocol):
 class Agreement(Protocol):
     """How nodes agree on the next incarnation. Answers come only as events; nothing here blocks."""
 
-    def state(self, fact: NodeFact) -> None:
+    def publish(self, fact: NodeFact) -> None:
         """Make ``fact`` this node's newest statement."""
         ...
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from faultrun.nodes.agent.agreement import MemberSetting
-from faultrun.nodes.agent.thread_tasks import Errands
+from faultrun.nodes.agent.thread_tasks import ThreadTasks
 from faultrun.nodes.etcd import lease
 from faultrun.nodes.etcd.answers import EtcdError
 from faultrun.nodes.etcd.clock import boot_now
@@ -33,7 +33,7 @@ class OwnLease:
         self,
         gateway: Gateway,
         setting: MemberSetting,
-        errands: Errands,
+        errands: ThreadTasks,
         troubled: Troubled,
         same_store: Callable[[], object],
     ) -> None:
@@ -71,7 +71,7 @@ class OwnLease:
         return self._deadline.at_s == self._until_s
 
     def grant(self) -> Callable[[], object]:
-        """An errand: take a new lease, and keep it from then on. EtcdError if nobody grants one."""
+        """A task of a thread: take a new lease, and keep it from then on. EtcdError if nobody grants one."""
         self._same_store()
         renewal = lease.grant(self._gateway, self._times.ttl_s)
         return lambda: self._keep(renewal)

@@ -13,7 +13,7 @@ from faultrun.files import bytes_from
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.run import Phase, Step
-from faultrun.supervisor.launch.progress_page import Incarnation
+from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import Reactor
 
 _MOST_BYTES = 1 << 20
@@ -41,10 +41,10 @@ class _Beginning:
         return found
 
 
-class LogWatch:
-    """Implements ``ports.EventListener``. A life's logs are looked at until its workers are ended."""
+class FirstStepWatch:
+    """Implements ``interfaces.EventListener``. A life's logs are looked at until its workers are ended."""
 
-    def __init__(self, reactor: Reactor, workers: Incarnation) -> None:
+    def __init__(self, reactor: Reactor, workers: LiveWorkers) -> None:
         self._reactor = reactor
         self._workers = workers
         self._began_s = 0.0
@@ -52,7 +52,7 @@ class LogWatch:
         self._logs: Mapping[int, _Beginning] = {}
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``ports.EventListener``."""
+        """See ``interfaces.EventListener``."""
         files = self._workers.logs
         if self._logs and step.state.phase is not Phase.RUNNING:
             # A life that was short may have said more than was read.

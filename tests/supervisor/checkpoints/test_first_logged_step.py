@@ -9,8 +9,8 @@ import pytest
 from faultrun.model.events import Event, IncarnationStarted, Timer
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.run import Phase, Run, Step
-from faultrun.supervisor.hangs.first_step_in_log import LogWatch
-from faultrun.supervisor.launch.progress_page import Incarnation
+from faultrun.supervisor.checkpoints.first_logged_step import FirstStepWatch
+from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.workers.logs.log_files import LogFiles
 from support.stories.story import first_plan, in_phase
@@ -21,9 +21,9 @@ class Scene:
         self.reactor = Reactor(RunClock())
         self.files = LogFiles(log_dir=folder, worker_name="worker", incarnation=0)
         self.files.folder.mkdir()
-        workers = Incarnation(clock=self.reactor.clock, logs=self.files)
+        workers = LiveWorkers(clock=self.reactor.clock, logs=self.files)
         self.page = workers.new_page(self.files, (0, 1))
-        self.watch = LogWatch(self.reactor, workers)
+        self.watch = FirstStepWatch(self.reactor, workers)
 
     def prints(self, rank: int, text: str) -> None:
         with self.files.worker(rank).open("a") as log:

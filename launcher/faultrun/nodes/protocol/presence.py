@@ -1,6 +1,6 @@
 """How a node keeps its place among the others: its lease and statement, its alarms, its questions.
 
-Pure. Nothing here needs an office: any node does it.
+Pure. Nothing here is only for the coordinator: any node does it.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from dataclasses import replace
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.nodes.protocol import lease_deadline
 from faultrun.nodes.protocol.election import plan_as_seen
-from faultrun.nodes.protocol.judge_input import Standpoint
+from faultrun.nodes.protocol.judge_input import JudgeInput
 from faultrun.nodes.protocol.peer_completion import members_to_ask
 from faultrun.nodes.values.membership import (
     Act,
@@ -29,7 +29,7 @@ LONGEST_WORDS = 200
 QUESTIONS_A_HOLD = 4
 
 
-def present(case: Standpoint) -> Iterator[Act]:
+def present(case: JudgeInput) -> Iterator[Act]:
     """A lease, and under it what the supervisor stated last."""
     if case.parts_missing:
         yield Fetch(keys=case.parts_missing)
@@ -43,7 +43,7 @@ def present(case: Standpoint) -> Iterator[Act]:
             yield Commit(transaction=_stating(case, statement))
 
 
-def _starts_now(case: Standpoint) -> bool:
+def _starts_now(case: JudgeInput) -> bool:
     """Whether all that is new is that it is ready, and it waits for nobody.
 
     Its next word, milliseconds later, is that its ranks run. Everybody waits for each write of everybody.
@@ -54,7 +54,7 @@ def _starts_now(case: Standpoint) -> bool:
     return header.phase is PlanPhase.GO and case.common.alarm(fact.incarnation) is None
 
 
-def _statement(case: Standpoint) -> Statement:
+def _statement(case: JudgeInput) -> Statement:
     terms = case.terms
     return Statement(
         fact=case.own.fact,
@@ -65,7 +65,7 @@ def _statement(case: Standpoint) -> Statement:
     )
 
 
-def _stating(case: Standpoint, statement: Statement) -> Transaction:
+def _stating(case: JudgeInput, statement: Statement) -> Transaction:
     """Only over the statement that was read: one that travels for long must not come after a newer one."""
     fact, own = statement.fact, case.known.own
     key = node_key(fact.node, fact.boot)
@@ -83,7 +83,7 @@ def _stating(case: Standpoint, statement: Statement) -> Transaction:
     return Transaction(what=f"join as {fact.status.value}", compares=(Absent(key=key),), then=tuple(writes))
 
 
-def warned(case: Standpoint) -> Iterator[Act]:
+def warned(case: JudgeInput) -> Iterator[Act]:
     """A fact needs nobody's leave: the peers hear it at once, whether the store lives or not."""
     alarm, header = case.own.raised, case.header
     if alarm is None or header is None or alarm.incarnation != header.incarnation:
@@ -101,7 +101,7 @@ def warned(case: Standpoint) -> Iterator[Act]:
         yield Commit(transaction=Transaction(what=what, compares=compares, then=(put,)))
 
 
-def questions(case: Standpoint) -> Iterator[AskPeers]:
+def questions(case: JudgeInput) -> Iterator[AskPeers]:
     """A node whose workers live by the lease asks whether it may do without; one without any, who is done."""
     fact, asked_at_s = case.own.fact, case.remembered.asked_at_s
     if fact.status.busy:
