@@ -12,6 +12,8 @@ from faultrun.rehearse.watched_run import LifeSeen, WatchedRun
 
 _DATA_ERROR = 65
 _WAKING_S = 20.0
+_JUDGED_S = 10.0
+"""From a first step to the line that compares it with the recovery point: milliseconds, on a quiet machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +167,8 @@ class Striker:
         if self._over():
             run.look()  # what its end left in journal and logs
         if trains():
-            run.look()  # the check of the resume comes right behind the first step
+            if not self._limits.by_saves:
+                run.wait(lambda: _is_judged(run.life) or self._over(), self._limits.until(_JUDGED_S))
             return self._came_back(trial, at)
         if self._over():
             return self._ended(trial)
@@ -192,6 +195,9 @@ class Striker:
         checked = life.checked
         if checked is not None and checked.began is Began.ELSEWHERE and life.point is not None:
             return _with(found, self._anew, checked.why, fate=Fate.LOST)
+        if not _is_judged(life):
+            note = "where it went on was not seen in time"
+            return replace(found, lost_steps=None, resumed="unknown", note=note)
         if start == 0 and reached is not None and reached > 1:
             ailment = self._anew if run.saves.times_s else Ailment.SAVES_NOTHING
             note = f"it began at the beginning again: all {reached} steps are lost"
@@ -245,6 +251,11 @@ def resumed_from(life: LifeSeen, origin: int | None) -> str:
     if start is None:
         return "unknown"
     return f"step {start}, by the script itself" if start > 1 else "the beginning"
+
+
+def _is_judged(life: LifeSeen | None) -> bool:
+    """Whether its first step was compared with the point that it was given; nothing is where there is none."""
+    return life is None or life.point is None or life.checked is not None
 
 
 def _ignored(life: LifeSeen) -> bool:
