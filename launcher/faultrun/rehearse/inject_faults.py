@@ -13,7 +13,7 @@ from faultrun.rehearse.watched_run import LifeSeen, WatchedRun
 _DATA_ERROR = 65
 _WAKING_S = 20.0
 _JUDGED_S = 10.0
-"""From a first step to the line that compares it with the recovery point: milliseconds, on a quiet machine."""
+"""From a first step to the line that compares it with the recovery point: milliseconds on a quiet machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +254,7 @@ def resumed_from(life: LifeSeen, origin: int | None) -> str:
 
 
 def _is_judged(life: LifeSeen | None) -> bool:
-    """Whether its first step was compared with the point that it was given; nothing is where there is none."""
+    """Whether its first step was compared with the point that it was given, if it was given one."""
     return life is None or life.point is None or life.checked is not None
 
 
