@@ -20,8 +20,8 @@ from pathlib import Path
 from faultrun import sdk, testing
 from faultrun.model.checkpoint import Kind
 from faultrun.model.observed.progress import WorkPhase
+from faultrun.sdk.session import read_identity
 from faultrun.sdk.worker.save_files import Folder, Position, SaveWriter, numbered
-from faultrun.sdk.worker.session import read_identity
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 _MODULUS = (1 << 61) - 1

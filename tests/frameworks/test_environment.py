@@ -26,7 +26,7 @@ from faultrun.model.spec.run_spec import (
 )
 from faultrun.model.spec.worker_identity import WorkerIdentity
 from faultrun.model.topology import BootId, NodeSlots, RunId, Topology
-from faultrun.sdk.worker.session import read_session
+from faultrun.sdk.session import read_session
 from faultrun.supervisor.launch.prepare import values
 from support.places import GOLDEN
 from support.stories.specs import a_spec

@@ -41,6 +41,7 @@ PUBLIC = {
         *("Folder", "MemoryFault", "MemoryFaultKind", "RecoveryPoint", "WorkPhase", "done", "is_newcomer"),
         *("on_peer_lost", "phase", "resume", "should_stop", "start", "step", "updating"),
     ),
+    "faultrun.sdk.session": ("read_session",),
     "faultrun.testing": ("from_environment",),
     "faultrun.sdk.accelerate": ("AccelerateGuard", "Folder", "protect"),
     "faultrun.sdk.lightning": ("DyingGasp", "Folder", "protect"),

@@ -25,8 +25,8 @@ from typing import Any
 
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.memory_fault import MemoryFault, MemoryFaultKind
+from faultrun.sdk.session import ResumePoint as RecoveryPoint
 from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of
-from faultrun.sdk.worker.session import ResumePoint as RecoveryPoint
 from faultrun.sdk.worker.state_provider import ScriptProvider, preflight
 from faultrun.sdk.worker.worker import worker
 

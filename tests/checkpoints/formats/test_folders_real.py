@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -47,7 +47,7 @@ LAYOUTS = {**ALONE, **BY_TWO}
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All layouts, written at once: once by one process, once by two ranks."""
     root = tmp_path_factory.mktemp("real")
     environ = {name: value for name, value in os.environ.items() if not name.startswith("FAULTRUN_")}
@@ -62,20 +62,18 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for rank in (0, 1)
     ]
     command = [sys.executable, "-W", "ignore", str(WRITER), str(root)]
-    writers = [
-        subprocess.Popen(
-            command, env=environ | more, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
-        for more in ({}, *ranks)
-    ]
-    try:
+    with ExitStack() as ended:
+        writers = []
+        for more in ({}, *ranks):
+            writer = subprocess.Popen(
+                command, env=environ | more, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            )
+            writers.append(ended.enter_context(writer))
+            ended.callback(writer.kill)
         for writer in writers:
             _, said = writer.communicate(timeout=200)
             assert writer.returncode == 0, said[-3000:]
-    finally:
-        for writer in writers:
-            writer.kill()
-    yield root
+    return root
 
 
 def survey(root: Path) -> Findings:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from faultrun.sdk.session import ResumePoint, Session
 from faultrun.sdk.torch.state.trees import same
-from faultrun.sdk.worker.session import ResumePoint, Session
 from faultrun.sdk.worker.worker import Worker
 from sdk.support.lightning_plans import BATCHES, Job
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from faultrun.errors import FaultrunError
-from faultrun.sdk.worker.session import Session
+from faultrun.sdk.session import Session
 from faultrun.sdk.worker.worker import Worker
 from support.machine.installed import need
 

@@ -171,8 +171,8 @@ def test_a_state_saved_inside_a_step_has_nothing_of_that_step_in_it(tmp_path: Pa
         updated_in_marks,
     )
     from faultrun.sdk.mindspore.provider import MindSporeProvider
+    from faultrun.sdk.session import Session
     from faultrun.sdk.worker.save_files import Folder, Position, Saved, SaveWriter
-    from faultrun.sdk.worker.session import Session
     from faultrun.sdk.worker.state_provider import SaveOrder
     from faultrun.sdk.worker.update_lock import NotSaved
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
 
 from faultrun.errors import FaultrunError
+from faultrun.sdk.session import Session, read_identity
 from faultrun.sdk.stay.batch_shares import Sharing
 from faultrun.sdk.torch.loader.batch_shares import InParts, check_shares, shared_out, sharing_of
-from faultrun.sdk.worker.session import Session, read_identity
 
 
 def samples_of(sharing: Sharing, step: int, total: int, batch: int) -> list[int]:

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from faultrun.sdk import lightning as sdk_lightning
-from faultrun.sdk.worker.session import Session
+from faultrun.sdk.session import Session
 from faultrun.sdk.worker.state_provider import SaveOrder
 from faultrun.sdk.worker.worker import Worker
 from sdk.support.lightning_plans import BATCHES, Job

@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from faultrun.errors import FaultrunError
+from faultrun.sdk.session import Session
 from faultrun.sdk.torch import protect
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.loader.loader_position import check_positions
 from faultrun.sdk.torch.state.state_dict import unwrapped_optimizer
-from faultrun.sdk.worker.session import Session
 from faultrun.sdk.worker.worker import Worker
 from sdk.support import wrappers
 

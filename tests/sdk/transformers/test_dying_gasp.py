@@ -25,8 +25,8 @@ from transformers import (
 
 from faultrun.errors import FaultrunError
 from faultrun.sdk import transformers as ours
+from faultrun.sdk.session import Session
 from faultrun.sdk.worker.save_files import Saved
-from faultrun.sdk.worker.session import Session
 from faultrun.sdk.worker.state_provider import SaveOrder
 from faultrun.sdk.worker.worker import Worker
 

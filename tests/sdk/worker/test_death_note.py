@@ -3,8 +3,8 @@
 import threading
 from pathlib import Path
 
+from faultrun.sdk.session import Session
 from faultrun.sdk.worker.death_note import write_other_threads
-from faultrun.sdk.worker.session import Session
 
 
 def fetch(started: threading.Event, ended: threading.Event) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.errors import FaultrunError
+from faultrun.sdk.session import Session
 from faultrun.sdk.worker.save_files import Folder, SaveWriter
-from faultrun.sdk.worker.session import Session
 from faultrun.sdk.worker.state_provider import preflight
 
 SESSION = Session(rank=1, world_size=4, run_id="run-1")

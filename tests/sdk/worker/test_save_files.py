@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faultrun.model.checkpoint import Entry, Kind, Verdict
+from faultrun.sdk.session import ResumePoint, Session
 from faultrun.sdk.worker.save_files import Folder, Position, Saved, SaveWriter, Sink, numbered
-from faultrun.sdk.worker.session import ResumePoint, Session
 from support.checkpoints.catalogs import catalog_of
 
 SESSION = Session(rank=2, world_size=4, run_id="run-1", incarnation=3, node="here")

@@ -11,8 +11,8 @@ import pytest
 from faultrun.checkpoints.registry import builtin_formats
 from faultrun.core.recovery.choose import Chosen, Need
 from faultrun.model.checkpoint import Entry, Verdict
+from faultrun.sdk.session import Session
 from faultrun.sdk.worker.save_files import Folder, Position, Saved, SaveWriter, numbered
-from faultrun.sdk.worker.session import Session
 from support.checkpoints.catalogs import catalog_of, survey_of
 
 FILES = {"model.safetensors": b"weights" * 100, "optimizer.pt": b"moments", "adapter/a.bin": b"a"}

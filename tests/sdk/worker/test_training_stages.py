@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.errors import FaultrunError
-from faultrun.sdk.worker.session import ResumePoint
+from faultrun.sdk.session import ResumePoint
 from faultrun.sdk.worker.training_stages import Stages, TrainingFolders, saving_in
 
 

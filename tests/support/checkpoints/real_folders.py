@@ -204,3 +204,4 @@ def main(root: Path) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+    os._exit(0)  # threads that torch leaves may abort an interpreter that ends; everything is written

@@ -25,11 +25,11 @@ from accelerate import Accelerator
 
 from faultrun.errors import FaultrunError
 from faultrun.sdk.accelerate.guard import AccelerateGuard
+from faultrun.sdk.session import Session
 from faultrun.sdk.torch.provider import TorchProvider
 from faultrun.sdk.torch.state.boundary import Buffers, Objects, device_of
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of
-from faultrun.sdk.worker.session import Session
 from faultrun.sdk.worker.state_provider import check_folder, preflight
 from faultrun.sdk.worker.worker import worker
 

@@ -8,11 +8,11 @@ from typing import Any
 from accelerate import Accelerator
 
 from faultrun.errors import FaultrunError
+from faultrun.sdk.session import ResumePoint
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.state.rng import current_rng, rng_from_plain, rng_to_plain
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped
 from faultrun.sdk.worker.save_files import Position, SaveWriter
-from faultrun.sdk.worker.session import ResumePoint
 from faultrun.sdk.worker.update_lock import UpdatePhase
 from faultrun.sdk.worker.worker import Worker
 

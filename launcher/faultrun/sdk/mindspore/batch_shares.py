@@ -12,8 +12,8 @@ import numpy as np
 from mindspore import nn, ops
 
 from faultrun.errors import FaultrunError
+from faultrun.sdk.session import read_identity
 from faultrun.sdk.stay.batch_shares import Sharing
-from faultrun.sdk.worker.session import read_identity
 
 
 class SharedBatches:

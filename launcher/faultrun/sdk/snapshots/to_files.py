@@ -29,10 +29,10 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.model.wire import message
+from faultrun.sdk.session import Session
 from faultrun.sdk.snapshots.buffer import SnapshotOwner, Snapshots, aligned
 from faultrun.sdk.stay.common_step import Holding, ToWrite, missing_of
 from faultrun.sdk.worker.save_files import Folder, Position, Saved, SaveWriter, numbered
-from faultrun.sdk.worker.session import Session
 
 _LOCAL_HEADER_BYTES = 30
 _PADDING = struct.Struct("<2sH")

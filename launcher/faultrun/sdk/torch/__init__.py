@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from faultrun.errors import FaultrunError
+from faultrun.sdk.session import Session
 from faultrun.sdk.snapshots.interval import AUTO, SnapshotEvery, SnapshotInterval, checked
 from faultrun.sdk.torch.group.process_group import init_process_group
 from faultrun.sdk.torch.guard import Guard
@@ -31,7 +32,6 @@ from faultrun.sdk.torch.state.shards import ModuleState, is_spread, replica_grou
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.torch.stay.rejoin import Rejoin
 from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of
-from faultrun.sdk.worker.session import Session
 from faultrun.sdk.worker.state_provider import check_folder, preflight
 from faultrun.sdk.worker.worker import worker
 

@@ -23,6 +23,7 @@ import torch
 from faultrun.errors import FaultrunError
 from faultrun.model.checkpoint import Kind
 from faultrun.model.observed.progress import WorkPhase
+from faultrun.sdk.session import ResumePoint
 from faultrun.sdk.torch.loader.batch_shares import InParts, check_shares, sharing_of
 from faultrun.sdk.torch.loader.epoch_reader import EpochReader
 from faultrun.sdk.torch.loader.loader_position import check_positions
@@ -35,7 +36,6 @@ from faultrun.sdk.torch.stay import step_attempts
 from faultrun.sdk.torch.stay.rejoin import Rejoin
 from faultrun.sdk.torch.stay.step_attempts import Redo
 from faultrun.sdk.worker.save_files import Position, Saved, SaveWriter, numbered
-from faultrun.sdk.worker.session import ResumePoint
 from faultrun.sdk.worker.update_lock import UpdateLock
 from faultrun.sdk.worker.worker import Worker
 

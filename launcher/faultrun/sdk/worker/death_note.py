@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from faultrun.model.wire import STACKS_FILE, STACKS_SIGNAL, THREADS_FILE
-from faultrun.sdk.worker.session import Session
+from faultrun.sdk.session import Session
 
 _PEER = re.compile(
     r"connection (?:reset|closed|refused|aborted)|closed by peer|broken pipe|gloo|[nhml]ccl|process group"

@@ -22,10 +22,10 @@ from types import FrameType
 from typing import Any
 
 from faultrun.errors import FaultrunError
+from faultrun.sdk.session import Session, SupervisorLink
 from faultrun.sdk.stay.next_group import Regroup
 from faultrun.sdk.worker.death_note import write_other_threads
 from faultrun.sdk.worker.progress_slot import ProgressSlot
-from faultrun.sdk.worker.session import Session, SupervisorLink
 from faultrun.sdk.worker.state_provider import SaveOrder, StateProvider
 from faultrun.sdk.worker.update_lock import NotSaved
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from faultrun.model.checkpoint import Kind
+from faultrun.sdk.session import Session
 from faultrun.sdk.worker.durable import (
     digest_of,
     digest_of_list,
@@ -25,7 +26,6 @@ from faultrun.sdk.worker.durable import (
     remove,
     sync_directory,
 )
-from faultrun.sdk.worker.session import Session
 
 _MANIFEST_SUFFIX = ".manifest.json"
 _SCHEMA = 1

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faultrun.errors import FaultrunError
+from faultrun.sdk.session import Session
 from faultrun.sdk.worker.durable import size_of
 from faultrun.sdk.worker.save_files import Folder, Position, Saved, SaveWriter, numbered
-from faultrun.sdk.worker.session import Session
 from faultrun.sdk.worker.update_lock import HoldLimits, NotSaved, UpdateLock
 
 _FIRST_S = 5.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faultrun.errors import FaultrunError
-from faultrun.sdk.worker.session import ResumePoint
+from faultrun.sdk.session import ResumePoint
 
 _ONE_EACH = "run each training by a faultrun command and with a --checkpoint_dir of its own"
 

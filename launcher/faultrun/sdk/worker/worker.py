@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from faultrun.errors import FaultrunError
 from faultrun.model.observed.progress import WorkPhase
+from faultrun.sdk.session import Session, read_identity, read_session
 from faultrun.sdk.stay.next_group import Join, Regroup
 from faultrun.sdk.worker.death_note import answer_with_stacks, tells_of_a_dead_peer, write_note
 from faultrun.sdk.worker.helper_thread import Helper
 from faultrun.sdk.worker.interpreter_exit import ExitWatch
 from faultrun.sdk.worker.progress_slot import ProgressSlot
-from faultrun.sdk.worker.session import Session, read_identity, read_session
 from faultrun.sdk.worker.state_provider import StateProvider
 from faultrun.sdk.worker.training_stages import Stages
 

@@ -15,10 +15,10 @@ pytest.importorskip("torch")
 import torch
 import torch.distributed as dist
 
+from faultrun.sdk.session import Session
 from faultrun.sdk.stay.next_group import Join
 from faultrun.sdk.torch.group import process_group
 from faultrun.sdk.torch.group.process_group import TrainingGroup, connections, init_process_group, shut
-from faultrun.sdk.worker.session import Session
 
 pytestmark = pytest.mark.torch
 

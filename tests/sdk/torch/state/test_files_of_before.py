@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from faultrun.checkpoints.catalog import Catalog
+from faultrun.sdk.session import Session
 from faultrun.sdk.torch import protect
 from faultrun.sdk.torch.guard import Guard
-from faultrun.sdk.worker.session import Session
 from faultrun.sdk.worker.worker import Worker
 from support.places import TESTS
 

@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from faultrun.errors import FaultrunError
+from faultrun.sdk.session import Session
 from faultrun.sdk.torch import protect
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.provider import TorchProvider
@@ -20,7 +21,6 @@ from faultrun.sdk.torch.state.boundary import Buffers, Device, Objects
 from faultrun.sdk.torch.state.state_dict import Parts
 from faultrun.sdk.torch.state.trees import copied
 from faultrun.sdk.worker.save_files import Folder, SaveWriter
-from faultrun.sdk.worker.session import Session
 from faultrun.sdk.worker.state_provider import SaveOrder
 from faultrun.sdk.worker.update_lock import NotSaved, UpdatePhase
 from faultrun.sdk.worker.worker import Worker

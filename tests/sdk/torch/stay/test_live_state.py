@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("torch")
 
+from faultrun.sdk.session import Session
 from faultrun.sdk.stay.common_step import CommonStep, From
 from faultrun.sdk.torch.stay import live_state
 from faultrun.sdk.torch.stay.live_state import LiveState
-from faultrun.sdk.worker.session import Session
 
 pytestmark = pytest.mark.torch
 

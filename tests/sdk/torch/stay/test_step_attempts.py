@@ -14,13 +14,13 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
+from faultrun.sdk.session import Session
 from faultrun.sdk.torch import protect
 from faultrun.sdk.torch.group.group_store import PeerLost
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.state.boundary import Buffers, Objects, device_of
 from faultrun.sdk.torch.state.state_dict import Parts
 from faultrun.sdk.worker.save_files import Folder, SaveWriter
-from faultrun.sdk.worker.session import Session
 from faultrun.sdk.worker.worker import Worker
 
 pytestmark = pytest.mark.torch

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from faultrun.sdk.worker.session import Session
+from faultrun.sdk.session import Session
 
 
 def group_store() -> Any | None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
 
 from faultrun.errors import FaultrunError
+from faultrun.sdk.session import Session
 from faultrun.sdk.stay.batch_shares import Part, Sharing
 from faultrun.sdk.worker.save_files import Position
-from faultrun.sdk.worker.session import Session
 from faultrun.sdk.worker.update_lock import UpdatePhase
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
+from faultrun.sdk.session import Session
 from faultrun.sdk.torch.state.boundary import Boundary, Buffers, Device, Objects
 from faultrun.sdk.torch.state.rng import Rng, rng_to_plain
 from faultrun.sdk.torch.state.shards import ModuleState, meshes_of, packed, unpacked
 from faultrun.sdk.torch.state.trees import map_tensors
 from faultrun.sdk.worker.save_files import Position
-from faultrun.sdk.worker.session import Session
 
 _SCHEMA = 1
 

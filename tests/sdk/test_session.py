@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from faultrun.model.wire import SLOT_BYTES
+from faultrun.sdk.session import read_identity, read_session
 from faultrun.sdk.worker.progress_slot import ProgressSlot
-from faultrun.sdk.worker.session import read_identity, read_session
 
 OURS = {
     "FAULTRUN_SOCKET": "/s",
