@@ -140,7 +140,8 @@ def verdict(
         moves = tuple(_anew(away, members, least, view, move) for move in moves)
     if "look" in away:
         moves = tuple(_without_a_look(away, members, least, view, move) for move in moves)
-    return Verdict(moves, judgement.alive_until_s <= NOW_S, judgement.waits)
+    waits = "" if judgement.waits is None else judgement.waits.reason
+    return Verdict(moves, judgement.alive_until_s <= NOW_S, waits)
 
 
 def _done(key: Key) -> Key:

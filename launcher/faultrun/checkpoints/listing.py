@@ -85,8 +85,8 @@ def claimed(listing: Listing, root: str, formats: Sequence[Format]) -> Iterator[
     claims: dict[str, list[tuple[Format, Claim]]] = {}
     for one in formats:
         found_here = _claims(one, listing)
-        if isinstance(found_here, str):
-            yield Refusal(path=listing.path, global_step=None, why=found_here)
+        if isinstance(found_here, Refusal):
+            yield found_here
             continue
         for claim in found_here:
             claims.setdefault(claim.path, []).append((one, claim))
@@ -113,7 +113,7 @@ def links_out(listing: Listing, formats: Sequence[Format]) -> Iterator[Refusal]:
     links = {name: Stamp(0, 0, 0) for name in listing.links_out}
     for one in formats if links else ():
         found = _claims(one, Listing(path=listing.path, files=links))
-        for claim in [] if isinstance(found, str) else found:
+        for claim in () if isinstance(found, Refusal) else found:
             target = listing.links_out.get(claim.members[0], "")
             why = f"is a link out of the checkpoint directory, to {target}"
             yield Refusal(path=claim.path, global_step=claim.global_step, why=why)
@@ -198,11 +198,12 @@ def _unlistable(err: OSError) -> str:
     return f"cannot be listed: {err.strerror}"
 
 
-def _claims(one: Format, listing: Listing) -> list[Claim] | str:
+def _claims(one: Format, listing: Listing) -> list[Claim] | Refusal:
     try:
         return list(one.claim(listing))
     except Exception as err:  # noqa: BLE001 - formats may be plug-ins; one must not hide the others' checkpoints
-        return f"the format {one.name} failed here: {type(err).__name__}: {err}"
+        why = f"the format {one.name} failed here: {type(err).__name__}: {err}"
+        return Refusal(path=listing.path, global_step=None, why=why)
 
 
 def _named_entry(one: Format, claim: Claim, stamp: Stamp) -> Entry:

@@ -18,7 +18,7 @@ from faultrun.supervisor.control_connections import ControlPeer, is_of_same_user
 from faultrun.supervisor.launch.progress_page import ProgressPage
 from faultrun.supervisor.rank_connections import RankConnections
 from faultrun.supervisor.reactor import Reactor
-from faultrun.supervisor.snapshots.memory import SnapshotMemory
+from faultrun.supervisor.snapshots.memory import NoMemory, SnapshotMemory
 from faultrun.supervisor.snapshots.to_files import KeptMemory
 from faultrun.supervisor.snapshots.to_next_node import NextNode
 
@@ -287,12 +287,12 @@ class Control:
 
     def _grant(self, rank: int, size_bytes: int, *, shard: bool) -> None:
         given = self._memory.grant(rank, size_bytes)
-        if isinstance(given, int):
-            self._seats.taken[rank].send_with(message("snapshot_fd", fds=1), given)
-            if shard:
-                self.next_node.granted(rank, given)
-        else:
-            self._seats.taken[rank].send(message("snapshot_refused", why=given))
+        if isinstance(given, NoMemory):
+            self._seats.taken[rank].send(message("snapshot_refused", why=given.why))
+            return
+        self._seats.taken[rank].send_with(message("snapshot_fd", fds=1), given)
+        if shard:
+            self.next_node.granted(rank, given)
 
     def _tell(self, rank: int, line: bytes) -> None:
         if rank in self._seats.taken:

@@ -5,6 +5,7 @@ from faultrun.model.actions import RaiseAlarm
 from faultrun.model.events import PlanAdopted
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
+from faultrun.model.waiting import Waiting
 from faultrun.supervisor.reactor import Reactor
 
 
@@ -21,7 +22,7 @@ class LocalAgreement:
         answer = next_step(self._rules, self._plan, {fact.node: fact}, self._reactor.now())
         if isinstance(answer, PlanAdopted):
             self._plan = answer.plan
-        if not isinstance(answer, str):
+        if not isinstance(answer, Waiting):
             self._reactor.post(answer)
 
     def raise_alarm(self, order: RaiseAlarm) -> None:

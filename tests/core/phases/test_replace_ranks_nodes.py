@@ -27,6 +27,7 @@ from faultrun.model.run import Phase
 from faultrun.model.spec.run_spec import Windows
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+from faultrun.model.waiting import Waiting
 from faultrun.nodes.protocol.plan_events import heeded
 from faultrun.nodes.values.membership import Fence, KnownKeys
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster, RosterEntry
@@ -240,11 +241,13 @@ def test_once_all_are_free_the_plan_keeps_them_all_and_says_where_they_meet() ->
     assert plan.aftermath is not None
     assert plan.aftermath.incident.rank == 3
     following = (replace(FREE, status=NodeStatus.RUNNING, incarnation=1, incident=None), STRUCK)
-    assert answer(*following, plan=plan) == f"the plan is on its way to {OTHER}"
+    assert answer(*following, plan=plan) == Waiting(reason=f"{OTHER} to hear the plan")
 
 
 def test_nobody_is_kept_while_ranks_of_a_node_still_train() -> None:
-    assert answer(replace(FREE, status=NodeStatus.RUNNING), STRUCK) == f"ranks of {NODE} are not free yet"
+    assert answer(replace(FREE, status=NodeStatus.RUNNING), STRUCK) == Waiting(
+        reason=f"the ranks of {NODE} to be free"
+    )
 
 
 @pytest.mark.parametrize(

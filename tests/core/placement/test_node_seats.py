@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faultrun.core.placement.slots import workers_words
-from faultrun.core.plan.next_plan import AWAITS, next_step
+from faultrun.core.plan.next_plan import next_step
 from faultrun.model.checkpoint import OnNode, RankFile, RecoveryPoint
 from faultrun.model.events import RunFinished
 from faultrun.model.observed.elastic import Elastic, Grow
@@ -14,8 +14,24 @@ from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId
+from faultrun.model.waiting import Waiting
 from faultrun.nodes.protocol.waiting_nodes import newcomers
-from support.nodes.seats import ELASTIC, FIXED, THREE, A, B, C, D, fact, follows, names, planned, rules, seats
+from support.nodes.seats import (
+    ELASTIC,
+    FIXED,
+    THREE,
+    A,
+    B,
+    C,
+    D,
+    fact,
+    follows,
+    names,
+    planned,
+    rules,
+    seats,
+    waits_for,
+)
 from support.stories.story import checkpoint
 
 
@@ -24,7 +40,7 @@ def without_b() -> Plan:
 
 
 def test_who_is_missing_is_waited_for_and_then_the_rest_goes_on_in_its_order() -> None:
-    assert follows(THREE, (fact(A), fact(C))) == f"{AWAITS}b"
+    assert waits_for(THREE, (fact(A), fact(C))) == "b"
     plan = without_b()
     assert names(plan) == "ac"
     assert [plan.topology.ranks_of(node) for node in (A, C)] == [range(2), range(2, 4)]
@@ -37,8 +53,8 @@ def test_who_is_missing_is_waited_for_and_then_the_rest_goes_on_in_its_order() -
 
 
 def test_without_the_option_and_below_the_least_it_waits_however_long() -> None:
-    assert follows(THREE, (fact(A), fact(C)), None, wait_is_over=True) == f"{AWAITS}b"
-    assert follows(THREE, (fact(A),), wait_is_over=True) == f"{AWAITS}b, c"
+    assert waits_for(THREE, (fact(A), fact(C)), None, wait_is_over=True) == "b"
+    assert waits_for(THREE, (fact(A),), wait_is_over=True) == "b, c"
 
 
 def test_a_spare_takes_the_place_at_once() -> None:
@@ -48,7 +64,7 @@ def test_a_spare_takes_the_place_at_once() -> None:
 
 
 def test_it_begins_with_those_that_came_and_the_others_get_the_last_seats() -> None:
-    assert follows(None, (fact(A, None), fact(C, None))) == f"{AWAITS}another node"
+    assert waits_for(None, (fact(A, None), fact(C, None))) == "another node"
     plan = planned(None, fact(A, None), fact(C, None))
     assert names(plan) == "ac"
     assert workers_words(plan) == "2 of 3 nodes, without one that has not come"
@@ -68,24 +84,23 @@ def test_who_comes_back_has_its_own_seat_again_and_another_gets_it_where_that_on
 def test_nobody_is_waited_for_twice() -> None:
     small = without_b()
     assert names(planned(small, fact(A, small), fact(C, small), wait_is_over=False)) == "ac"
-    assert follows(small, (fact(A, small),), wait_is_over=True) == f"{AWAITS}c"
+    assert waits_for(small, (fact(A, small),), wait_is_over=True) == "c"
 
 
 def test_a_node_that_was_told_to_stop_is_waited_for_and_left_out_like_any() -> None:
     stopped = replace(fact(B), stop=StopSource.SIGTERM)
-    assert follows(THREE, (fact(A), stopped, fact(C))) == f"{AWAITS}b"
+    assert waits_for(THREE, (fact(A), stopped, fact(C))) == "b"
     plan = planned(THREE, fact(A), stopped, fact(C))
     assert workers_words(plan) == "2 of 3 nodes, without node b: it was told to stop"
 
 
 def test_never_from_a_point_that_depends_on_the_number_and_it_is_said_by_name() -> None:
     for wait_is_over in (False, True):
-        waits = follows(THREE, (fact(A, point=FIXED), fact(C, point=FIXED)), wait_is_over=wait_is_over)
-        assert waits == f"{AWAITS}b (2 nodes cannot go on: {FIXED.fixed_by})"
+        waits = waits_for(THREE, (fact(A, point=FIXED), fact(C, point=FIXED)), wait_is_over=wait_is_over)
+        assert waits == f"b (2 nodes cannot go on: {FIXED.fixed_by})"
     here = (fact(A, None, FIXED), fact(C, None, FIXED))
     assert (
-        follows(None, here, wait_is_over=True)
-        == f"{AWAITS}another node (2 nodes cannot go on: {FIXED.fixed_by})"
+        waits_for(None, here, wait_is_over=True) == f"another node (2 nodes cannot go on: {FIXED.fixed_by})"
     )
 
 
@@ -144,13 +159,13 @@ def test_a_node_that_has_a_whole_copy_of_the_model_leaves_with_it_and_comes_back
 
 def test_a_copy_that_lies_on_several_nodes_is_not_broken() -> None:
     point = hybrid('{"0,1": 0, "2,3": 1, "4,5": 2}')
-    waits = follows(THREE, (fact(A, point=point), fact(C, point=point)), wait_is_over=True)
-    assert waits == f"{AWAITS}b (2 nodes cannot go on: no other rank has a copy)"
+    waits = waits_for(THREE, (fact(A, point=point), fact(C, point=point)), wait_is_over=True)
+    assert waits == "b (2 nodes cannot go on: no other rank has a copy)"
 
 
 def test_a_newcomer_that_found_nothing_whole_gets_no_seat_that_the_others_can_do_without() -> None:
     lacks, well = replace(fact(D), point=None, lacks="1 found, none whole"), fact(NodeId("e"), at=999)
-    assert follows(THREE, (fact(A), fact(C), lacks)) == f"{AWAITS}b"
+    assert waits_for(THREE, (fact(A), fact(C), lacks)) == "b"
     assert names(planned(THREE, fact(A), fact(C), lacks)) == "ac"
     assert names(planned(THREE, fact(A), fact(C), lacks, well)) == "aec"
     small = without_b()
@@ -213,7 +228,7 @@ def test_with_a_rank_table_a_seat_is_for_who_is_listed_for_it() -> None:
 
 def test_with_a_rank_table_a_lost_nodes_place_is_for_who_the_platform_has_put_there() -> None:
     here = [listed(A, 0), listed(C, 2)]
-    assert follows(THREE, [*here, listed(D, 2)], BY_TABLE) == f"{AWAITS}b"
+    assert waits_for(THREE, [*here, listed(D, 2)], BY_TABLE) == "b"
     assert names(planned(THREE, *here, listed(D, 1), elastic=BY_TABLE, wait_is_over=False)) == "adc"
     both = [*here, listed(B, 1, at=9), listed(D, 1, at=1)]
     assert names(planned(THREE, *both, elastic=BY_TABLE, wait_is_over=False)) == "abc"
@@ -236,8 +251,8 @@ def test_never_fewer_than_asked_for_never_in_another_order_and_only_who_is_not_t
         here = [fact(NodeId(name), plan, FIXED if fixed else None) for name in there]
         following = follows(plan, here, elastic, wait_is_over=wait_is_over)
         before = names(plan)
-        if isinstance(following, str):
-            assert following.startswith(AWAITS)
+        if isinstance(following, Waiting):
+            assert following.missing
             continue
         now = names(following)
         assert least <= len(now) <= 3

@@ -5,7 +5,15 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.core.placement.resize import groups_in, resized, seats_without, slots_of, takes_from, who_leaves
+from faultrun.core.placement.resize import (
+    Inseparable,
+    groups_in,
+    resized,
+    seats_without,
+    slots_of,
+    takes_from,
+    who_leaves,
+)
 from faultrun.model.checkpoint import RankFile
 from faultrun.model.observed.elastic import SetAside
 from faultrun.model.topology import NodeId, NodeSlots, Topology
@@ -33,15 +41,20 @@ def test_a_node_whose_slots_are_all_set_aside_takes_no_part() -> None:
 
 def test_where_all_hold_the_same_only_the_bad_rank_leaves() -> None:
     assert who_leaves([frozenset(range(4))], {1}) == frozenset({1})
-    assert who_leaves([frozenset({0})], {0}) == "no rank would be left"
+    assert who_leaves([frozenset({0})], {0}) == Inseparable(why="no rank would be left")
 
 
 def test_of_a_hybrid_plan_a_whole_copy_leaves_and_never_the_last() -> None:
     assert who_leaves([frozenset({0, 2}), frozenset({1, 3})], {1}) == frozenset({0, 1})
-    assert who_leaves([frozenset({0, 2}), frozenset({1, 3})], {1, 2}) == "no other rank has a copy"
-    assert who_leaves([frozenset({0}), frozenset({1})], {1}) == "no other rank has the state of rank 1"
+    assert who_leaves([frozenset({0, 2}), frozenset({1, 3})], {1, 2}) == Inseparable(
+        why="no other rank has a copy"
+    )
+    assert who_leaves([frozenset({0}), frozenset({1})], {1}) == Inseparable(
+        why="no other rank has the state of rank 1"
+    )
     uneven = who_leaves([frozenset({0, 1, 2}), frozenset({3})], {1})
-    assert uneven == "its replica groups have 1 to 3 ranks, so nobody can tell its copies apart"
+    assert isinstance(uneven, Inseparable)
+    assert uneven.why == "its replica groups have 1 to 3 ranks, so nobody can tell its copies apart"
 
 
 @given(st.integers(1, 4), st.integers(1, 5), st.data())
@@ -52,7 +65,7 @@ def test_every_group_keeps_a_rank_and_as_many_as_the_others(
     groups = [frozenset(ranks[part * copies : (part + 1) * copies]) for part in range(parts)]
     bad = data.draw(st.sets(st.sampled_from(ranks), min_size=1, max_size=3))
     leaving = who_leaves(groups, bad)
-    if isinstance(leaving, str):
+    if isinstance(leaving, Inseparable):
         assert all(len(group) <= len(bad) for group in groups)
         return
     assert bad <= leaving

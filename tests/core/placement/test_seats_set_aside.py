@@ -7,7 +7,6 @@ import pytest
 from faultrun.core.placement.node_seats import can_do_without_one
 from faultrun.core.placement.place import does_without
 from faultrun.core.placement.slots import workers_words
-from faultrun.core.plan.next_plan import AWAITS
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.exits import Exited
 from faultrun.model.incident import Cause, Incident
@@ -16,7 +15,7 @@ from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId
 from faultrun.nodes.protocol.waiting_nodes import newcomers
-from support.nodes.seats import ELASTIC, FIXED, THREE, A, B, C, D, fact, follows, names, planned, seats
+from support.nodes.seats import ELASTIC, FIXED, THREE, A, B, C, D, fact, names, planned, seats, waits_for
 from support.stories.story import first_plan
 
 
@@ -79,11 +78,9 @@ def test_of_a_fixed_number_a_bad_node_gives_its_seat_to_a_spare_and_gets_none_wh
     assert workers_words(plan).startswith("node b is set aside: its ranks failed 2 times in a row")
     here = [fact(D, plan), fact(C, plan), replace(fact(B), incarnation=0)]
     waits = "node b is set aside: its ranks failed 2 times in a row while others worked"
-    assert follows(plan, here, ALL) == f"{AWAITS}a ({waits})"
+    assert waits_for(plan, here, ALL) == f"a ({waits})"
     checked = replace(ALL, health_check="doctor")
-    assert follows(plan, here, checked, wait_is_over=True) == f"{AWAITS}a ({waits})", (
-        "its check speaks against it"
-    )
+    assert waits_for(plan, here, checked, wait_is_over=True) == f"a ({waits})", "its check speaks against it"
     well = [*here[:2], replace(here[2], usable=(0, 1))]
     assert names(planned(plan, *well, elastic=checked, wait_is_over=False)) == "bdc"
     back = planned(plan, *here, elastic=ALL)
@@ -97,7 +94,7 @@ def test_of_a_fixed_number_a_bad_node_gives_its_seat_to_a_spare_and_gets_none_wh
 def test_of_a_fixed_number_nobody_is_counted_out_who_is_needed() -> None:
     plan = planned(None, *(fact(node, None) for node in (A, B, C)), elastic=ALL, wait_is_over=False)
     assert plan.slots is None
-    assert follows(plan, (fact(A, plan), fact(C, plan)), ALL, wait_is_over=True) == f"{AWAITS}b"
+    assert waits_for(plan, (fact(A, plan), fact(C, plan)), ALL, wait_is_over=True) == "b"
     assert names(planned(plan, fact(A, plan), fact(C, plan), fact(D, plan), elastic=ALL)) == "adc"
     two = replace(first_plan(4), topology=seats(A, B))
     others = planned(two, fact(A, two, FIXED), fact(B, two, FIXED), fact(C, None, FIXED), elastic=ALL)

@@ -15,6 +15,7 @@ from faultrun.model.plan import Plan
 from faultrun.model.run import Phase
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+from faultrun.model.waiting import Waiting
 from faultrun.nodes.protocol.plan_events import heeded
 from faultrun.nodes.values.membership import KnownKeys
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster, RosterEntry
@@ -61,7 +62,9 @@ def test_once_its_lease_is_over_the_others_are_freed_and_nobody_is_planned_befor
     assert isinstance(told, IncarnationOver)
     assert (told.incarnation, told.stays, told.why) == (0, True, LOST)
     assert answer(FREE[0], TRAINS[1], SPARE) == replace(told)
-    assert answer(*TRAINS, fact(B, NodeStatus.RUNNING), SPARE) == "workers run", "as long as it has a lease"
+    assert answer(*TRAINS, fact(B, NodeStatus.RUNNING), SPARE) == Waiting(reason="the end of the workers"), (
+        "as long as it has a lease"
+    )
 
 
 def test_the_plan_keeps_all_that_live_and_gives_the_lost_seat_to_the_spare_that_came_first() -> None:
@@ -120,7 +123,7 @@ def test_the_spare_is_waited_for_and_its_own_loss_frees_the_others_again() -> No
     told = answer(*FREE, SPARE)
     assert isinstance(told, PlanAdopted)
     on = [replace(one, incarnation=1, status=NodeStatus.RUNNING, incident=None) for one in FREE]
-    assert answer(*on, SPARE, plan=told.plan) == "the plan is on its way to d"
+    assert answer(*on, SPARE, plan=told.plan) == Waiting(reason="d to hear the plan")
     ready = replace(SPARE, incarnation=1, status=NodeStatus.READY)
     assert isinstance(answer(*on, ready, plan=told.plan), GoGiven)
     again = answer(*on, replace(SPARE, node=NodeId("e")), plan=told.plan)

@@ -18,6 +18,7 @@ from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Ledger, Plan, Reason, Restart
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topology
+from faultrun.model.waiting import Waiting
 from support.stories.generated import values
 from support.stories.story import POLICY, checkpoint, first_plan, rule
 
@@ -75,7 +76,7 @@ def adopted(*facts: NodeFact, after: Plan | None = None, now_s: float = 10) -> P
 
 
 def test_nothing_is_planned_before_every_node_has_spoken() -> None:
-    assert answer(fact(A, NodeStatus.JOINED, incarnation=-1)) == "waiting for b"
+    assert answer(fact(A, NodeStatus.JOINED, incarnation=-1)) == Waiting(reason="b", missing=("b",))
 
 
 def test_the_first_plan_follows_the_first_nodes_recovery_point() -> None:
@@ -90,14 +91,14 @@ def test_the_first_plan_follows_the_first_nodes_recovery_point() -> None:
 def test_go_is_given_once_all_are_ready_and_the_first_node_names_the_port() -> None:
     ready = fact(A, NodeStatus.READY, addr="a.example", master_port=29500)
     waiting = answer(ready, fact(B, NodeStatus.JOINED, incarnation=-1), after=plan())
-    assert waiting == "not prepared yet: b"
+    assert waiting == Waiting(reason="b to be prepared")
     given_ = answer(ready, fact(B, NodeStatus.READY, master_port=29999), after=plan())
     assert given_ == GoGiven(at_s=10, incarnation=0, master_addr="a.example", master_port=29500)
 
 
 def test_the_run_is_done_when_every_node_is() -> None:
     half = answer(fact(A, NodeStatus.DONE), fact(B, NodeStatus.RUNNING), after=plan())
-    assert half == "workers run"
+    assert half == Waiting(reason="the end of the workers")
     done = answer(fact(A, NodeStatus.DONE), fact(B, NodeStatus.DONE), after=plan())
     assert done == finish(exit_code=0, why="every rank finished")
 
@@ -198,7 +199,7 @@ def test_a_node_that_has_found_torn_saves_since_refuses_to_begin_at_zero_and_not
     assert isinstance(over, IncarnationOver)
     assert over.why == "node b cannot begin at zero: 2 found, none whole\n  because"
     resumes = replace(plan(1), point=checkpoint(5))
-    assert answer(ready, lacks, after=resumes) == "not prepared yet: b"
+    assert answer(ready, lacks, after=resumes) == Waiting(reason="b to be prepared")
 
 
 def test_the_place_of_an_unfit_node_goes_to_a_spare_and_costs_a_restart() -> None:
@@ -211,7 +212,7 @@ def test_the_place_of_an_unfit_node_goes_to_a_spare_and_costs_a_restart() -> Non
     found = adopted(*others, unfit, after=plan())
     assert [seat.node for seat in found.topology.nodes] == [A, C]
     assert (len(found.ledger.restarts), found.aftermath) == (1, Aftermath(incident=lack))
-    assert answer(*others, unfit, after=found) == "the plan is on its way to a, c"
+    assert answer(*others, unfit, after=found) == Waiting(reason="a, c to hear the plan")
     before = replace(unfit, status=NodeStatus.JOINED, incident=None)
     assert adopted(*others, before, after=plan()).ledger.restarts == (), "no worker had been started"
     assert answer(others[0], unfit, after=plan()) == finish(exit_code=71, why="node b: no space")
@@ -226,7 +227,7 @@ def test_the_place_of_an_unfit_node_goes_to_a_spare_and_costs_a_restart() -> Non
 def test_asked_again_about_the_same_statements_it_makes_no_second_plan() -> None:
     facts = [fact(A, NodeStatus.JOINED, incident=incident()), fact(B, NodeStatus.JOINED)]
     first = adopted(*facts, after=plan())
-    assert answer(*facts, after=first) == "the plan is on its way to a, b"
+    assert answer(*facts, after=first) == Waiting(reason="a, b to hear the plan")
 
 
 @pytest.mark.parametrize("stale", [NodeStatus.READY, NodeStatus.RUNNING, NodeStatus.DONE])
@@ -234,7 +235,7 @@ def test_asked_again_about_the_same_statements_it_makes_no_second_plan() -> None
 def test_statements_of_an_earlier_incarnation_start_and_end_nothing(stale: NodeStatus, both: bool) -> None:
     now = fact(A, stale, incarnation=0 if both else 1)
     found = answer(now, fact(B, stale, incarnation=0), after=plan(1))
-    assert isinstance(found, str | IncarnationOver)
+    assert isinstance(found, Waiting | IncarnationOver)
     assert not (isinstance(found, IncarnationOver) and found.incarnation == 1)
 
 
@@ -281,7 +282,7 @@ def test_a_lost_node_ends_the_incarnation_and_the_spare_that_came_first_gets_its
     assert isinstance(named, IncarnationOver)
     assert named.why == "node b was lost: it ended, or etcd heard nothing of it for 3 s; ranks 2 3"
     del drained[C], drained[spare.node]
-    assert next_step(RULES, plan(), drained, 10, lost) == "waiting for b"
+    assert next_step(RULES, plan(), drained, 10, lost) == Waiting(reason="b", missing=("b",))
 
 
 def test_a_node_comes_back_as_a_spare_and_takes_nobodys_place() -> None:
@@ -300,8 +301,8 @@ def test_seats_without_a_name_are_given_in_the_order_of_arrival() -> None:
     first, second = (
         fact(node, NodeStatus.JOINED, incarnation=-1, arrived=at) for node, at in ((A, 9), (B, 4))
     )
-    assert answer(rules=rules) == "waiting for 2 other nodes"
-    assert answer(first, rules=rules) == "waiting for another node"
+    assert answer(rules=rules) == Waiting(reason="2 other nodes", missing=("2 other nodes",))
+    assert answer(first, rules=rules) == Waiting(reason="another node", missing=("another node",))
     found = answer(first, second, rules=rules)
     assert isinstance(found, PlanAdopted)
     assert found.plan.topology == Topology(nodes=(replace(seat, node=B), replace(seat, node=A)))
@@ -344,6 +345,6 @@ def test_every_set_of_statements_is_answered_and_plans_only_grow(
     found = next_step(RULES, before, facts, 10.0)
     if isinstance(found, PlanAdopted) and before is not None:
         assert found.plan.incarnation == before.incarnation + 1
-    if isinstance(found, str | RunFinished):
-        why = found if isinstance(found, str) else found.why
+    if isinstance(found, Waiting | RunFinished):
+        why = found.reason if isinstance(found, Waiting) else found.why
         assert why or any(fact.failure for fact in facts.values())

@@ -49,6 +49,7 @@ from faultrun.model.run import Phase, RunState
 from faultrun.model.spec.run_spec import Windows
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+from faultrun.model.waiting import Waiting
 from support.stories.story import POLICY, STAYING, WINDOWS
 
 A, B, SPARE = NodeId("a"), NodeId("b"), NodeId("c")
@@ -216,7 +217,7 @@ class World:
         answer = next_step(self.rules, self.plan, facts, 0.0, lost)
         self.check(answer)
         seen = replace(self, seen=tuple(sorted(facts.items())))
-        if isinstance(answer, str) or answer in self.answers[-1:]:
+        if isinstance(answer, Waiting) or answer in self.answers[-1:]:
             return seen
         answers = (answer,) if isinstance(answer, PlanAdopted) else (*self.answers, answer)
         nodes = tuple(replace(node, told=(*node.told, answer)) for node in self.nodes)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.core.recovery.replica_groups import agree_on_groups
+from faultrun.core.recovery.replica_groups import Disagreement, agree_on_groups
 
 PAIRS = (frozenset({0, 2}), frozenset({1, 3}))
 
@@ -15,7 +15,9 @@ def test_a_dead_rank_takes_the_group_its_peers_give_it() -> None:
 
 def test_the_stale_list_of_a_dead_rank_does_not_overrule_its_living_peers() -> None:
     lists = {0: [0, 2], 1: [1, 3], 2: [2], 3: [1, 3]}
-    assert "contradict" in agree_on_groups(lists, 4)
+    against = agree_on_groups(lists, 4)
+    assert isinstance(against, Disagreement)
+    assert "contradict" in against.why
     agreed = agree_on_groups(lists, 4, distrusted=frozenset({2}))
     assert agreed == PAIRS
 
@@ -39,7 +41,9 @@ def test_a_dead_rank_that_no_peer_names_is_believed_about_itself() -> None:
 def test_lists_that_do_not_fit_this_world_or_each_other_are_refused(
     lists: dict[int, list[int]], reason: str
 ) -> None:
-    assert reason in agree_on_groups(lists, 3)
+    against = agree_on_groups(lists, 3)
+    assert isinstance(against, Disagreement)
+    assert reason in against.why
 
 
 @given(
@@ -53,4 +57,4 @@ def test_groups_are_agreed_on_from_any_one_member_of_each(labels: list[int], sil
     if all(group - silent for group in groups):
         assert agreed == tuple(sorted(groups, key=min))
     else:
-        assert isinstance(agreed, str)
+        assert isinstance(agreed, Disagreement)

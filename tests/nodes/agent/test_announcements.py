@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from faultrun.model.topology import RunId
+from faultrun.model.waiting import Waiting
 from faultrun.nodes.agent.announcements import Announcements
 from faultrun.nodes.agent.pipe_protocol import SAYS, Words
 from faultrun.nodes.etcd.clock import boot_now
@@ -60,13 +61,13 @@ def test_trouble_before_anything_was_heard_is_said_once(spoken: tuple[Announceme
     assert said() == [AWAY, "etcd refused the user"]
 
 
-def waiting(waits: str) -> Judgement:
+def waiting(waits: Waiting) -> Judgement:
     return Judgement(remembered=Remembered(), acts=(), alive_until_s=0.0, judge_at_s=0.0, waits=waits)
 
 
 def test_a_wait_that_ends_with_fewer_nodes_says_so_and_one_that_cannot_does_not() -> None:
     with speaking(short_wait_s=0.0) as (aloud, said):
-        for waits in ("b", "b (2 nodes cannot go on: its state is sharded)"):
+        for waits in (Waiting(reason="b"), Waiting(reason="b (2 nodes cannot go on)", hopeless=True)):
             for _ in range(2):
                 aloud.tell(waiting(waits))
         without, as_ever = said()

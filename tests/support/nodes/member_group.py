@@ -82,7 +82,8 @@ class Member:
         own = OwnState(fact=self.fact, lease=self.lease, raised=self.raised, frozen_s=self.frozen_s)
         clock = MemberClock(now_s=self.run.now_s, run_s=self.run.now_s - 100)
         judgement = judge(self.run.rules, self.terms, own, self.known, self.remembered, clock)
-        self.remembered, self.waits = judgement.remembered, judgement.waits
+        self.remembered = judgement.remembered
+        self.waits = "" if judgement.waits is None else judgement.waits.reason
         self.alive_until_s, self.spare = judgement.alive_until_s, judgement.spare
         if judgement.coordinates and self.known.nodes is None:
             self.known = replace(self.known, nodes=self.run.store.nodes())

@@ -30,6 +30,7 @@ from faultrun.model.observed.agreement import IncarnationOver
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId, NodeSlots, Topology
+from faultrun.model.waiting import Waiting
 from faultrun.nodes.agent.agreement import NodesAgreement
 from faultrun.supervisor.interfaces import Agreement
 from faultrun.supervisor.launch.progress_page import LiveWorkers
@@ -101,10 +102,10 @@ class Hub:
         known = self.facts.get(fact.node)
         self.facts[fact.node] = replace(fact, arrived=len(self.facts) + 1 if known is None else known.arrived)
         answer = next_step(self.rules, self.plan, self.facts, now_s=0.0)
-        self.waits = answer if isinstance(answer, str) else ""
+        self.waits = answer.reason if isinstance(answer, Waiting) else ""
         if isinstance(answer, PlanAdopted):
             self.plan = answer.plan
-        if not isinstance(answer, str):
+        if not isinstance(answer, Waiting):
             self._tell(answer, self._peers)
 
     def _tell(self, event: Agreed, peers: Iterable[socket.socket]) -> None:

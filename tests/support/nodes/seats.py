@@ -10,6 +10,7 @@ from faultrun.model.observed.elastic import Elastic
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+from faultrun.model.waiting import Waiting
 from support.stories.story import POLICY, checkpoint, first_plan
 
 A, B, C, D = (NodeId(name) for name in "abcd")
@@ -51,12 +52,27 @@ def follows(
     elastic: Elastic | None = ELASTIC,
     *,
     wait_is_over: bool = False,
-) -> Plan | str:
+) -> Plan | Waiting:
     answer = next_step(rules(elastic), plan, {one.node: one for one in facts}, 1.0, wait_is_over=wait_is_over)
-    if isinstance(answer, str):
+    if isinstance(answer, Waiting):
         return answer
     assert isinstance(answer, PlanAdopted), answer
     return answer.plan
+
+
+def waits_for(
+    plan: Plan | None,
+    facts: Iterable[NodeFact],
+    elastic: Elastic | None = ELASTIC,
+    *,
+    wait_is_over: bool = False,
+) -> str:
+    """What a person reads of the wait for nodes."""
+    following = follows(plan, facts, elastic, wait_is_over=wait_is_over)
+    assert isinstance(following, Waiting), following
+    assert following.missing
+    assert following.hopeless == ("cannot go on" in following.reason)
+    return following.reason
 
 
 def planned(

@@ -57,6 +57,7 @@ from faultrun.model.observed.progress import WorkPhase
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId
+from faultrun.model.waiting import Waiting
 
 SIGKILL, SIGTERM = 9, 15
 ENOENT = 2
@@ -256,7 +257,7 @@ class FakeWorld:
         answer = next_step(self._rules, self._plan, {fact.node: fact}, self.now_s)
         if isinstance(answer, PlanAdopted):
             self._plan = answer.plan
-        if not isinstance(answer, str):
+        if not isinstance(answer, Waiting):
             self.post(answer)
 
     def _spawn(self, order: Spawn) -> None:

@@ -24,6 +24,7 @@ from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.run import Drain, Life, Phase, Run, RunState, Step
 from faultrun.model.spec.run_spec import RestartPolicy, Windows
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+from faultrun.model.waiting import Waiting
 from support.stories.facts import Facts
 
 NODE = NodeId("here")
@@ -182,7 +183,7 @@ class Story(Facts):
         answer = next_step(self.rules, self._plan, {NODE: action.fact}, self.now_s)
         if isinstance(answer, PlanAdopted):
             self._plan = answer.plan
-        if isinstance(answer, str):
+        if isinstance(answer, Waiting):
             return
         if self.answers_wait:
             self._answers.append(answer)

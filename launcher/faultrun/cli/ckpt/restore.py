@@ -9,7 +9,7 @@ from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import Findings, verify_all
 from faultrun.checkpoints.formats.mindspore.group_info import read_group_files
 from faultrun.core.recovery.choose import Chosen, Need
-from faultrun.core.recovery.replica_groups import Group, agree_on_groups
+from faultrun.core.recovery.replica_groups import Disagreement, Group, agree_on_groups
 from faultrun.errors import ConfigError, NoWholeCheckpoint, UsageError
 from faultrun.journal.logdir import beside
 from faultrun.model.checkpoint import Entry, RecoveryPoint
@@ -130,11 +130,11 @@ def _groups(request: ChooseOptions, world_size: int, lost: frozenset[int]) -> tu
     roots = beside(Path(request.group_info).absolute().parent.parent)
     files = read_group_files(request.group_info, world_size, roots)
     agreed = agree_on_groups(files.lists, world_size, lost)
-    if isinstance(agreed, str):
+    if isinstance(agreed, Disagreement):
         unreadable = next(iter(files.unreadable.values()), "")
         raise ConfigError(
             f"no replica groups from {request.group_info}",
-            because=agreed + (f"; {unreadable}" if unreadable else ""),
+            because=agreed.why + (f"; {unreadable}" if unreadable else ""),
             hint="give --world_size, and the group_info.pb of a rank in <root>/device<rank>/",
         )
     return agreed

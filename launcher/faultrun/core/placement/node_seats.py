@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 
 from faultrun.core.humanize import several
 from faultrun.core.placement.place import NOBODY, can_sit, place, replaced, taken
-from faultrun.core.placement.resize import groups_in, resized, slots_of, takes_from, who_leaves
+from faultrun.core.placement.resize import (
+    Inseparable,
+    groups_in,
+    resized,
+    slots_of,
+    takes_from,
+    who_leaves,
+)
 from faultrun.core.placement.seat_numbers import as_listed, emptied, numbered, numbers, vacant_in
 from faultrun.core.placement.slots import accuse, condemned
 from faultrun.core.recovery.common_point import common_point
@@ -21,8 +28,7 @@ from faultrun.model.plan import Plan
 from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.topology import NodeId, Replacement, Topology
 
-CANNOT = "cannot go on"
-"""In what is said of a wait that does not end with fewer nodes."""
+_DIFFERENT_PARTS = "its ranks hold different parts of the model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +53,17 @@ class Seating:
         if self.takes is None or point is None or isinstance(point.source, OnNode):
             return point
         return resized(point, self.takes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoSeating:
+    """The run cannot begin with the nodes that are here; ``why`` is empty where they are just too few.
+
+    ``hopeless``: enough are here for a smaller run, and that cannot go on.
+    """
+
+    why: str = ""
+    hopeless: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +142,8 @@ class Known:
         return len(self.plan.topology.nodes if self.plan is not None and self.fits else self.wanted.nodes)
 
 
-def seated(known: Known) -> Seating | str:
-    """Who has which seat; a text while the run waits, empty or what speaks against going on with fewer.
+def seated(known: Known) -> Seating | NoSeating:
+    """Who has which seat, or that the run waits and what speaks against going on with fewer.
 
     A node that fails again and again is set aside, if the others can do without it or a spare is there. It
     has a seat again where the run would end because nobody else came, unless a health check speaks for it.
@@ -136,10 +153,10 @@ def seated(known: Known) -> Seating | str:
         given = _given(known, bad)
         if isinstance(given, Seating):
             return given
-        refused = f"node {bad.node} keeps its place ({bad.why}): {given}"
+        refused = f"node {bad.node} keeps its place ({bad.why}): {given.why}"
     given = _given(known, None)
     waits = not (known.wait_is_over or known.lacks_what_none_brings)
-    if isinstance(given, str) and not waits and not known.elastic.health_check:
+    if isinstance(given, NoSeating) and not waits and not known.elastic.health_check:
         given = _given(known, None, forgives=True)
     if refused and isinstance(given, Seating):
         return replace(given, slots=replace(given.slots or SlotLedger(), refused=refused))
@@ -176,8 +193,8 @@ def _bad_node(known: Known) -> NodeAside | None:
     return NodeAside(node=ledger.accused.node, incarnation=plan.incarnation + 1, why=why)
 
 
-def _given(known: Known, bad: NodeAside | None, *, forgives: bool = False) -> Seating | str:
-    """The seats without ``bad``; a text says what speaks against it. ``forgives``: with those set aside."""
+def _given(known: Known, bad: NodeAside | None, *, forgives: bool = False) -> Seating | NoSeating:
+    """The seats without ``bad``, or what speaks against it. ``forgives``: with those set aside."""
     before = set[NodeId]() if forgives else {*set_aside(known.ledger, known.here)}
     aside = before if bad is None else {*before, bad.node}
     able = {node: fact for node, fact in known.here.items() if node not in aside}
@@ -190,36 +207,37 @@ def _given(known: Known, bad: NodeAside | None, *, forgives: bool = False) -> Se
     if isinstance(given, Seating) or bad is not None:
         return given
     if not known.fits:
-        return _cannot(seats, given)
+        return _hopeless(seats, given)
     same = _placed(known, able, known.count, grows=False)
     if same is None:
-        return _cannot(seats, given)
+        return _hopeless(seats, given)
     as_many = _fitted(known, same, None)
     if isinstance(as_many, Seating) and known.incident is not None and known.incident.cause is Cause.GROWTH:
-        told = replace(as_many.slots or SlotLedger(), stays_small=f"no more nodes: {given}")
+        told = replace(as_many.slots or SlotLedger(), stays_small=f"no more nodes: {given.why}")
         return replace(as_many, slots=told)
     return as_many
 
 
-def _too_few(known: Known, able: Mapping[NodeId, NodeFact], bad: NodeAside | None) -> str:
+def _too_few(known: Known, able: Mapping[NodeId, NodeFact], bad: NodeAside | None) -> NoSeating:
     """Who is missing is said by others; here what would keep the rest from going on without them."""
     least = known.elastic.min_nodes
     if bad is not None and known.keeps_size:
-        return "no spare was there"
+        return NoSeating(why="no spare was there")
     if bad is not None:
         left = several(known.count - 1, "node")
-        return f"{left} would be left, and --nnodes={least}:{len(known.wanted.nodes)}"
+        return NoSeating(why=f"{left} would be left, and --nnodes={least}:{len(known.wanted.nodes)}")
     seats = _placed(known, able, least, grows=known.elastic.grow is Grow.AT_SAVE)
     given = None if seats is None else _fitted(known, seats, None)
-    if seats is not None and isinstance(given, str):
-        return _cannot(seats, given)
+    if seats is not None and isinstance(given, NoSeating):
+        return _hopeless(seats, given)
     aside = {*set_aside(known.ledger, known.here)}
     told = [f"node {one.node} is set aside: {one.why}" for one in known.ledger.nodes if one.node in aside]
-    return "; ".join(told)
+    return NoSeating(why="; ".join(told))
 
 
-def _cannot(seats: Topology, why: str) -> str:
-    return f"{several(len(taken(seats).nodes), 'node')} {CANNOT}: {why}"
+def _hopeless(seats: Topology, given: NoSeating) -> NoSeating:
+    nodes = several(len(taken(seats).nodes), "node")
+    return NoSeating(why=f"{nodes} cannot go on: {given.why}", hopeless=True)
 
 
 def _placed(known: Known, able: Mapping[NodeId, NodeFact], fewest: int, *, grows: bool) -> Topology | None:
@@ -251,8 +269,8 @@ def _seats_for(known: Known, able: Mapping[NodeId, NodeFact], fewest: int, *, gr
     return Topology(nodes=tuple(seat if seat.node == NOBODY else next(filled) for seat in known.before.nodes))
 
 
-def _fitted(known: Known, seats: Topology, bad: NodeAside | None) -> Seating | str:
-    """The same with what each rank goes on with; a text says why as many workers cannot go on."""
+def _fitted(known: Known, seats: Topology, bad: NodeAside | None) -> Seating | NoSeating:
+    """The same with what each rank goes on with, or why as many workers cannot go on."""
     after, plan = taken(seats), known.plan
     moved = replaced(known.before, seats) if known.fits else ()
     given = Seating(seats=after, slots=_told(known, seats, bad), replaced=moved)
@@ -265,27 +283,29 @@ def _fitted(known: Known, seats: Topology, bad: NodeAside | None) -> Seating | s
         point = common_point(after, [_for_any_number(fact) for fact in facts]) or point
     if point is None:
         seen = next((one.fixed_by for fact in facts for one in fact.points), None)
-        return given if seen is None else seen or "they have no checkpoint in common"
-    return point.fixed_by or _with_takes(known, seats, given, point)
+        return given if seen is None else NoSeating(why=seen or "they have no checkpoint in common")
+    if point.fixed_by:
+        return NoSeating(why=point.fixed_by)
+    return _with_takes(known, seats, given, point)
 
 
-def _with_takes(known: Known, seats: Topology, given: Seating, point: RecoveryPoint) -> Seating | str:
+def _with_takes(known: Known, seats: Topology, given: Seating, point: RecoveryPoint) -> Seating | NoSeating:
     """``given`` with whose state each rank has, where ``point`` serves any number of whole copies."""
     if known.plan is None or not known.fits:
         alike = len(groups_in(point, known.wanted.world_size)) == 1
         takes = tuple(range(given.seats.world_size))
-        return replace(given, takes=takes) if alike else "its ranks hold different parts of the model"
+        return replace(given, takes=takes) if alike else NoSeating(why=_DIFFERENT_PARTS)
     size = known.plan.topology.world_size
     groups = groups_in(point, size)
     if len(groups) > 1 and isinstance(point.source, OnNode):
-        return "its ranks hold different parts of the model, on disks of their own"
+        return NoSeating(why=f"{_DIFFERENT_PARTS}, on disks of their own")
     whole, before, after = numbers(known.wanted), numbered(known.before), numbered(seats)
     gone = {rank for rank, (seat, _) in enumerate(slots_of(before)) if seats.nodes[int(seat)].node == NOBODY}
     leaving = who_leaves(groups, gone) if gone else frozenset[int]()
-    if isinstance(leaving, str):
-        return leaving
+    if isinstance(leaving, Inseparable):
+        return NoSeating(why=leaving.why)
     if leaving != gone:
-        return "a copy of the model has ranks on other nodes, too"
+        return NoSeating(why="a copy of the model has ranks on other nodes, too")
     slots, mates = given.slots, [frozenset(group) for group in known.ledger.groups]
     if slots is not None and len(groups) > 1 and size == whole.world_size:
         slots = replace(slots, groups=tuple(tuple(sorted(group)) for group in groups))

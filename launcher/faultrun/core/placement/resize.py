@@ -6,7 +6,7 @@ the rank that a slot has in it never changes, and orders those that are left.
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from faultrun.core.recovery.replica_groups import Group
 from faultrun.model.checkpoint import RankFile, RecoveryPoint
@@ -14,6 +14,13 @@ from faultrun.model.observed.elastic import SetAside
 from faultrun.model.topology import NodeId, Topology
 
 Slot = tuple[NodeId, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inseparable:
+    """No copy of the model can be told from the others, or be done without; ``why`` says which."""
+
+    why: str
 
 
 def seats_without(wanted: Topology, aside: Iterable[SetAside]) -> Topology:
@@ -34,7 +41,7 @@ def slots_of(seats: Topology) -> tuple[Slot, ...]:
     return tuple((seat.node, seat.place_of(local)) for seat in seats.nodes for local in range(seat.slots))
 
 
-def who_leaves(groups: Sequence[Group], bad: Collection[int]) -> frozenset[int] | str:
+def who_leaves(groups: Sequence[Group], bad: Collection[int]) -> frozenset[int] | Inseparable:
     """Which ranks leave a world with those that are ``bad``, or why they cannot be done without.
 
     Where all hold the same these alone. Else a copy of the model is one rank of each replica group, and
@@ -43,12 +50,13 @@ def who_leaves(groups: Sequence[Group], bad: Collection[int]) -> frozenset[int] 
     orders = [sorted(group) for group in groups]
     sizes = sorted({len(order) for order in orders})
     if len(sizes) > 1:
-        return f"its replica groups have {sizes[0]} to {sizes[-1]} ranks, so nobody can tell its copies apart"
+        why = f"its replica groups have {sizes[0]} to {sizes[-1]} ranks, so nobody can tell its copies apart"
+        return Inseparable(why=why)
     gone = {order.index(rank) for order in orders for rank in bad if rank in order}
     if len(gone) >= sizes[0]:
         alone = next(order for order in orders if any(rank in order for rank in bad))
         held = "the state of " + " ".join(f"rank {rank}" for rank in alone) if len(alone) == 1 else "a copy"
-        return f"no other rank has {held}" if len(orders) > 1 else "no rank would be left"
+        return Inseparable(why=f"no other rank has {held}" if len(orders) > 1 else "no rank would be left")
     return frozenset(order[number] for order in orders for number in gone)
 
 

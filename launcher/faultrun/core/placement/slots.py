@@ -9,7 +9,15 @@ from dataclasses import replace
 
 from faultrun.core.diagnosis.signatures import PROGRAM_ERRORS
 from faultrun.core.humanize import rank_names, several
-from faultrun.core.placement.resize import groups_in, resized, seats_without, slots_of, takes_from, who_leaves
+from faultrun.core.placement.resize import (
+    Inseparable,
+    groups_in,
+    resized,
+    seats_without,
+    slots_of,
+    takes_from,
+    who_leaves,
+)
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.observed.elastic import Accused, Elastic, SetAside, SlotLedger
@@ -156,7 +164,7 @@ def _shrunk(
     leaving = who_leaves(groups, frozenset(whys))
     against = _against(elastic, before, following, leaving)
     slots = slots_of(before)
-    if against or isinstance(leaving, str):
+    if against or isinstance(leaving, Inseparable):
         keep = _keep_words([slots[rank][1] for rank in sorted(whys)])
         return replace(whole, slots=replace(ledger, refused=f"{keep}: {against}"))
     lacking = f"its copy of the model lacks {rank_names(sorted(whys))}"
@@ -179,10 +187,12 @@ def _shrunk(
     return replace(following, topology=seats, point=resized(following.point, takes), slots=told)
 
 
-def _against(elastic: Elastic, before: Topology, following: Plan, leaving: frozenset[int] | str) -> str:
+def _against(
+    elastic: Elastic, before: Topology, following: Plan, leaving: frozenset[int] | Inseparable
+) -> str:
     """Why the run cannot go on without ``leaving``; empty if it can."""
-    if isinstance(leaving, str):
-        return leaving
+    if isinstance(leaving, Inseparable):
+        return leaving.why
     left = before.world_size - len(leaving)
     if left < elastic.min_workers:
         return f"{several(left, 'worker')} would be left, and --min_worker_num={elastic.min_workers}"

@@ -16,11 +16,12 @@ from faultrun.model.observed.agreement import IncarnationOver
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.stop import StopSource
+from faultrun.model.waiting import Waiting
 
 _SAYS_NO = "rank {rank} ended with 3: do not start me again (--worker_exit_codes=torchft)"
 
-NextStep = PlanAdopted | GoGiven | IncarnationOver | RunFinished | str
-"""The event that follows for every node that is meant; a text says that nothing does yet, and why."""
+NextStep = PlanAdopted | GoGiven | IncarnationOver | RunFinished | Waiting
+"""The event that follows for every node that is meant, or what has to come first."""
 
 
 def after_incident(

@@ -13,6 +13,7 @@ from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.topology import NodeId, Topology
+from faultrun.model.waiting import Waiting
 
 _TRAINS = (NodeStatus.RUNNING, NodeStatus.REPLACING)
 
@@ -49,9 +50,9 @@ def keep(
             )
     missing = [fact.node for fact in members if not wants_to_stay(plan, fact)]
     if missing:
-        return f"ranks of {', '.join(missing)} are not free yet"
+        return Waiting(reason=f"the ranks of {', '.join(missing)} to be free")
     if incident is None:
-        return "workers run"
+        return Waiting(reason="the end of the workers")
     kept = frozenset[int]().union(*(fact.kept for fact in members))
     meets_at = next((_address(fact) for fact in members if fact.meeting_port), "")
     if not kept or (len(members) > 1 and not meets_at):
@@ -129,7 +130,7 @@ def keep_fewer(plan: Plan, fact: NodeFact, now_s: float) -> NextStep:
     On a node alone. Of several some may follow the plan by now: there it ends (``replace_ranks``).
     """
     if not fact.kept < plan.kept:
-        return "workers run"
+        return Waiting(reason="the end of the workers")
     return adopted(replace(plan, incarnation=plan.incarnation + 1, kept=fact.kept, start_at_s=now_s), now_s)
 
 

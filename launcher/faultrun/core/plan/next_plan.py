@@ -7,7 +7,14 @@ a distributed one calls it at its coordinator.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from faultrun.core.placement.node_seats import Known, Seating, can_do_without_one, left_out, seated
+from faultrun.core.placement.node_seats import (
+    Known,
+    NoSeating,
+    Seating,
+    can_do_without_one,
+    left_out,
+    seated,
+)
 from faultrun.core.placement.place import missing, place, replaced
 from faultrun.core.placement.resize import seats_without
 from faultrun.core.placement.slots import accuse, condemned, elsewhere, grown, without_the_bad
@@ -43,9 +50,7 @@ from faultrun.model.plan import Attempt, Ledger, Plan, Reason
 from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.topology import NodeId, Topology
-
-AWAITS = "waiting for "
-"""How ``next_step`` begins when a node is missing; what comes after that says which."""
+from faultrun.model.waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +98,7 @@ def next_step(
     members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
     for fact in here.values():
         if is_ahead(plan, fact):
-            return f"{fact.node} knows of a newer plan"
+            return Waiting(reason=f"the newer plan that {fact.node} knows of")
         if fact.status.busy and fact.incarnation < plan.incarnation and not is_kept(plan, fact):
             return end_incarnation(fact.incarnation, f"incarnation {plan.incarnation} is planned", now_s)
     over, stop = why_over(plan, here, rules.lease_ttl_s)
@@ -156,11 +161,11 @@ def _go_on(plan: Plan, members: list[NodeFact], now_s: float) -> NextStep:
     behind = ", ".join(fact.node for fact in members if fact.incarnation < plan.incarnation)
     if behind:
         prepared = any(fact.status is NodeStatus.READY for fact in members)
-        return f"not prepared yet: {behind}" if prepared else f"the plan is on its way to {behind}"
+        return Waiting(reason=f"{behind} to {'be prepared' if prepared else 'hear the plan'}")
     if all(fact.status is NodeStatus.DONE for fact in members):
         return finished(plan.incarnation, now_s, 0, "every rank finished")
     if not any(fact.status is NodeStatus.READY for fact in members):
-        return "workers run"
+        return Waiting(reason="the end of the workers")
     # Whoever runs already has been given this, and whoever is only ready gets it again.
     first = members[0]
     return GoGiven(
@@ -182,14 +187,16 @@ def _between(
     seats = seating.seats if isinstance(seating, Seating) else None
     spoken = [fact for fact in here.values() if _has_a_say(plan, seats, fact)]
     if plan is None and any(fact.status.busy for fact in spoken):
-        return "the plan that some nodes follow is not known here"
+        return Waiting(reason="the plan that some nodes follow")
     several = len(rules.topology.nodes) > 1
     end = ending(spoken, seats, now_s, several=several, exit_code_on_stop=rules.exit_code_on_stop)
     if end is not None:
         return end
-    if isinstance(seating, str):
+    if isinstance(seating, NoSeating):
         known = rules.topology if plan is None else plan.topology
-        return f"{AWAITS}{', '.join(missing(known, here))}{f' ({seating})' if seating else ''}"
+        nodes = tuple(missing(known, here)) or ("a node that can take part",)
+        reason = f"{', '.join(nodes)}{f' ({seating.why})' if seating.why else ''}"
+        return Waiting(reason=reason, missing=nodes, hopeless=seating.hopeless)
     return _replan(rules, plan, seating, spoken, now_s)
 
 
@@ -200,14 +207,14 @@ def _seating(
     lost: frozenset[NodeId],
     *,
     wait_is_over: bool,
-) -> Seating | str:
-    """Who sits where; a text while there are too few."""
+) -> Seating | NoSeating:
+    """Who sits where, unless there are too few."""
     if rules.elastic is None or not rules.elastic.min_nodes:
         before = None if plan is None else plan.topology
         seats = place(_wanted(rules, plan), before, here, lost)
         slots = None if plan is None else _known_slots(rules, plan)
         if seats is None:
-            return ""
+            return NoSeating()
         return Seating(seats=seats, slots=slots, replaced=() if before is None else replaced(before, seats))
     known = Known(
         elastic=rules.elastic,

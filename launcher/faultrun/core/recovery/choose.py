@@ -122,17 +122,17 @@ def choose(
                 fit.append(entry)
         groups = _groups_of(fit, need, named)
         judged, answer = verdicts, _serve(fit, verdicts, groups, partly=need.partly)
-        if isinstance(answer, str) and need.trust:
+        if isinstance(answer, _Unserved) and need.trust:
             judged = trusted
             answer = _serve(fit, judged, groups, partly=need.partly)
         if need.elastic and isinstance(answer, tuple) and _fixed_by(answer, moment, need):
             free = [entry for entry in fit if serves_any_world(entry, need.groups, need.resharded)]
-            answer = freer if not isinstance(freer := _serve(free, judged, groups), str) else answer
+            answer = freer if not isinstance(freer := _serve(free, judged, groups), _Unserved) else answer
         if isinstance(answer, NeedVerdicts):
             return answer
         refused += [_refusal(entry, judged[entry.path].why) for entry in fit if not _is_whole(entry, judged)]
-        if isinstance(answer, str):
-            refused += [_refusal(entry, answer) for entry in fit if _is_whole(entry, judged)]
+        if isinstance(answer, _Unserved):
+            refused += [_refusal(entry, answer.why) for entry in fit if _is_whole(entry, judged)]
             continue
         answer = cut_anew(answer, need.groups, need.resharded) if need.elastic else answer
         unverified = any(judged[one.path].unverifiable for _, one in answer)
@@ -207,7 +207,7 @@ def _why_not_any(entry: Entry) -> str:
 
 def _serve(
     fit: Sequence[Entry], verdicts: Mapping[str, Verdict], groups: Sequence[Group], *, partly: bool = False
-) -> "_Service | NeedVerdicts | str":
+) -> "_Service | NeedVerdicts | _Unserved":
     """A whole file for each group of one moment (``partly``: that has one); or what to verify, or why not."""
     reason = ""
     for entries in _coherent_sets(fit, groups):
@@ -222,10 +222,17 @@ def _serve(
         unknown = tuple(dict.fromkeys(entry.path for entry in chosen if entry.path not in verdicts))
         served = [(group, one) for group, one in zip(groups, picks, strict=True) if one is not None]
         return NeedVerdicts(paths=unknown) if unknown else tuple(served)
-    return reason or "nothing at this step can be used"
+    return _Unserved(why=reason or "nothing at this step can be used")
 
 
 _Service = tuple[tuple[Group, Entry], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unserved:
+    """A group has nothing whole at this moment."""
+
+    why: str
 
 
 def _groups_of(fit: Sequence[Entry], need: Need, named_elsewhere: Sequence[Group]) -> tuple[Group, ...]:

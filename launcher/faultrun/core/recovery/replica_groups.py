@@ -4,14 +4,22 @@ Does not read files; ``checkpoints/formats/mindspore/group_info.py`` does.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 Group = frozenset[int]
 """Ranks that hold the same state: the file of one serves all."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """The lists describe no groups; ``why`` names the first that does not fit."""
+
+    why: str
+
+
 def agree_on_groups(
     lists: Mapping[int, Iterable[int]], world_size: int, distrusted: frozenset[int] = frozenset()
-) -> tuple[Group, ...] | str:
+) -> tuple[Group, ...] | Disagreement:
     """Return the replica groups that the per-rank lists describe, by their least member, or why not.
 
     ``lists[r]`` are the ranks whose checkpoint equals that of r, itself
@@ -23,7 +31,7 @@ def agree_on_groups(
     claims = {rank: frozenset(members) for rank, members in lists.items()}
     for rank in sorted(claims):
         if why := _impossible(rank, claims[rank], world_size):
-            return why
+            return Disagreement(why=why)
 
     group_of: dict[int, frozenset[int]] = {}
     for rank in sorted(set(claims) - distrusted) + sorted(set(claims) & distrusted):
@@ -32,11 +40,12 @@ def agree_on_groups(
         for member in sorted(claims[rank]):
             known = group_of.setdefault(member, claims[rank])
             if known != claims[rank]:
-                return _contradiction(rank, claims[rank], member, known)
+                return Disagreement(why=_contradiction(rank, claims[rank], member, known))
 
     uncovered = sorted(set(range(world_size)) - set(group_of))
     if uncovered:
-        return f"rank {uncovered[0]} is in no group_info list, neither its own nor a peer's"
+        why = f"rank {uncovered[0]} is in no group_info list, neither its own nor a peer's"
+        return Disagreement(why=why)
     return tuple(sorted(set(group_of.values()), key=min))
 
 

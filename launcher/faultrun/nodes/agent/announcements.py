@@ -4,11 +4,10 @@ import math
 from datetime import datetime, timedelta
 
 from faultrun.core.humanize import several, span
-from faultrun.core.placement.node_seats import CANNOT
 from faultrun.model.topology import RunId
+from faultrun.model.waiting import Waiting
 from faultrun.nodes.agent.pipe_protocol import SAYS, Words
 from faultrun.nodes.etcd.clock import boot_now
-from faultrun.nodes.protocol.judge_input import THE_END_OF
 from faultrun.nodes.values.membership import Judgement
 
 _SHORT_WAIT_S = 2.0
@@ -34,7 +33,8 @@ class Announcements:
         self._short_wait_s = short_wait_s
         self._then = f"; then without, with {several(min_nodes, 'node')} at least" if min_nodes else ""
         self._words = words
-        self._waits = self._spare = ""
+        self._waits: Waiting | None = None
+        self._spare = ""
         self._since_s = 0.0
         self._troubles: dict[str, float] = {}
         self.at_s = math.inf
@@ -49,13 +49,12 @@ class Announcements:
         if judged.waits != self._waits:
             self._waits, self._since_s = judged.waits, now_s
             self.at_s = now_s + self._short_wait_s if judged.waits else math.inf
-        elif now_s >= self.at_s:
+        elif judged.waits is not None and now_s >= self.at_s:
             self.at_s = math.inf
             since_s = self._since_s if judged.waits_since_s is None else judged.waits_since_s
-            then = "" if CANNOT in judged.waits else self._then
-            until = f", {self._until(since_s - now_s, then)}"
-            until = "" if judged.waits.startswith(THE_END_OF) else until
-            self._words.write({SAYS: f"waiting for {judged.waits}{until}"})
+            then = "" if judged.waits.hopeless else self._then
+            until = f", {self._until(since_s - now_s, then)}" if judged.waits.limited else ""
+            self._words.write({SAYS: f"waiting for {judged.waits.reason}{until}"})
 
     def trouble(self, text: str, heard_at_s: float) -> None:
         """Say what is wrong with etcd, once in each silence; the members that fail one by one are no news.

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from faultrun.core.humanize import node_names, span
-from faultrun.core.placement.node_seats import CANNOT
-from faultrun.core.plan.next_plan import AWAITS, Rules, last_incident, next_step
+from faultrun.core.plan.next_plan import Rules, last_incident, next_step
 from faultrun.core.recovery.common_point import begun_anew
 from faultrun.errors import NoWholeCheckpoint, assert_never
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
@@ -18,6 +17,7 @@ from faultrun.model.observed.agreement import IncarnationOver
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId, Topology
+from faultrun.model.waiting import Waiting
 from faultrun.nodes.protocol import skip_prepare
 from faultrun.nodes.protocol.coordinator_input import (
     LONGEST_PATH,
@@ -49,8 +49,8 @@ SMALL_BODY = 4096
 
 def coordinated(
     rules: Rules, given: CoordinatorInput, run_s: float, *, wait_is_over: bool
-) -> Transaction | str:
-    """The write that follows, or why none does yet. ``wait_is_over``: whoever is missing was waited for."""
+) -> Transaction | Waiting:
+    """The write that follows, or what has to come first. ``wait_is_over``: missing nodes were waited for."""
     by_node = statements(given)
     facts = numbered(given, by_node)
     if _finished_by_word(given, facts):
@@ -58,24 +58,21 @@ def coordinated(
     waited = wait_is_over or _was_waited_for(given)
     following = next_step(rules, given.plan, facts, run_s, frozenset(), wait_is_over=waited)
     match following:
-        case str():
-            following += _namesakes(given) if following.startswith(AWAITS) else ""
-            cannot = CANNOT in following
-            gave_up = (wait_is_over or (waited and cannot)) and following.startswith(AWAITS)
-            if not gave_up:
-                return _save_noted(given, run_s) or following
-            look = look_for_more(given, facts, members(given), run_s, waited=True) if cannot else ""
-            if look:
-                return look
+        case Waiting(missing=nodes, hopeless=hopeless) if nodes and (wait_is_over or (waited and hopeless)):
+            look = look_for_more(given, facts, members(given), run_s, waited=True) if hopeless else None
             told = last_incident(rules, given.plan, facts)
-            return _end(given, run_s, _not_come_back(given, following, run_s), told)
+            return look or _end(
+                given, run_s, _not_come_back(given, _also_told(given, following), run_s), told
+            )
+        case Waiting():
+            return _save_noted(given, run_s) or _also_told(given, following)
         case IncarnationOver():
             return _alarm(given, following)
         case GoGiven():
             return _go(given, following, run_s)
         case PlanAdopted(plan=plan):
             plan = replace(plan, settings=rules.settings)
-            look = "" if plan.kept else look_before(given, facts, plan, run_s)
+            look = None if plan.kept else look_before(given, facts, plan, run_s)
             return look or _from_nothing(given, facts, plan, run_s) or _plan(given, by_node, plan, run_s)
         case RunFinished(wanting=nodes) if nodes and (
             look := look_for_more(given, facts, nodes, run_s, waited=waited)
@@ -87,12 +84,13 @@ def coordinated(
             assert_never(following)
 
 
-def _namesakes(given: CoordinatorInput) -> str:
-    """That two supervisors count as one node, where that may be why one is missing."""
+def _also_told(given: CoordinatorInput, waiting: Waiting) -> Waiting:
+    """``waiting`` with the supervisors that count as one node, where that may be why one is missing."""
     names = namesakes(given)
-    if not names:
-        return ""
-    return f" (several supervisors are {node_names(names)}: give each host its own --node_name)"
+    if not names or not waiting.missing:
+        return waiting
+    why = f"several supervisors are {node_names(names)}: give each host its own --node_name"
+    return replace(waiting, reason=f"{waiting.reason} ({why})")
 
 
 def _save_noted(given: CoordinatorInput, run_s: float) -> Transaction | None:
@@ -208,12 +206,12 @@ def _outdated(given: CoordinatorInput, header: PlanHeader) -> list[str]:
     return keys[: MOST_COMPARES // 2]
 
 
-def _go(given: CoordinatorInput, go: GoGiven, run_s: float) -> Transaction | str:
+def _go(given: CoordinatorInput, go: GoGiven, run_s: float) -> Transaction | Waiting:
     header = given.header
     if header is None or header.phase is not PlanPhase.PREPARE:
-        return "everybody is told to start"
+        return Waiting(reason="the start of all nodes")
     if given.common.alarm(go.incarnation) is not None:
-        return f"incarnation {go.incarnation} is over before it began"
+        return Waiting(reason=f"the end of incarnation {go.incarnation}, which is over before it began")
     started = replace(
         header,
         phase=PlanPhase.GO,
@@ -225,12 +223,12 @@ def _go(given: CoordinatorInput, go: GoGiven, run_s: float) -> Transaction | str
     return guarded(given, f"start incarnation {go.incarnation}", Put(key=PLAN_KEY, value=started))
 
 
-def _alarm(given: CoordinatorInput, over: IncarnationOver) -> Transaction | str:
+def _alarm(given: CoordinatorInput, over: IncarnationOver) -> Transaction | Waiting:
     """Incarnation is over: everybody hears it once, whoever says it first."""
     incarnation, why = over.incarnation, over.why
     before = given.common.alarm(incarnation)
     if before is not None and (over.stays or not before.stays):
-        return f"incarnation {incarnation} ends: {why}"
+        return Waiting(reason=f"the end of incarnation {incarnation}: {why}")
     alarm = Alarm(incarnation=incarnation, node=NodeId(""), why=why, stop=over.stop, stays=over.stays)
     key = alarm_key(incarnation)
     written = guarded(given, f"end incarnation {incarnation}: {why}", Put(key=key, value=alarm))
@@ -269,10 +267,10 @@ def _telling(body: Plan, told: Aftermath) -> Plan:
     return replace(body, point=None, replaced=(), aftermath=told, ledger=ledger)
 
 
-def _not_come_back(given: CoordinatorInput, waits: str, run_s: float) -> RunFinished:
+def _not_come_back(given: CoordinatorInput, waiting: Waiting, run_s: float) -> RunFinished:
     """What the run ends with when a node does not come: after one that had ended, that one's code."""
     before, wait_s = given.common.header, given.terms.times.node_wait_s
-    code, why = 69, f"{waits.removeprefix(AWAITS)} did not come within {span(wait_s)}"
+    code, why = 69, f"{waiting.reason} did not come within {span(wait_s)}"
     if given.header is None and before is not None:
         told = before.why.rpartition("; ")[0] if before.why.startswith(_ENDED) else _ENDED + before.why
         code, why = before.exit_code, f"{told}; {why}"

@@ -18,9 +18,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from faultrun.core.humanize import span
-from faultrun.core.plan.next_plan import AWAITS, Rules
+from faultrun.core.plan.next_plan import Rules
 from faultrun.model.events import RunFinished
 from faultrun.model.observed.agreement import AgreementSilent
+from faultrun.model.waiting import Waiting
 from faultrun.nodes.protocol import lease_deadline
 from faultrun.nodes.protocol.coordinator import NOTES_A_SAVE, coordinated
 from faultrun.nodes.protocol.coordinator_input import CoordinatorInput
@@ -34,7 +35,7 @@ from faultrun.nodes.protocol.election import (
     still_coordinator,
     waits_in_line_s,
 )
-from faultrun.nodes.protocol.judge_input import THE_END_OF, JudgeInput, judge_input
+from faultrun.nodes.protocol.judge_input import JudgeInput, judge_input
 from faultrun.nodes.protocol.peer_completion import finished_by_word
 from faultrun.nodes.protocol.plan_events import heeded
 from faultrun.nodes.protocol.presence import LONGEST_WORDS, QUESTIONS_A_HOLD, present, questions, warned
@@ -60,6 +61,7 @@ from faultrun.nodes.values.roster import PlanHeader, PlanPhase
 from faultrun.nodes.values.transaction import Put, Transaction, Unchanged
 
 _LONGEST_MEMORY = 16
+_END_OF_WORKERS = Waiting(reason="the end of this node's workers", limited=False)
 _STANDS_STILL = 1 / 2
 """Of a lease: whoever is so late was not only slow."""
 
@@ -79,7 +81,7 @@ def judge(
     case = judge_input(rules, terms, own, known, remembered, clock)
     fact = own.fact
     if remembered.fenced == fact.boot:
-        return _judgement(case, (), f"{THE_END_OF}this node's workers")
+        return _judgement(case, (), _END_OF_WORKERS)
     if fact.status.busy and clock.now_s >= case.alive_until_s:
         return _fenced(case, Fence(incarnation=fact.incarnation, why=_why_alone(case)))
     news = [*_news(case)]
@@ -90,7 +92,7 @@ def judge(
     given, waits = _office(case)
     asked = tuple(questions(case))
     news += _silence(case, asked)
-    case = replace(case, remembered=_timed(case, waits, asks=bool(asked)))
+    case = replace(case, remembered=_timed(case, waits=waits is not None, asks=bool(asked)))
     waiting = nodes_waiting(case, _office_known(case))
     news += waiting
     case = replace(case, remembered=noted(case.remembered, waiting))
@@ -102,7 +104,7 @@ def _fenced(case: JudgeInput, fence: Fence) -> Judgement:
     """Nothing is done any more under this boot."""
     remembered = replace(case.remembered, fenced=case.own.fact.boot, asked_at_s=None)
     case = replace(case, remembered=remembered, alive_until_s=lease_deadline.NEVER_S)
-    return _judgement(case, (fence,), f"{THE_END_OF}this node's workers")
+    return _judgement(case, (fence,), _END_OF_WORKERS)
 
 
 def _why_alone(case: JudgeInput) -> str:
@@ -155,20 +157,20 @@ def _silence(case: JudgeInput, asked: tuple[AskPeers, ...]) -> Iterator[Tell]:
         yield Tell(event=AgreementSilent(at_s=case.clock.run_s, incarnation=fact.incarnation, why=why))
 
 
-def _office(case: JudgeInput) -> tuple[tuple[Act, ...], str]:
+def _office(case: JudgeInput) -> tuple[tuple[Act, ...], Waiting | None]:
     """What this node does as the coordinator or to become it, and what it waits for as such."""
     fact, common, lease = case.own.fact, case.common, case.own.lease
     over = case.header is not None and case.header.phase is PlanPhase.FINISHED
     if not case.is_heard or lease is None or case.parts_missing or over:
-        return (), ""
+        return (), None
     fits = may_lead(case.terms, fact.boot, case.header, case.roster) and not _is_odd(case)
     if not leads(common, fact):
         free = common.coordinator is None and fits and fact.stop is None and _is_its_turn(case)
-        return ((Commit(transaction=election(case.terms, fact.boot, common)),) if free else ()), ""
+        return ((Commit(transaction=election(case.terms, fact.boot, common)),) if free else ()), None
     if not fits:
-        return (Commit(transaction=resignation(common)),), ""
+        return (Commit(transaction=resignation(common)),), None
     if not may_act(case.terms, fact.boot, case.header, case.roster, lease, case.clock.now_s):
-        return (), "nodes that may not hear etcd yet"
+        return (), Waiting(reason="nodes that may not hear etcd yet")
     return _decided(case)
 
 
@@ -178,11 +180,11 @@ def _is_its_turn(case: JudgeInput) -> bool:
     return case.clock.now_s >= (case.clock.now_s if unled_s is None else unled_s) + turn_s
 
 
-def _decided(case: JudgeInput) -> tuple[tuple[Act, ...], str]:
+def _decided(case: JudgeInput) -> tuple[tuple[Act, ...], Waiting | None]:
     """The coordinator's next write, or what it waits for, which it lets everybody know."""
     given, since_s = _office_known(case), case.remembered.waiting_since_s
     if given is None:
-        return (), ""
+        return (), None
     wait_is_over = since_s is not None and case.clock.now_s >= since_s + case.terms.times.node_wait_s
     run_s = case.clock.run_s + case.remembered.run_ahead_s
     following = coordinated(case.rules, given, run_s, wait_is_over=wait_is_over)
@@ -190,9 +192,9 @@ def _decided(case: JudgeInput) -> tuple[tuple[Act, ...], str]:
         # The wait is over only once that is written: else it would begin anew where the store is slow.
         lasts = wait_is_over and (case.header is None or _still_waits(case.header))
         lasts = lasts or following.what == NOTES_A_SAVE
-        said = "" if case.common.coordinator is None else case.common.coordinator.waits
-        return (Commit(transaction=following),), said if lasts else ""
-    waits = following.removeprefix(AWAITS)[:LONGEST_WORDS] if following.startswith(AWAITS) else ""
+        said = None if case.common.coordinator is None else case.common.coordinator.waiting
+        return (Commit(transaction=following),), said if lasts else None
+    waits = replace(following, reason=following.reason[:LONGEST_WORDS]) if following.missing else None
     return _said(case.common, waits), waits
 
 
@@ -217,19 +219,23 @@ def _office_known(case: JudgeInput) -> CoordinatorInput | None:
     )
 
 
-def _said(common: CommonKeys, waits: str) -> tuple[Act, ...]:
+def _said(common: CommonKeys, waits: Waiting | None) -> tuple[Act, ...]:
     """The coordinator's own key tells what the run waits for."""
-    if common.coordinator is None or common.coordinator.waits == waits:
+    if common.coordinator is None:
+        return ()
+    reason, hopeless = ("", False) if waits is None else (waits.reason, waits.hopeless)
+    said = replace(common.coordinator, waits=reason, hopeless=hopeless)
+    if said == common.coordinator:
         return ()
     return (
         Commit(
             transaction=Transaction(
-                what=f"wait for {waits}" if waits else "wait for nobody",
+                what=f"wait for {reason or 'nobody'}",
                 compares=(
                     still_coordinator(common),
                     Unchanged(key=COORDINATOR_KEY, changed=common.coordinator_changed),
                 ),
-                then=(Put(key=COORDINATOR_KEY, value=replace(common.coordinator, waits=waits), leased=True),),
+                then=(Put(key=COORDINATOR_KEY, value=said, leased=True),),
             )
         ),
     )
@@ -243,7 +249,7 @@ def _unled(case: JudgeInput) -> Remembered:
     return replace(case.remembered, unled_since_s=unled_s)
 
 
-def _timed(case: JudgeInput, waits: str, *, asks: bool) -> Remembered:
+def _timed(case: JudgeInput, *, waits: bool, asks: bool) -> Remembered:
     """Since when what has been so."""
     now_s, before, fact = case.clock.now_s, case.remembered, case.own.fact
     others = case.completion
@@ -255,7 +261,7 @@ def _timed(case: JudgeInput, waits: str, *, asks: bool) -> Remembered:
     return replace(
         before,
         asked_at_s=now_s if asks else None if case.is_heard else before.asked_at_s,
-        waiting_since_s=since(before.waiting_since_s, now_s, holds=(bool(waits) or alone) and not awaited),
+        waiting_since_s=since(before.waiting_since_s, now_s, holds=(waits or alone) and not awaited),
         leaving_since_s=since(
             before.leaving_since_s, now_s, holds=fact.stop is not None and not fact.status.busy
         ),
@@ -285,7 +291,7 @@ def _is_odd(case: JudgeInput) -> bool:
     return any(one.statement.asked != case.terms.asked for one in members)
 
 
-def _judgement(case: JudgeInput, acts: tuple[Act, ...], waits: str) -> Judgement:
+def _judgement(case: JudgeInput, acts: tuple[Act, ...], waits: Waiting | None) -> Judgement:
     """The answer, without what was told before."""
     told, fresh, next_at_s = list(case.remembered.told), [], _next_at_s(case)
     for act in acts:

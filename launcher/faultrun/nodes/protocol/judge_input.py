@@ -3,6 +3,7 @@
 Pure; ``nodes.protocol.judge`` tells the contract and decides.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from faultrun.core.humanize import node_names
@@ -10,6 +11,7 @@ from faultrun.core.plan.next_plan import Rules
 from faultrun.model.incident import Aftermath
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId
+from faultrun.model.waiting import Waiting
 from faultrun.nodes.protocol import lease_deadline
 from faultrun.nodes.protocol.election import current
 from faultrun.nodes.protocol.peer_completion import Completion, completion, who_relies
@@ -24,9 +26,6 @@ from faultrun.nodes.values.membership import (
     Remembered,
 )
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster
-
-THE_END_OF = "the end of "
-"""How a wait begins that has no limit of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,50 +72,51 @@ class JudgeInput:
         return self.known.own is not None or busy or fenced or self.remembered.joined
 
     @property
-    def waits_elsewhere(self) -> str:
-        """What holds this node up that it does not decide itself; nothing while it trains."""
+    def waits_elsewhere(self) -> Waiting | None:
+        """What holds this node up that it does not decide itself; None while it trains."""
         if self.own.fact.status.busy:
-            return ""
+            return None
         if self.deaf:
             return self._waits_for_word
         if self.common.coordinator is None:
             return self._waits_for_lead
-        return self.common.coordinator.waits or self._waits_beside
+        return self.common.coordinator.waiting or self._waits_beside
 
     @property
-    def _waits_for_lead(self) -> str:
+    def _waits_for_lead(self) -> Waiting:
         """Once there is a plan only its members may decide, and this node may be none."""
         nodes = () if self.roster is None else tuple(seat.node for seat in self.roster.entries)
         if not nodes or self.own.fact.node in nodes:
-            return "a coordinator"
-        return f"a coordinator, which only {node_names(nodes)} can be"
+            return Waiting(reason="a coordinator")
+        return Waiting(reason=f"a coordinator, which only {node_names(nodes)} can be")
 
     @property
-    def _waits_for_word(self) -> str:
+    def _waits_for_word(self) -> Waiting | None:
         """What ends the wait for the store: where this node has finished, a word of the others, too."""
         others = self.completion
         if self.relying:
-            return f"{THE_END_OF}the ranks of {node_names(self.relying)}; etcd does not answer"
+            return _end_of_ranks(self.relying)
         if others is None or others.over:
-            return "etcd"
+            return Waiting(reason="etcd")
         if others.running:
-            return f"{THE_END_OF}the ranks of {node_names(others.running)}; etcd does not answer"
+            return _end_of_ranks(others.running)
         if others.everywhere:
-            return ""
-        return f"etcd, or a word of {node_names(others.silent)}"
+            return None
+        return Waiting(reason=f"etcd, or a word of {node_names(others.silent)}")
 
     @property
-    def _waits_beside(self) -> str:
+    def _waits_beside(self) -> Waiting | None:
         """What holds up a node whose seat in a run that goes on is another one's; see ``waiting_nodes``."""
         fact, seats = self.own.fact, () if self.roster is None else self.roster.entries
         if self.header is None or self.header.phase is not PlanPhase.GO or fact.stop is not None:
-            return ""
+            return None
         boots = {seat.node: seat.boot for seat in seats}
         if not boots or boots.get(fact.node) == fact.boot:
-            return ""
+            return None
         if fact.node in boots:
-            return f"{THE_END_OF}another supervisor that is node {fact.node}, or of its lease"
-        return ""
+            reason = f"the end of another supervisor that is node {fact.node}, or of its lease"
+            return Waiting(reason=reason, limited=False)
+        return None
 
     @property
     def last_incident(self) -> Aftermath | None:
@@ -134,6 +134,10 @@ class JudgeInput:
         names = ((ROSTERS, written.roster), (BODIES, written.body), (BODIES, written.last))
         keys = (f"{folder}{name}" for folder, name in names if name)
         return tuple(key for key in keys if key not in self.known.parts)
+
+
+def _end_of_ranks(nodes: Sequence[NodeId]) -> Waiting:
+    return Waiting(reason=f"the end of the ranks of {node_names(nodes)}; etcd does not answer", limited=False)
 
 
 def judge_input(

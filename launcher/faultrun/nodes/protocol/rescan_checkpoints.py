@@ -12,6 +12,7 @@ from faultrun.core.recovery.quarantine import quarantined
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId
+from faultrun.model.waiting import Waiting
 from faultrun.nodes.protocol.coordinator_input import CoordinatorInput, guarded, name_of
 from faultrun.nodes.values.membership import PLAN_KEY
 from faultrun.nodes.values.roster import PlanPhase
@@ -20,8 +21,8 @@ from faultrun.nodes.values.transaction import Put, Transaction
 
 def look_before(
     given: CoordinatorInput, facts: Mapping[NodeId, NodeFact], plan: Plan, run_s: float
-) -> Transaction | str:
-    """What a lost member saved last is seen by those who look after its end; empty once all have.
+) -> Transaction | Waiting | None:
+    """What a lost member saved last is seen by those who look after its end; None once all have.
 
     Nor may the run go back, because somebody looked before another's last save, behind what one node has; nor
     begin anew. A member that has no seat any more may have saved longest, and then it looked no more.
@@ -47,7 +48,7 @@ def look_for_more(
     run_s: float,
     *,
     waited: bool,
-) -> Transaction | str:
+) -> Transaction | Waiting | None:
     """The same before the run ends for want of a checkpoint of ``nodes``: they may have looked too early."""
     known = [facts[node] for node in nodes if node in facts]
     able = [fact for fact in known if fact.stop is None and fact.failure is None]
@@ -56,11 +57,11 @@ def look_for_more(
 
 def _look(
     given: CoordinatorInput, seated: Sequence[NodeFact], run_s: float, *, again: bool, fewer: bool
-) -> Transaction | str:
-    """Nobody has workers any more: have all look ``again``, once; empty when these have."""
+) -> Transaction | Waiting | None:
+    """Nobody has workers any more: have all look ``again``, once; None when these have."""
     header = given.header
     if header is None:
-        return ""
+        return None
     missing = names_lost(given)
     asked = header.phase is PlanPhase.LOOK and header.missing == missing
     if again and not asked:
@@ -76,7 +77,7 @@ def _look(
         what = f"look again, for the {looking.look}. time"
         return guarded(given, what, Put(key=PLAN_KEY, value=looking))
     behind = [fact.node for fact in seated if asked and fact.look < header.look]
-    return f"{', '.join(behind)} looks through the checkpoints again" if behind else ""
+    return Waiting(reason=f"{', '.join(behind)} to look through the checkpoints again") if behind else None
 
 
 def names_lost(given: CoordinatorInput) -> str:

@@ -15,6 +15,7 @@ from faultrun.model.events import NodesEvent
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.topology import BootId, NodeId
+from faultrun.model.waiting import Waiting
 from faultrun.nodes.values.lease import Lease, LeaseTimes
 from faultrun.nodes.values.roster import Alarm, Leadership, PlanHeader, Roster, RosterEntry, Statement
 from faultrun.nodes.values.transaction import StoredValue, Transaction
@@ -314,7 +315,7 @@ class Judgement:
     """What follows now. ``alive_until_s``: workers of this node may live, and be started, until then.
 
     ``judge_at_s``: ask again by then even if nothing was heard. ``coordinates``: ``node/`` is to be watched.
-    ``waits`` names what is waited for, empty while nothing is; ``waits_since_s`` is when this node began to
+    ``waits``: None while nothing is waited for; ``waits_since_s`` is when this node began to
     count how long, None where another does. ``spare``: for what a node without a seat waits, else empty.
     """
 
@@ -323,6 +324,6 @@ class Judgement:
     alive_until_s: float
     judge_at_s: float
     coordinates: bool = False
-    waits: str = ""
+    waits: Waiting | None = None
     waits_since_s: float | None = None
     spare: str = ""

@@ -12,6 +12,7 @@ from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+from faultrun.model.waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,13 +115,20 @@ class PlanHeader:
 class Leadership:
     """Who coordinates: ``all/coordinator``. ``waits`` says for what, empty while nothing is missing.
 
-    The revision at which it was created is the coordinator's token.
+    ``hopeless``: the nodes that are here cannot go on without it. The revision at which the key was created
+    is the coordinator's token.
     """
 
     node: NodeId
     boot: BootId
     asked: str = ""
     waits: str = ""
+    hopeless: bool = field(default=False, metadata=UNLESS_USED)
+
+    @property
+    def waiting(self) -> Waiting | None:
+        """What the run waits for; None while nothing is missing."""
+        return Waiting(reason=self.waits, hopeless=self.hopeless) if self.waits else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from faultrun.checkpoints.formats.mindspore.group_info import GROUP_INFO_NAME, GroupFiles, read_group_files
 from faultrun.core.humanize import rank_names
-from faultrun.core.recovery.replica_groups import Group, agree_on_groups
+from faultrun.core.recovery.replica_groups import Disagreement, Group, agree_on_groups
 from faultrun.journal.logdir import beside
 from faultrun.model.checkpoint import Refusal
 from faultrun.model.spec.run_spec import Replicas, RunSpec
@@ -34,9 +34,9 @@ def known_replicas(spec: RunSpec, world_size: int) -> KnownReplicas:
     if not found.lists:
         return KnownReplicas(groups=None if spec.recovery.replicas is Replicas.AUTO else every_rank_its_own)
     agreed = agree_on_groups(found.lists, world_size)
-    if isinstance(agreed, str):
+    if isinstance(agreed, Disagreement):
         missing = _missing(spec, found, (folder, *others))
-        why = f"{missing}{agreed}; until that is settled every rank needs a file of its own"
+        why = f"{missing}{agreed.why}; until that is settled every rank needs a file of its own"
         refusal = Refusal(path=str(folder / f"device*/{GROUP_INFO_NAME}"), global_step=None, why=why)
         return KnownReplicas(groups=every_rank_its_own, refused=(refusal,))
     return KnownReplicas(groups=agreed)

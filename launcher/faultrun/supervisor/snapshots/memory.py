@@ -7,11 +7,19 @@ that is whole, is between them (``sdk.snapshots.buffer``).
 import fcntl
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 
 _SHARE = 0.5
 """Of the memory that is free, so much at most: the copy must not be what brings the out-of-memory killer."""
 
 _BLOCK_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class NoMemory:
+    """That a rank gets no memory for copies of its state, and why."""
+
+    why: str
 
 
 class SnapshotMemory:
@@ -21,7 +29,7 @@ class SnapshotMemory:
         self._free_bytes = free_bytes
         self._fds: dict[int, int] = {}
 
-    def grant(self, rank: int, size_bytes: int) -> int | str:
+    def grant(self, rank: int, size_bytes: int) -> int | NoMemory:
         """A descriptor of ``size_bytes`` for ``rank``, in place of any that it had; or why there is none."""
         self.drop((rank,))
         free = self._free_bytes()
@@ -29,22 +37,24 @@ class SnapshotMemory:
             free -= sum(map(_untouched, self._fds.values()))
         if free is not None and size_bytes > _SHARE * free:
             wanted, there = size_bytes >> 20, max(free, 0) >> 20
-            return f"{wanted} MiB for copies of its state are more than half of the {there} MiB free"
+            return NoMemory(
+                f"{wanted} MiB for copies of its state are more than half of the {there} MiB free"
+            )
         try:
             fd = os.memfd_create(f"faultrun-rank-{rank}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         except OSError as error:
-            return f"no shared memory: {error.strerror}"
+            return NoMemory(f"no shared memory: {error.strerror}")
         try:
             os.ftruncate(fd, size_bytes)
             # Nobody who has mapped it shall be killed by SIGBUS because another made it smaller.
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         except OSError as error:
             os.close(fd)
-            return f"no shared memory: {error.strerror}"
+            return NoMemory(f"no shared memory: {error.strerror}")
         self._fds[rank] = fd
         return fd
 
-    def grant_again(self, rank: int, size_bytes: int) -> int | str:
+    def grant_again(self, rank: int, size_bytes: int) -> int | NoMemory:
         """The same, but what ``rank`` has stays where it is large enough: it is written over bit by bit."""
         known = self._fds.get(rank)
         return (

@@ -20,7 +20,7 @@ from faultrun.model.topology import BootId, NodeId, RunId
 from faultrun.model.wire import message, parse
 from faultrun.supervisor.control_connections import ControlPeer
 from faultrun.supervisor.reactor import Reactor
-from faultrun.supervisor.snapshots.memory import SnapshotMemory
+from faultrun.supervisor.snapshots.memory import NoMemory, SnapshotMemory
 
 _PROGRAM = (
     "import sys; sys.path[:] = filter(None, sys.path);"
@@ -168,13 +168,13 @@ class NextNode:
         return 0 <= rank < world and rank not in self._ranks
 
     def _make_room(self, program: "_Program", rank: int, size_bytes: int) -> None:
-        given: int | str = "it is no rank of another node"
+        given: int | NoMemory = NoMemory("it is no rank of another node")
         if self._is_foreign(rank) and 0 < size_bytes < _MOST_BYTES:
             given = self._memory.grant_again(rank, size_bytes)
-        if isinstance(given, int):
-            program.say_with(given, "room", rank=rank, fds=1)
+        if isinstance(given, NoMemory):
+            program.say("no_room", rank=rank, why=given.why)
         else:
-            program.say("no_room", rank=rank, why=given)
+            program.say_with(given, "room", rank=rank, fds=1)
 
     def _tell_end(self, why: str) -> None:
         if self._plan is not None:
