@@ -6,6 +6,7 @@ a distributed one calls it at its coordinator.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from faultrun.core.placement.node_seats import (
     Known,
@@ -33,7 +34,6 @@ from faultrun.core.plan.keep_survivors import (
     is_kept,
     keep,
     keep_fewer,
-    plan_came_too_late,
     reseated,
     wants_to_stay,
 )
@@ -253,60 +253,78 @@ def _has_a_say(plan: Plan | None, seats: Topology | None, fact: NodeFact) -> boo
 def _replan(
     rules: Rules, plan: Plan | None, seating: Seating, spoken: list[NodeFact], now_s: float
 ) -> NextStep:
-    by_node, seats = {fact.node: fact for fact in spoken}, seating.seats
-    members = [by_node[seat.node] for seat in seats.nodes]
+    """Plan the incarnation that the nodes of ``seating`` begin, or end the run."""
+    by_node = {fact.node: fact for fact in spoken}
+    members = [by_node[seat.node] for seat in seating.seats.nodes]
     incident, avoids = first_incident(spoken), tuple[Attempt, ...]()
     if plan is not None:
         plan = replace(plan, ledger=replace(plan.ledger, attempts=attempts_seen(plan, spoken)))
-        avoids = quarantine_after(plan, with_lost(incident, plan, spoken, rules.lease_ttl_s))
-    point = common_point(seats, [seating.of_use(fact) for fact in members], avoids)
+        incident = with_lost(incident, plan, spoken, rules.lease_ttl_s)
+        avoids = quarantine_after(plan, incident)
+    point = common_point(seating.seats, [seating.of_use(fact) for fact in members], avoids)
+    newest = max(fact.incarnation for fact in spoken)
     against = "" if point is not None else nothing_in_common(members)
     if against:
-        newest = max(fact.incarnation for fact in spoken)
         return wanting(newest, now_s, against, by_node)
     following = Plan(
-        incarnation=max(fact.incarnation for fact in spoken) + 1,
-        topology=seats,
+        incarnation=newest + 1 if plan is None else max(newest, plan.incarnation) + 1,
+        topology=seating.seats,
         reason=Reason.CONTINUED,
         point=seating.moved(point),
         start_at_s=now_s,
-        ledger=Ledger(),
+        ledger=Ledger() if plan is None else plan.ledger,
         boots=tuple(fact.boot for fact in members),
         replaced=seating.replaced,
         slots=seating.slots,
     )
     following = with_scheduler(following, members)
-    high_step = max(fact.high_step for fact in spoken)
     if plan is None:
-        reason = Reason.FIRST if point is None else Reason.CONTINUED
-        return adopted(
-            replace(following, reason=reason, ledger=furthest(ledger_told(spoken), high_step, point)), now_s
-        )
-    number = max(following.incarnation, plan.incarnation + 1)
-    following = replace(following, incarnation=number, ledger=plan.ledger)
-    if incident is not None and incident.number <= plan.ledger.incidents:
-        # Whose supervisor was lost or fenced before it heard of that plan tells of it once more.
-        told_again = replace(following, aftermath=told_before(plan, incident))
-        return adopted(without_the_bad(rules.elastic, rules.topology, plan, told_again, members), now_s)
-    incident = with_lost(incident, plan, spoken, rules.lease_ttl_s)
-    if incident is None or (only_followed(incident) and any(fact.stop is not None for fact in spoken)):
-        return adopted(without_the_bad(rules.elastic, rules.topology, plan, following, members), now_s)
-    incident = left_init(incident, plan, spoken)
-    ledger = replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
-    answered = (
-        any(plan_came_too_late(plan, fact) for fact in spoken) and incident.number <= plan.ledger.incidents
-    )
-    if answered:
-        answer: NextStep = adopted(replace(following, reason=Reason.FAULT), now_s)
-    else:
-        counted = replace(plan, ledger=ledger)
-        answer = _after(rules, counted, incident, following, high_step, members)
-    if isinstance(answer, RunFinished) and goes_back(point, members, avoids):
-        answer = replace(answer, wanting=tuple(by_node))  # the budget is counted from the point
-    if not isinstance(answer, PlanAdopted):
+        return adopted(_first_plan(following, spoken), now_s)
+    if _is_new(incident, plan, spoken):
+        answer = _answer(rules, plan, left_init(incident, plan, spoken), following, members, spoken)
+        if isinstance(answer, RunFinished) and goes_back(point, members, avoids):
+            answer = replace(answer, wanting=tuple(by_node))  # the budget is counted from the point
         return _for_the_unfit(answer, spoken)
+    if incident is not None and incident.number <= plan.ledger.incidents:
+        following = replace(following, aftermath=told_before(plan, incident))
+    return adopted(without_the_bad(rules.elastic, rules.topology, plan, following, members), now_s)
+
+
+def _first_plan(following: Plan, spoken: list[NodeFact]) -> Plan:
+    """The run's first, which counts on from what supervisors that came back know to be spent."""
+    reason = Reason.FIRST if following.point is None else Reason.CONTINUED
+    high_step = max(fact.high_step for fact in spoken)
+    return replace(following, reason=reason, ledger=furthest(ledger_told(spoken), high_step, following.point))
+
+
+def _is_new(incident: Incident | None, plan: Plan, spoken: list[NodeFact]) -> TypeGuard[Incident]:
+    """Whether no plan has answered it, and it is a fault: nodes that stop take their peers with them.
+
+    A supervisor that was lost or fenced before it heard of that plan tells of its incident once more.
+    """
+    if incident is None or incident.number <= plan.ledger.incidents:
+        return False
+    return not (only_followed(incident) and any(fact.stop is not None for fact in spoken))
+
+
+def _answer(
+    rules: Rules,
+    plan: Plan,
+    incident: Incident,
+    following: Plan,
+    members: list[NodeFact],
+    spoken: list[NodeFact],
+) -> NextStep:
+    """What follows a fault, which is counted from now on, and what every node's card says of it."""
+    counted = replace(
+        plan, ledger=replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
+    )
+    high_step = max(fact.high_step for fact in spoken)
+    answer = _after(rules, counted, incident, following, high_step, members)
+    if not isinstance(answer, PlanAdopted):
+        return answer
     told = aftermath(incident, plan, answer.plan, spoken)
-    return adopted(with_scheduler(replace(answer.plan, aftermath=told), members), now_s)
+    return adopted(with_scheduler(replace(answer.plan, aftermath=told), members), answer.at_s)
 
 
 def _for_the_unfit(answer: NextStep, spoken: list[NodeFact]) -> NextStep:
