@@ -30,7 +30,8 @@ from benchmarks.campaigns.savers import Saver
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import scan_and_choose
 from faultrun.checkpoints.registry import Registry, builtin_formats
-from faultrun.core.recovery.choose import Chosen, Need
+from faultrun.core.recovery.choose import Chosen
+from faultrun.core.recovery.need import Need, World
 
 FORMATS = Registry(formats=builtin_formats())
 _KEPT = 4
@@ -173,7 +174,7 @@ def _reap(pid: int, *, wait_s: float | None) -> None:
 
 def _judge(saver: Saver, place: Path, whole: Sequence[int], step: int, tally: Tally) -> None:
     """Let faultrun choose and compare the choice with the truth."""
-    found = scan_and_choose(Catalog([str(place)], settle_s=0.0, registry=FORMATS), Need(world_size=1))
+    found = scan_and_choose(Catalog([str(place)], settle_s=0.0, registry=FORMATS), Need(world=World(size=1)))
     chosen = Path(found.choice.point.path).name if isinstance(found.choice, Chosen) else "nothing"
     there = (place / saver.files(step)[0]).exists()
     tally.saves += 1

@@ -15,7 +15,8 @@ from faultrun.checkpoints.format import Claim, Listing, Look
 from faultrun.checkpoints.formats.user_pattern import Pattern
 from faultrun.checkpoints.names import is_unfinished, place_of, rank_of_directory
 from faultrun.checkpoints.registry import GROUP, Registry, builtin_formats
-from faultrun.core.recovery.choose import Chosen, Need, NoneUsable
+from faultrun.core.recovery.choose import Chosen, NoneUsable
+from faultrun.core.recovery.need import Need, World
 from faultrun.errors import UsageError
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 from support.checkpoints.catalogs import MINDSPORE, catalog_of, judge, only, reasons, survey_of
@@ -242,4 +243,4 @@ def test_the_need_of_a_survey_reaches_the_choice(tmp_path: Path) -> None:
     for rank in range(2):
         save(tmp_path / f"rank_{rank}/net-1_{2 - rank}.ckpt", ckpt(1, 2 - rank))
     groups = (frozenset({0}), frozenset({1}))
-    assert isinstance(survey_of(tmp_path, Need(world_size=2, groups=groups)).choice, NoneUsable)
+    assert isinstance(survey_of(tmp_path, Need(world=World(size=2, groups=groups))).choice, NoneUsable)

@@ -7,7 +7,8 @@ from pathlib import Path
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import scan_and_choose
 from faultrun.checkpoints.registry import Registry
-from faultrun.core.recovery.choose import Chosen, Need, NoneUsable, NothingFound
+from faultrun.core.recovery.choose import Chosen, NoneUsable, NothingFound
+from faultrun.core.recovery.need import Doubt, Need, World
 from support.checkpoints.catalogs import MINDSPORE, catalog_of, reasons, survey_of
 from support.checkpoints.ckpt_bytes import WEIGHTS, ckpt, records, save
 
@@ -32,8 +33,8 @@ def test_trap_cut_exactly_at_a_record_border_with_a_sibling_at_an_older_step(tmp
 def test_trap_cut_at_a_record_border_with_another_ranks_file_as_the_only_sibling(tmp_path: Path) -> None:
     save(tmp_path / "rank_0/net-1_20.ckpt", b"".join(records(WEIGHTS)), mode=0o400)
     save(tmp_path / "rank_1/net-1_20.ckpt", ckpt(1, 20))
-    found = survey_of(tmp_path, Need(world_size=2))
-    assert chosen(tmp_path, Need(world_size=2)) == "rank_1/net-1_20.ckpt"
+    found = survey_of(tmp_path, Need(world=World(size=2)))
+    assert chosen(tmp_path, Need(world=World(size=2))) == "rank_1/net-1_20.ckpt"
     assert reasons(found, tmp_path) == {
         "rank_0/net-1_20.ckpt": "cut after record 3 of 5: net-1_20.ckpt goes on with 'epoch_num'"
     }
@@ -55,7 +56,7 @@ def test_trap_exception_save_after_a_failed_collective_is_half_updated_under_the
     """Its bytes show nothing; only the supervisor knows that a rank had died before it was written."""
     save(tmp_path / "net-1_20.ckpt", ckpt(1, 20, global_step=20))
     save(tmp_path / "net-1_25_breakpoint.ckpt", ckpt(1, 25, global_step=25))
-    need = Need(world_size=1, after_fault=True)
+    need = Need(world=World(size=1), doubt=Doubt(after_fault=True))
     assert chosen(tmp_path, need) == "net-1_20.ckpt"
     assert chosen(tmp_path) == "net-1_25_breakpoint.ckpt", "after a plain SIGTERM it is good"
 
@@ -107,7 +108,7 @@ def test_trap_a_file_that_grows_while_it_is_looked_at(tmp_path: Path) -> None:
     assert written.wait(10)
     catalog = Catalog([str(tmp_path)], settle_s=0.2, registry=Registry(formats=MINDSPORE))
     try:
-        found = scan_and_choose(catalog, Need(world_size=1))
+        found = scan_and_choose(catalog, Need(world=World(size=1)))
     finally:
         done.set()
         writer.join()
@@ -120,7 +121,7 @@ def test_trap_a_newer_file_of_another_world_size(tmp_path: Path) -> None:
         save(tmp_path / f"rank_{rank}/net-5_100.ckpt", ckpt(5, 500))
     for rank in range(4):
         save(tmp_path / f"rank_{rank}/net-4_100.ckpt", ckpt(4, 400))
-    found = survey_of(tmp_path, Need(world_size=4))
+    found = survey_of(tmp_path, Need(world=World(size=4)))
     assert isinstance(found.choice, Chosen)
     assert found.choice.point.global_step == 400
     assert "written by more than 4 ranks" in reasons(found, tmp_path)["rank_0/net-5_100.ckpt"]
@@ -132,11 +133,11 @@ def test_trap_files_of_another_run_that_were_there_before(tmp_path: Path) -> Non
     fresh = catalog_of(tmp_path, memory=memory)
     fresh.leave_alone(fresh.scan().entries)
     again = catalog_of(tmp_path, memory=memory)
-    found = scan_and_choose(again, Need(world_size=1))
+    found = scan_and_choose(again, Need(world=World(size=1)))
     assert isinstance(found.choice, NothingFound)
     assert [Path(entry.path).name for entry in found.scan.left_alone] == ["net-9_100.ckpt"]
     save(tmp_path / "net-1_1.ckpt", ckpt(1, 1))
-    assert isinstance((ours := scan_and_choose(again, Need(world_size=1))).choice, Chosen)
+    assert isinstance((ours := scan_and_choose(again, Need(world=World(size=1)))).choice, Chosen)
     assert Path(ours.choice.point.path).name == "net-1_1.ckpt"
 
 
@@ -176,7 +177,7 @@ def test_trap_links_in_a_circle_hide_nothing_that_lies_beside_them(tmp_path: Pat
 def test_trap_a_file_that_is_cut_in_its_first_words_says_how_long_it_is(tmp_path: Path) -> None:
     header = struct.pack("<4s5H3I2H", b"PK\x03\x04", *[0] * 8, 16, 40)
     save(tmp_path / "step_10.pt", header + b"step_10/data.pkl" + bytes(4))
-    (refusal,) = scan_and_choose(Catalog([str(tmp_path)]), Need(world_size=1)).refused
+    (refusal,) = scan_and_choose(Catalog([str(tmp_path)]), Need(world=World(size=1))).refused
     assert refusal.why == "has 50 bytes, too few for what it should begin or end with"
 
 

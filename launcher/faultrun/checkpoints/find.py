@@ -13,13 +13,13 @@ from faultrun.checkpoints.scan_result import Scan
 from faultrun.core.recovery.choose import (
     Choice,
     Chosen,
-    Need,
     NeedVerdicts,
     NoneUsable,
     NothingFound,
     choose,
     choose_first,
 )
+from faultrun.core.recovery.need import Need
 from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verdict
 
 _VERIFIERS = 4

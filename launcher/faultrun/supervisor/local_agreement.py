@@ -1,11 +1,11 @@
 """Agreement of one node with itself: answers at once, by the same pure function that many nodes would use."""
 
 from faultrun.core.plan.next_plan import Rules, next_step
+from faultrun.core.plan.waiting import Waiting
 from faultrun.model.actions import RaiseAlarm
 from faultrun.model.events import PlanAdopted
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
-from faultrun.model.waiting import Waiting
 from faultrun.supervisor.reactor import Reactor
 
 

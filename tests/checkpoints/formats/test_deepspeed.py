@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from faultrun.checkpoints.registry import builtin_formats
-from faultrun.core.recovery.choose import Chosen, Need, NoneUsable
+from faultrun.core.recovery.choose import Chosen, NoneUsable
+from faultrun.core.recovery.need import Need, World
 from faultrun.model.checkpoint import Depth
 from support.checkpoints.catalogs import catalog_of, judge, only, survey_of
 from support.places import TESTS
 
 DATA = TESTS / "data" / "deepspeed"
 ALL = builtin_formats()
-TWO = Need(world_size=2)
+TWO = Need(world=World(size=2))
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_the_last_rank_is_missed_without_another_save_to_compare_with(
 
 
 def test_the_shards_of_another_world_are_refused(zero1: Path) -> None:
-    need = Need(world_size=4)
+    need = Need(world=World(size=4))
     assert refusals(zero1, need)[0] == "global_step4: written by 2 ranks, this run has 4"
     shutil.copytree(DATA / "zero0", zero1 / "plain")
     assert chosen(zero1, need) == "global_step2"
@@ -120,7 +121,7 @@ def test_a_layer_of_the_pipeline_is_missed_beside_another_save(tmp_path: Path) -
 @pytest.mark.parametrize("name", ["0.bias/exp_avg.pt", "2.weight/fp32.pt", "optimizer_state.pt"])
 def test_a_universal_checkpoint_needs_the_files_of_every_parameter(tmp_path: Path, name: str) -> None:
     root = Path(shutil.copytree(DATA / "universal", tmp_path / "run"))
-    assert chosen(root, Need(world_size=7)) == "global_step4_universal"
+    assert chosen(root, Need(world=World(size=7))) == "global_step4_universal"
     file = root / "global_step4_universal" / "zero" / name
     spoil(file, "torn")
     assert refusals(root)[0].startswith(f"global_step4_universal: its zero/{name}: ")

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from faultrun.core.recovery.choose import Chosen, Need, NoneUsable
+from faultrun.core.recovery.choose import Chosen, NoneUsable
+from faultrun.core.recovery.need import Need, Whose, World
 from faultrun.model.checkpoint import Depth, Kind
 from support.checkpoints.catalogs import judge, only, reasons, survey_of
 from support.checkpoints.ckpt_bytes import ckpt, save
@@ -43,7 +44,7 @@ def test_everything_is_read_from_the_manifest(tmp_path: Path) -> None:
 
 def test_a_verified_gasp_serves_its_replica_group(tmp_path: Path) -> None:
     gasp(tmp_path)
-    found = survey_of(tmp_path, Need(world_size=4, run_id="r1"))
+    found = survey_of(tmp_path, Need(world=World(size=4), whose=Whose(run_id="r1")))
     assert isinstance(found.choice, Chosen)
     assert [file.from_rank for file in found.choice.point.files] == [1, 1, 1, 1]
     (verdict,) = found.verdicts.values()
@@ -74,7 +75,7 @@ def test_every_cut_of_the_manifest_is_refused(tmp_path: Path) -> None:
     data = manifest(STATE)
     for size in range(len(data)):
         save(tmp_path / "net-2_15.pt.manifest.json", data[:size])
-        assert isinstance(survey_of(tmp_path, Need(world_size=4)).choice, NoneUsable), size
+        assert isinstance(survey_of(tmp_path, Need(world=World(size=4))).choice, NoneUsable), size
 
 
 def test_a_file_whose_manifest_was_never_written_is_what_its_own_format_says(tmp_path: Path) -> None:
@@ -127,6 +128,6 @@ def test_a_manifest_of_a_megabyte_is_not_parsed(tmp_path: Path) -> None:
 def test_a_gasp_of_another_run_is_not_ours(tmp_path: Path) -> None:
     gasp(tmp_path)
     save(tmp_path / "net-1_2.ckpt", ckpt(1, 2))
-    found = survey_of(tmp_path, Need(world_size=4, run_id="r2"))
+    found = survey_of(tmp_path, Need(world=World(size=4), whose=Whose(run_id="r2")))
     assert isinstance(found.choice, Chosen)
     assert reasons(found, tmp_path) == {"net-2_15.pt": "written by run r1, this is run r2"}

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from faultrun.checkpoints.registry import builtin_formats
-from faultrun.core.recovery.choose import Chosen, Need, NoneUsable, NothingFound
+from faultrun.core.recovery.choose import Chosen, NoneUsable, NothingFound
+from faultrun.core.recovery.need import Need, World
 from faultrun.model.checkpoint import Depth
 from support.checkpoints.catalogs import catalog_of, judge, survey_of
 from support.places import DATA
 
 ALL = builtin_formats()
-TWO = Need(world_size=2)
+TWO = Need(world=World(size=2))
 LAYOUTS = {"torch_dist": "megatron/torch_dist", "torch": "megatron/torch", "verl": "verl"}
 
 
@@ -85,9 +86,9 @@ def test_a_place_of_the_grid_that_is_gone_is_named(tmp_path: Path) -> None:
 
 
 def test_torch_dist_loads_into_any_world_and_torch_does_not() -> None:
-    assert chosen(DATA / "megatron" / "torch_dist", Need(world_size=3)) == "iter_0000020"
+    assert chosen(DATA / "megatron" / "torch_dist", Need(world=World(size=3))) == "iter_0000020"
     why = "iter_0000020: written by 2 ranks, this run has 3"
-    assert refusals(DATA / "megatron" / "torch", Need(world_size=3))[0] == why
+    assert refusals(DATA / "megatron" / "torch", Need(world=World(size=3)))[0] == why
 
 
 @pytest.mark.parametrize("layout", ["torch_dist", "torch"])

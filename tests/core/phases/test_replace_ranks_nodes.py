@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from faultrun.core.plan.next_plan import Rules, next_step
+from faultrun.core.plan.waiting import Waiting
 from faultrun.model.actions import (
     ExamineDeaths,
     FindRecoveryPoint,
@@ -27,7 +28,6 @@ from faultrun.model.run import Phase
 from faultrun.model.spec.run_spec import Windows
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
-from faultrun.model.waiting import Waiting
 from faultrun.nodes.protocol.plan_events import heeded
 from faultrun.nodes.values.membership import Fence, KnownKeys
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster, RosterEntry

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from faultrun.core.placement.slots import workers_words
 from faultrun.core.plan.next_plan import next_step
+from faultrun.core.plan.waiting import Waiting
 from faultrun.model.checkpoint import OnNode, RankFile, RecoveryPoint
 from faultrun.model.events import RunFinished
 from faultrun.model.observed.elastic import Elastic, Grow
@@ -14,7 +15,6 @@ from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId
-from faultrun.model.waiting import Waiting
 from faultrun.nodes.protocol.waiting_nodes import newcomers
 from support.nodes.seats import (
     ELASTIC,

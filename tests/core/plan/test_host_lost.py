@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from faultrun.core.plan.next_plan import Rules, next_step
+from faultrun.core.plan.waiting import Waiting
 from faultrun.model.actions import Prepare, Publish, Spawn, StartTimer, SweepRanks
 from faultrun.model.events import GoGiven, PlanAdopted, Timer
 from faultrun.model.incident import Cause, Incident
@@ -15,7 +16,6 @@ from faultrun.model.plan import Plan
 from faultrun.model.run import Phase
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
-from faultrun.model.waiting import Waiting
 from faultrun.nodes.protocol.plan_events import heeded
 from faultrun.nodes.values.membership import KnownKeys
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster, RosterEntry

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from faultrun.core.plan.after_incident import NextStep
 from faultrun.core.plan.next_plan import Rules, next_step
+from faultrun.core.plan.waiting import Waiting
 from faultrun.model.checkpoint import Live, OnNode, RankFile, RecoveryPoint
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.exits import Exited, ExitStatus, Signaled
@@ -18,7 +19,6 @@ from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Ledger, Plan, Reason, Restart
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topology
-from faultrun.model.waiting import Waiting
 from support.stories.generated import values
 from support.stories.story import POLICY, checkpoint, first_plan, rule
 

@@ -12,6 +12,7 @@ import pytest
 
 from faultrun.core.phases.decide import decide
 from faultrun.core.plan.next_plan import Rules, next_step
+from faultrun.core.plan.waiting import Waiting
 from faultrun.model.actions import (
     Action,
     ExamineDeaths,
@@ -49,7 +50,6 @@ from faultrun.model.run import Phase, RunState
 from faultrun.model.spec.run_spec import Windows
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
-from faultrun.model.waiting import Waiting
 from support.stories.story import POLICY, STAYING, WINDOWS
 
 A, B, SPARE = NodeId("a"), NodeId("b"), NodeId("c")

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from faultrun.core.recovery.choose import Choice, Chosen, Need, NeedVerdicts, NoneUsable, NothingFound, choose
+from faultrun.core.recovery.choose import Choice, Chosen, NeedVerdicts, NoneUsable, NothingFound, choose
+from faultrun.core.recovery.need import Disks, Doubt, Need, Whose, World
 from faultrun.core.recovery.relaxations import last_resorts
 from faultrun.model.checkpoint import Depth, Entry, Kind, Refusal, Verdict
 from faultrun.model.plan import Attempt
@@ -49,13 +50,13 @@ PAIRS = tuple(frozenset({rank, rank + 8}) for rank in range(8))
 
 def test_the_newest_step_is_verified_first_and_nothing_else_is_read() -> None:
     candidates = [entry("a", 10), entry("c", 30), entry("b", 20)]
-    choice, asked = settled(candidates, Need(world_size=1))
+    choice, asked = settled(candidates, Need(world=World(size=1)))
     assert (choice.point.path, choice.point.global_step, asked) == ("c", 30, ["c"])
     assert choice.refused == ()
 
 
 def test_a_torn_newest_file_is_refused_with_its_reason_and_the_next_one_wins() -> None:
-    choice, asked = settled([entry("old", 10), entry("new", 20)], Need(world_size=1), "new")
+    choice, asked = settled([entry("old", 10), entry("new", 20)], Need(world=World(size=1)), "new")
     assert choice.point.path == "old"
     assert choice.refused == (Refusal(path="new", global_step=20, why="torn"),)
     assert asked == ["new", "old"]
@@ -63,7 +64,7 @@ def test_a_torn_newest_file_is_refused_with_its_reason_and_the_next_one_wins() -
 
 def test_in_pure_data_parallel_one_whole_copy_serves_every_rank() -> None:
     candidates = [entry("r0", 7, rank=0), entry("r1", 7, rank=1)]
-    choice, asked = settled(candidates, Need(world_size=4), "r0")
+    choice, asked = settled(candidates, Need(world=World(size=4)), "r0")
     assert [(file.rank, file.path, file.from_rank) for file in choice.point.files] == [
         (0, "r1", 1), (1, "r1", 1), (2, "r1", 1), (3, "r1", 1),
     ]  # fmt: skip
@@ -74,15 +75,15 @@ def test_in_pure_data_parallel_one_whole_copy_serves_every_rank() -> None:
 
 def test_on_equal_step_periodic_beats_gasp_and_gasp_beats_best() -> None:
     files = [entry("best", 5, kind=Kind.BEST), entry("gasp", 5, kind=Kind.GASP), entry("periodic", 5)]
-    assert chosen(files, Need(world_size=1)) == "periodic"
-    assert chosen(files, Need(world_size=1), "periodic") == "gasp"
-    assert chosen(files, Need(world_size=1), "periodic", "gasp") == "best"
+    assert chosen(files, Need(world=World(size=1))) == "periodic"
+    assert chosen(files, Need(world=World(size=1)), "periodic") == "gasp"
+    assert chosen(files, Need(world=World(size=1)), "periodic", "gasp") == "best"
 
 
 def test_every_replica_group_needs_a_whole_file_at_the_same_step() -> None:
     groups = (frozenset({0, 1}), frozenset({2, 3}))
     files = [entry("0@20", 20, rank=0), entry("2@10", 10, rank=2), entry("1@10", 10, rank=1)]
-    choice, _ = settled(files, Need(world_size=4, groups=groups))
+    choice, _ = settled(files, Need(world=World(size=4, groups=groups)))
     assert choice.point.global_step == 10
     assert reasons(choice) == {"0@20": "this step has no whole file for ranks 2, 3"}
     assert [file.path for file in choice.point.files] == ["1@10", "1@10", "2@10", "2@10"]
@@ -90,7 +91,7 @@ def test_every_replica_group_needs_a_whole_file_at_the_same_step() -> None:
 
 def test_within_a_group_the_next_replica_steps_in_for_a_torn_file() -> None:
     files = [entry(f"r{rank}", 5, rank=rank) for rank in range(16)]
-    choice, asked = settled(files, Need(world_size=16, groups=PAIRS), "r3")
+    choice, asked = settled(files, Need(world=World(size=16, groups=PAIRS)), "r3")
     assert choice.point.restore_ranks == "0,1,2,4,5,6,7,11"
     assert asked == [f"r{rank}" for rank in range(8)] + ["r11"]
     assert reasons(choice) == {"r3": "torn"}
@@ -98,14 +99,16 @@ def test_within_a_group_the_next_replica_steps_in_for_a_torn_file() -> None:
 
 def test_worked_example_faults_3_and_11_leave_their_group_without_a_replica() -> None:
     files = [entry(f"r{rank}", 5, rank=rank) for rank in range(16)]
-    choice, _ = resolve(files, Need(world_size=16, groups=PAIRS, lost_ranks=frozenset({3, 11})))
+    choice, _ = resolve(
+        files, Need(world=World(size=16, groups=PAIRS), doubt=Doubt(lost_ranks=frozenset({3, 11})))
+    )
     assert isinstance(choice, NoneUsable)
     assert reasons(choice)["r3"] == "the disk of rank 3 is lost"
     assert reasons(choice)["r0"] == "this step has no whole file for ranks 3, 11"
 
 
 def test_a_file_that_belongs_to_no_rank_serves_every_group() -> None:
-    choice, _ = settled([entry("dcp", 5)], Need(world_size=16, groups=PAIRS))
+    choice, _ = settled([entry("dcp", 5)], Need(world=World(size=16, groups=PAIRS)))
     assert {file.path for file in choice.point.files} == {"dcp"}
 
 
@@ -115,16 +118,16 @@ def test_files_of_two_sessions_are_not_mixed_at_one_step() -> None:
         entry("0@s0", 300, rank=0, session=0), entry("0@s1", 300, rank=0, session=1),
         entry("1@s0", 300, rank=1, session=0), entry("1@s1", 300, rank=1, session=1),
     ]  # fmt: skip
-    choice, _ = resolve(files, Need(world_size=2, groups=groups), "0@s1", "1@s0")
+    choice, _ = resolve(files, Need(world=World(size=2, groups=groups)), "0@s1", "1@s0")
     assert isinstance(choice, NoneUsable)
-    both_torn_in_the_new, _ = settled(files, Need(world_size=2, groups=groups), "0@s1")
+    both_torn_in_the_new, _ = settled(files, Need(world=World(size=2, groups=groups)), "0@s1")
     assert [file.path for file in both_torn_in_the_new.point.files] == ["0@s0", "1@s0"]
 
 
 def test_session_numbers_may_differ_where_every_rank_has_one_file_only() -> None:
     groups = (frozenset({0}), frozenset({1}))
     files = [entry("0@s4", 300, rank=0, session=4), entry("1@s0", 300, rank=1, session=0)]
-    choice, _ = settled(files, Need(world_size=2, groups=groups))
+    choice, _ = settled(files, Need(world=World(size=2, groups=groups)))
     assert [file.path for file in choice.point.files] == ["0@s4", "1@s0"]
 
 
@@ -134,9 +137,9 @@ def test_manifests_that_name_their_replica_group_serve_only_it() -> None:
         entry("g2", 9, rank=2, replica_group=(0, 2)),
         entry("g1", 9, rank=1, replica_group=(1, 3)),
     ]
-    choice, _ = settled(files, Need(world_size=4), "g0")
+    choice, _ = settled(files, Need(world=World(size=4)), "g0")
     assert [file.path for file in choice.point.files] == ["g2", "g1", "g2", "g1"]
-    alone, _ = resolve(files[:2], Need(world_size=4))
+    alone, _ = resolve(files[:2], Need(world=World(size=4)))
     assert isinstance(alone, NoneUsable)
     assert reasons(alone)["g0"] == "this step has no whole file for rank 1"
 
@@ -145,10 +148,13 @@ def test_where_other_nodes_may_have_the_rest_what_serves_some_ranks_will_do() ->
     files = [
         entry(f"{rank}@{step}", step, rank=rank, replica_group=(rank,)) for step in (9, 5) for rank in (0, 1)
     ]
-    whole, partly = Need(world_size=4, several=True), Need(world_size=4, several=True, partly=True)
+    whole, partly = (
+        Need(world=World(size=4), disks=Disks(several=True)),
+        Need(world=World(size=4), disks=Disks(several=True, partly=True)),
+    )
     assert isinstance(resolve(files, whole)[0], NoneUsable)
     assert partly in [*last_resorts(whole)]
-    assert partly not in [*last_resorts(Need(world_size=4))]
+    assert partly not in [*last_resorts(Need(world=World(size=4)))]
     point = settled(files, partly)[0].point
     assert [(file.rank, file.path) for file in point.files] == [(0, "0@9"), (1, "1@9")]
     assert point.part_of != ""
@@ -163,10 +169,10 @@ def test_where_other_nodes_may_have_the_rest_what_serves_some_ranks_will_do() ->
 
 def test_a_foreign_run_never_wins_and_is_none_of_our_candidates() -> None:
     files = [entry("ours", 5, run_id="a"), entry("theirs", 50, run_id="b")]
-    choice, asked = settled(files, Need(world_size=1, run_id="a"))
+    choice, asked = settled(files, Need(world=World(size=1), whose=Whose(run_id="a")))
     assert (choice.point.path, asked) == ("ours", ["ours"])
     assert reasons(choice) == {"theirs": "written by run b, this is run a"}
-    alone, _ = resolve(files[1:], Need(world_size=1, run_id="a"))
+    alone, _ = resolve(files[1:], Need(world=World(size=1), whose=Whose(run_id="a")))
     assert isinstance(alone, NothingFound), (
         "a new run beside an old one's files starts from zero, it does not fail"
     )
@@ -174,7 +180,7 @@ def test_a_foreign_run_never_wins_and_is_none_of_our_candidates() -> None:
 
 def test_a_step_that_a_rank_beyond_this_world_saved_too_is_of_a_larger_world() -> None:
     files = [entry(f"r{rank}", 50, rank=rank, series="net-") for rank in (0, 7)] + [entry("ours", 5, rank=0)]
-    choice, _ = settled(files, Need(world_size=4))
+    choice, _ = settled(files, Need(world=World(size=4)))
     assert choice.point.path == "ours"
     why = "rank 7 saved this step too, so it was written by more than 4 ranks"
     assert reasons(choice) == {"r0": why, "r7": why}
@@ -186,7 +192,7 @@ def test_what_is_quarantined_sends_the_choice_to_the_next_older() -> None:
         Attempt(path="b", failures=2),
         Attempt(path="c", failures=2, identity=entry("c", 30, inode=3).identity),
     )
-    choice, asked = settled(files, Need(world_size=1, quarantine=aside))
+    choice, asked = settled(files, Need(world=World(size=1), doubt=Doubt(quarantine=aside)))
     assert (choice.point.path, asked) == ("a", ["a"])
     assert set(reasons(choice).values()) == {"quarantined: two restarts made no progress past it"}
 
@@ -194,14 +200,14 @@ def test_what_is_quarantined_sends_the_choice_to_the_next_older() -> None:
 def test_what_was_written_anew_under_a_quarantined_name_is_a_checkpoint_like_any_other() -> None:
     aside = Attempt(path="last", failures=2, identity=entry("last", 5, mtime_ns=1).identity)
     files = [entry("best", 3), entry("last", 10, mtime_ns=2)]
-    assert chosen(files, Need(world_size=1, quarantine=(aside,))) == "last"
+    assert chosen(files, Need(world=World(size=1), doubt=Doubt(quarantine=(aside,)))) == "last"
 
 
 def test_a_gasp_saved_after_a_death_counts_only_if_its_writer_vouches_for_it() -> None:
-    need = Need(world_size=1, after_fault=True)
+    need = Need(world=World(size=1), doubt=Doubt(after_fault=True))
     torn_update = entry("exception_save", 25, kind=Kind.GASP)
     assert chosen([torn_update, entry("p", 20)], need) == "p"
-    assert chosen([torn_update, entry("p", 20)], replace(need, after_fault=False)) == "exception_save"
+    assert chosen([torn_update, entry("p", 20)], replace(need, doubt=Doubt())) == "exception_save"
     assert chosen([replace(torn_update, consistent=True), entry("p", 20)], need) == "exception_save"
     assert chosen([replace(torn_update, first_seen=0), entry("p", 20)], need) == "exception_save"
 
@@ -212,16 +218,16 @@ def test_without_steps_epochs_decide_and_without_epochs_times() -> None:
         entry("e9", epoch=9, mtime_ns=1),
         entry("best_acc", mtime_ns=99),
     ]
-    assert chosen(files, Need(world_size=1)) == "e9"
-    assert chosen(files, Need(world_size=1), "e9", "e3") == "best_acc"
-    assert chosen([entry("a", mtime_ns=1), entry("b", mtime_ns=2)], Need(world_size=1)) == "b"
+    assert chosen(files, Need(world=World(size=1))) == "e9"
+    assert chosen(files, Need(world=World(size=1)), "e9", "e3") == "best_acc"
+    assert chosen([entry("a", mtime_ns=1), entry("b", mtime_ns=2)], Need(world=World(size=1))) == "b"
 
 
 def test_candidates_but_none_whole_is_not_the_same_as_nothing_found() -> None:
-    nothing, _ = resolve([], Need(world_size=1))
+    nothing, _ = resolve([], Need(world=World(size=1)))
     assert nothing == NothingFound()
-    torn, _ = resolve([entry("a", 1)], Need(world_size=1), "a")
+    torn, _ = resolve([entry("a", 1)], Need(world=World(size=1)), "a")
     assert torn == NoneUsable(refused=(Refusal(path="a", global_step=1, why="torn"),))
     empty = Refusal(path="z", global_step=2, why="is empty")
-    only_empty, _ = resolve([], Need(world_size=1), broken=(empty,))
+    only_empty, _ = resolve([], Need(world=World(size=1)), broken=(empty,))
     assert only_empty == NoneUsable(refused=(empty,))

@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.core.recovery.candidate_order import moments
-from faultrun.core.recovery.choose import Chosen, Need, NeedVerdicts, NoneUsable, NothingFound, choose
+from faultrun.core.recovery.choose import Chosen, NeedVerdicts, NoneUsable, NothingFound, choose
+from faultrun.core.recovery.need import Doubt, Need, Whose, World
 from faultrun.core.recovery.replica_groups import Group
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 from faultrun.model.plan import Attempt
@@ -41,14 +42,15 @@ def situations(draw: st.DrawFn) -> tuple[list[Entry], dict[str, bool], Need]:
         )
         whole[path] = draw(st.booleans())
     need = Need(
-        world_size=WORLD,
-        groups=draw(st.sampled_from(GROUPS)),
-        run_id=draw(st.sampled_from([None, "ours"])),
-        quarantine=tuple(
-            Attempt(path=one.path, failures=2, identity=one.identity)
-            for one in draw(st.lists(st.sampled_from(entries), max_size=2) if entries else st.just([]))
+        world=World(size=WORLD, groups=draw(st.sampled_from(GROUPS))),
+        whose=Whose(run_id=draw(st.sampled_from([None, "ours"]))),
+        doubt=Doubt(
+            quarantine=tuple(
+                Attempt(path=one.path, failures=2, identity=one.identity)
+                for one in draw(st.lists(st.sampled_from(entries), max_size=2) if entries else st.just([]))
+            ),
+            lost_ranks=frozenset(draw(st.sets(st.integers(0, 3), max_size=2))),
         ),
-        lost_ranks=frozenset(draw(st.sets(st.integers(0, 3), max_size=2))),
     )
     return entries, whole, need
 
@@ -85,12 +87,12 @@ def test_every_file_that_is_chosen_was_verified_is_whole_and_allowed(
         entry = by_path[file.path]
         assert whole[file.path]
         assert file.path in asked
-        assert not any(one.accuses(file.path, entry.identity) for one in need.quarantine)
-        assert entry.rank not in need.lost_ranks
+        assert not any(one.accuses(file.path, entry.identity) for one in need.doubt.quarantine)
+        assert entry.rank not in need.doubt.lost_ranks
         assert entry.world_size in (None, WORLD)
-        assert need.run_id is None or entry.run_id in (None, need.run_id)
+        assert need.whose.run_id is None or entry.run_id in (None, need.whose.run_id)
     assert len({by_path[file.path].global_step for file in choice.point.files}) == 1
-    for group in need.groups or ():
+    for group in need.world.groups or ():
         assert len({file.path for file in choice.point.files if file.rank in group}) == 1
 
 
@@ -128,8 +130,10 @@ def test_in_pure_data_parallel_no_newer_usable_whole_file_is_passed_over(
     situation: tuple[list[Entry], dict[str, bool], Need],
 ) -> None:
     entries, whole, given_need = situation
-    need = Need(world_size=WORLD, run_id=given_need.run_id)
-    ours = [entry for entry in entries if need.run_id is None or entry.run_id in (None, need.run_id)]
+    need = Need(world=World(size=WORLD), whose=Whose(run_id=given_need.whose.run_id))
+    ours = [
+        entry for entry in entries if need.whose.run_id is None or entry.run_id in (None, need.whose.run_id)
+    ]
     usable = [
         [entry for entry in moment.entries if whole[entry.path] and entry.world_size in (None, WORLD)]
         for moment in moments(ours)
@@ -152,7 +156,9 @@ def test_every_candidate_newer_than_the_chosen_is_refused_with_a_reason(
     refused = {refusal.path for refusal in choice.refused}
     assert all(refusal.why for refusal in choice.refused)
     if isinstance(choice, Chosen):
-        ours = [one for one in entries if need.run_id is None or one.run_id in (None, need.run_id)]
+        ours = [
+            one for one in entries if need.whose.run_id is None or one.run_id in (None, need.whose.run_id)
+        ]
         for moment in moments(ours):
             paths = {entry.path for entry in moment.entries}
             if choice.point.path in paths:

@@ -1,6 +1,8 @@
 """What depends on the number of workers, and what does not."""
 
-from faultrun.core.recovery.choose import Chosen, Need, NeedVerdicts, NoneUsable, choose
+from faultrun.core.recovery.choose import Chosen, NeedVerdicts, NoneUsable, choose
+from faultrun.core.recovery.need import Need, World
+from faultrun.core.recovery.replica_groups import Group
 from faultrun.core.recovery.reshardable import written_by
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 from support.checkpoints.entries import candidate
@@ -8,9 +10,14 @@ from support.checkpoints.entries import candidate
 GROUPS = (frozenset({0, 2}), frozenset({1, 3}))
 
 
-def fixed_by(*entries: Entry, world_size: int = 4, **need: object) -> str:
+def fixed_by(
+    *entries: Entry,
+    world_size: int = 4,
+    groups: tuple[Group, ...] | None = None,
+    resharded: bool | None = None,
+) -> str:
     """What the point that is chosen from ``entries`` says of another number of workers."""
-    wanted = Need(world_size=world_size, elastic=True, **need)  # type: ignore[arg-type]
+    wanted = Need(world=World(size=world_size, groups=groups, resharded=resharded, elastic=True))
     whole = {one.path: Verdict(whole=True, why="looked at", depth=Depth.CHECKSUM) for one in entries}
     choice = choose(entries, whole, wanted)
     assert isinstance(choice, Chosen), choice
@@ -46,7 +53,7 @@ def test_of_one_step_the_file_that_serves_any_number_is_chosen_before_one_that_m
     whole = {one.path: Verdict(whole=True, why="", depth=Depth.CHECKSUM) for one in (*each, alike)}
 
     def chosen(verdicts: dict[str, Verdict], *, elastic: bool) -> str:
-        choice = choose([*each, alike], verdicts, Need(world_size=2, elastic=elastic))
+        choice = choose([*each, alike], verdicts, Need(world=World(size=2, elastic=elastic)))
         return choice.point.path if isinstance(choice, Chosen) else str(choice)
 
     assert (chosen(whole, elastic=True), chosen(whole, elastic=False)) == ("gasp", "net.0")
@@ -75,7 +82,7 @@ def test_a_folder_that_is_cut_anew_is_for_all_whatever_shards_lie_beside_it() ->
     whole = {one.path: Verdict(whole=True, why="", depth=Depth.CHECKSUM) for one in entries}
 
     def chosen(*found: Entry, world_size: int = 3) -> str:
-        choice = choose(found, whole, Need(world_size=world_size, elastic=True))
+        choice = choose(found, whole, Need(world=World(size=world_size, elastic=True)))
         assert isinstance(choice, Chosen)
         assert (choice.point.path, choice.point.fixed_by) == ("step-5", "")
         return choice.point.restore_ranks_map
@@ -99,14 +106,14 @@ def test_a_run_that_is_started_again_with_another_number_takes_nothing_that_depe
     older = candidate("folder", 5, format="torch-dcp")
     whole = {one.path: Verdict(whole=True, why="", depth=Depth.CHECKSUM) for one in (*each, older)}
     for workers in (1, 3):
-        choice = choose((*each, older), whole, Need(world_size=workers, elastic=True, resized=True))
+        choice = choose((*each, older), whole, Need(world=World(size=workers, elastic=True, resized=True)))
         assert isinstance(choice, Chosen)
         assert choice.point.path == "folder"
         assert len(choice.refused) == 2
-    none = choose(each, whole, Need(world_size=3, elastic=True, resized=True))
+    none = choose(each, whole, Need(world=World(size=3, elastic=True, resized=True)))
     assert isinstance(none, NoneUsable)
     assert none.refused[0].why == "is one of a file for each rank, and nothing says that these are alike"
-    alone = choose(each[:1], whole, Need(world_size=3, elastic=True, resized=True))
+    alone = choose(each[:1], whole, Need(world=World(size=3, elastic=True, resized=True)))
     assert isinstance(alone, Chosen)
 
 
@@ -122,9 +129,9 @@ def test_how_many_wrote_a_folder_is_known_where_all_files_agree() -> None:
 
 def test_nobody_asks_where_the_run_may_not_shrink() -> None:
     parts = candidate("parts", 5, world_size=4)
-    answer = choose([parts], {}, Need(world_size=4))
+    answer = choose([parts], {}, Need(world=World(size=4)))
     assert isinstance(answer, NeedVerdicts)
     whole = {"parts": Verdict(whole=True, why="", depth=Depth.CHECKSUM)}
-    answer = choose([parts], whole, Need(world_size=4))
+    answer = choose([parts], whole, Need(world=World(size=4)))
     assert isinstance(answer, Chosen)
     assert answer.point.fixed_by == ""

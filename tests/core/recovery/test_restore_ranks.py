@@ -5,7 +5,8 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.core.recovery.choose import Choice, Chosen, Need, choose
+from faultrun.core.recovery.choose import Choice, Chosen, choose
+from faultrun.core.recovery.need import Doubt, Need, World
 from faultrun.core.recovery.replica_groups import Group
 from faultrun.model.checkpoint import Depth, Entry, RankFile, RecoveryPoint, Verdict
 from support.checkpoints.entries import candidate
@@ -22,7 +23,7 @@ def decision(groups: tuple[Group, ...], lost: set[int], held: dict[int, set[int]
     files = [file_of(rank, step) for rank, steps in held.items() for step in sorted(steps)]
     whole = Verdict(whole=True, why="all there", depth=Depth.CHECKSUM)
     world_size = sum(map(len, groups))
-    need = Need(world_size=world_size, groups=groups, lost_ranks=frozenset(lost))
+    need = Need(world=World(size=world_size, groups=groups), doubt=Doubt(lost_ranks=frozenset(lost)))
     return choose(files, {file.path: whole for file in files}, need)
 
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from faultrun.core.plan.waiting import Waiting
 from faultrun.model.topology import RunId
-from faultrun.model.waiting import Waiting
 from faultrun.nodes.agent.announcements import Announcements
 from faultrun.nodes.agent.pipe_protocol import SAYS, Words
 from faultrun.nodes.etcd.clock import boot_now

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from faultrun.checkpoints.registry import builtin_formats
-from faultrun.core.recovery.choose import Chosen, Need
+from faultrun.core.recovery.choose import Chosen
+from faultrun.core.recovery.need import Need, Whose, World
 from faultrun.model.checkpoint import Entry, Verdict
 from faultrun.sdk.session import Session
 from faultrun.sdk.worker.save_files import Folder, Position, Saved, SaveWriter, numbered
@@ -54,7 +55,9 @@ def test_a_folder_is_one_candidate_whatever_lies_in_it(tmp_path: Path) -> None:
 
 def test_a_folder_serves_its_replica_group(tmp_path: Path) -> None:
     saved = save(writer_in(tmp_path), 55)
-    choice = survey_of(tmp_path, Need(world_size=4, run_id="run-1"), builtin_formats()).choice
+    choice = survey_of(
+        tmp_path, Need(world=World(size=4), whose=Whose(run_id="run-1")), builtin_formats()
+    ).choice
     assert isinstance(choice, Chosen)
     assert {file.path for file in choice.point.files} == {saved.path}
 

@@ -9,7 +9,7 @@ from faultrun.checkpoints.format import Format
 from faultrun.checkpoints.formats import faultrun_manifest
 from faultrun.checkpoints.formats.mindspore import ckpt, ttp
 from faultrun.checkpoints.registry import Registry
-from faultrun.core.recovery.choose import Need
+from faultrun.core.recovery.need import Need, World
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 
 MINDSPORE: tuple[Format, ...] = (faultrun_manifest.GASP_MANIFEST, ttp.TTP, ckpt.MINDSPORE_CKPT)
@@ -22,7 +22,7 @@ def catalog_of(root: Path, formats: Sequence[Format] = MINDSPORE, *, memory: Pat
 
 
 def survey_of(root: Path, need: Need | None = None, formats: Sequence[Format] = MINDSPORE) -> Findings:
-    return scan_and_choose(catalog_of(root, formats), need or Need(world_size=1))
+    return scan_and_choose(catalog_of(root, formats), need or Need(world=World(size=1)))
 
 
 def only(root: Path, formats: Sequence[Format] = MINDSPORE) -> Entry:

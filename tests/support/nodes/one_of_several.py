@@ -23,6 +23,7 @@ from faultrun.cli.resolve.spec import resolve
 from faultrun.cli.run.composition import Supervisor
 from faultrun.cli.run.helpers import Helpers
 from faultrun.core.plan.next_plan import Rules, next_step
+from faultrun.core.plan.waiting import Waiting
 from faultrun.journal.codec import decode, encode
 from faultrun.model.actions import RaiseAlarm
 from faultrun.model.events import Event, GoGiven, PlanAdopted, RunFinished
@@ -30,7 +31,6 @@ from faultrun.model.observed.agreement import IncarnationOver
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId, NodeSlots, Topology
-from faultrun.model.waiting import Waiting
 from faultrun.nodes.agent.agreement import NodesAgreement
 from faultrun.supervisor.interfaces import Agreement
 from faultrun.supervisor.launch.progress_page import LiveWorkers

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from faultrun.core.plan.next_plan import Rules, next_step
+from faultrun.core.plan.waiting import Waiting
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import PlanAdopted
 from faultrun.model.observed.elastic import Elastic
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
-from faultrun.model.waiting import Waiting
 from support.stories.story import POLICY, checkpoint, first_plan
 
 A, B, C, D = (NodeId(name) for name in "abcd")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from faultrun.core.plan.next_plan import Rules, next_step
+from faultrun.core.plan.waiting import Waiting
 from faultrun.model.actions import (
     Action,
     DismissStandbys,
@@ -57,7 +58,6 @@ from faultrun.model.observed.progress import WorkPhase
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId
-from faultrun.model.waiting import Waiting
 
 SIGKILL, SIGTERM = 9, 15
 ENOENT = 2

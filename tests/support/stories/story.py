@@ -10,6 +10,7 @@ from typing import TypeVar
 from faultrun.core.phases.begin import plan_to_go_on_from
 from faultrun.core.phases.decide import decide
 from faultrun.core.plan.next_plan import Rules, next_step
+from faultrun.core.plan.waiting import Waiting
 from faultrun.model.actions import Action, Publish, Spawn
 from faultrun.model.checkpoint import Kind, RankFile, RecoveryPoint, Shared
 from faultrun.model.events import (
@@ -24,7 +25,6 @@ from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.run import Drain, Life, Phase, Run, RunState, Step
 from faultrun.model.spec.run_spec import RestartPolicy, Windows
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
-from faultrun.model.waiting import Waiting
 from support.stories.facts import Facts
 
 NODE = NodeId("here")

@@ -8,7 +8,8 @@ from pathlib import Path
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import Findings, verify_all
 from faultrun.checkpoints.formats.mindspore.group_info import read_group_files
-from faultrun.core.recovery.choose import Chosen, Need
+from faultrun.core.recovery.choose import Chosen
+from faultrun.core.recovery.need import Doubt, Need, Whose, World
 from faultrun.core.recovery.replica_groups import Disagreement, Group, agree_on_groups
 from faultrun.errors import ConfigError, NoWholeCheckpoint, UsageError
 from faultrun.journal.logdir import beside
@@ -33,11 +34,9 @@ def need(request: ChooseOptions, entries: Sequence[Entry]) -> Need:
     lost = _ranks(request.lost_ranks)
     world_size = request.world_size or _world_size(entries)
     return Need(
-        world_size=world_size,
-        groups=_groups(request, world_size, lost),
-        run_id=request.run_id,
-        lost_ranks=lost,
-        trust=request.trust,
+        world=World(size=world_size, groups=_groups(request, world_size, lost)),
+        whose=Whose(run_id=request.run_id),
+        doubt=Doubt(lost_ranks=lost, trust=request.trust),
     )
 
 
@@ -83,14 +82,16 @@ def _recovery_info(point: RecoveryPoint | None, catalog: Catalog, found: Finding
     same = [
         one
         for one in found.scan.entries
-        if one.global_step == point.global_step and one.rank is not None and one.rank not in wanted.lost_ranks
+        if one.global_step == point.global_step
+        and one.rank is not None
+        and one.rank not in wanted.doubt.lost_ranks
     ]
     verdicts = verify_all(catalog, same)
     able = {one.rank for one in same if verdicts[one.path].whole}
     replacement: dict[int, int] = {}
     for members in json.loads(point.restore_ranks_map):
         group = [int(rank) for rank in members.split(",")]
-        lost = [rank for rank in group if rank in wanted.lost_ranks]
+        lost = [rank for rank in group if rank in wanted.doubt.lost_ranks]
         healthy = [rank for rank in group if rank in able]
         if len(lost) > len(healthy):
             raise ValueError(

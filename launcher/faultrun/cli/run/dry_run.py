@@ -16,7 +16,8 @@ from faultrun.cli.run.start_and_end import absolute
 from faultrun.configs.apply import check
 from faultrun.configs.argv import resume_args
 from faultrun.core.humanize import several
-from faultrun.core.recovery.choose import Chosen, Need, NoneUsable, NothingFound
+from faultrun.core.recovery.choose import Chosen, NoneUsable, NothingFound
+from faultrun.core.recovery.need import Doubt, Need, World
 from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, worker_environment
 from faultrun.frameworks.mindspore import needs_scheduler, scheduler_argv
 from faultrun.model.checkpoint import RecoveryPoint
@@ -99,10 +100,8 @@ def _recovery_point(spec: RunSpec) -> tuple[RecoveryPoint | None, str, int]:
     catalog = Catalog(absolute(roots), registry=registry_for(spec.recovery))
     size = spec.topology.world_size
     need = Need(
-        world_size=size,
-        groups=known_replicas(spec, size).groups,
-        trust=spec.recovery.trust,
-        resharded=spec.recovery.resharded,
+        world=World(size=size, groups=known_replicas(spec, size).groups, resharded=spec.recovery.resharded),
+        doubt=Doubt(trust=spec.recovery.trust),
     )
     match scan_and_choose(catalog, need).choice:
         case Chosen(point=point, refused=refused):

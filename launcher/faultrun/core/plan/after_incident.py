@@ -7,6 +7,7 @@ from faultrun.core.diagnosis.diagnose import exit_code_of
 from faultrun.core.plan import crash_loop
 from faultrun.core.plan.crash_loop import BAD_CONFIGURATION, refused_argument
 from faultrun.core.plan.restart_budget import Allowed, Spent, charge
+from faultrun.core.plan.waiting import Waiting
 from faultrun.core.recovery.quarantine import attempts_of
 from faultrun.errors import assert_never
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
@@ -16,7 +17,6 @@ from faultrun.model.observed.agreement import IncarnationOver
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.stop import StopSource
-from faultrun.model.waiting import Waiting
 
 _SAYS_NO = "rank {rank} ended with 3: do not start me again (--worker_exit_codes=torchft)"
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from faultrun.core.placement.place import replaced
 from faultrun.core.plan.after_incident import NextStep, adopted, after_incident, end_incarnation
 from faultrun.core.plan.joint_incident import aftermath
+from faultrun.core.plan.waiting import Waiting
 from faultrun.core.recovery.quarantine import attempts_seen
 from faultrun.model.events import PlanAdopted, RunFinished
 from faultrun.model.incident import Incident
@@ -13,7 +14,6 @@ from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.topology import NodeId, Topology
-from faultrun.model.waiting import Waiting
 
 _TRAINS = (NodeStatus.RUNNING, NodeStatus.REPLACING)
 

@@ -39,6 +39,7 @@ from faultrun.core.plan.keep_survivors import (
 )
 from faultrun.core.plan.restart_budget import furthest, ledger_told
 from faultrun.core.plan.run_end import ending, wanting
+from faultrun.core.plan.waiting import Waiting
 from faultrun.core.recovery.common_point import common_point, goes_back, nothing_in_common
 from faultrun.core.recovery.quarantine import attempts_seen, quarantine_after
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
@@ -50,7 +51,6 @@ from faultrun.model.plan import Attempt, Ledger, Plan, Reason
 from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.topology import NodeId, Topology
-from faultrun.model.waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,45 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from faultrun.core.recovery.candidate_order import CandidateGroup, least_preferred, moments
+from faultrun.core.recovery.need import Need
 from faultrun.core.recovery.replica_groups import Group
 from faultrun.core.recovery.reshardable import cut_anew, fixed_by, serves_any_world
 from faultrun.model.checkpoint import Entry, RankFile, RecoveryPoint, Refusal, Shared, Verdict
-from faultrun.model.plan import Attempt
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
-    """What a recovery point must serve.
-
-    ``groups`` None means pure data parallel unless gasp manifests name their
-    replica groups. ``run_id`` None accepts every run. ``quarantine`` is
-    what restarts could not get past. Files of
-    ``lost_ranks`` lay on a disk that is gone. ``after_fault``: a gasp that was
-    not there when the life began that a fault has ended is refused, unless its
-    writer vouches for a consistent state: a failed collective can leave
-    half-updated parameters. ``trust``: a file that cannot be verified (an
-    encrypted one) may be used where its step has no verified one. ``shared_with`` are
-    other runs that save in the same place: what does not say whose it is may be theirs. ``resharded``:
-    whether the code loads what all ranks saved together into any number of workers; None: nobody said.
-    ``elastic``: the run may go on with another number, so the point has to say whether it can be resumed so.
-    ``resized``: it does, by hand, so nothing else will do.
-    ``several``: there are other nodes, whose own disks may have files of other ranks. ``partly``: what serves
-    some ranks will do then, if it names its step.
-    """
-
-    world_size: int
-    groups: tuple[Group, ...] | None = None
-    run_id: str | None = None
-    quarantine: tuple[Attempt, ...] = ()
-    lost_ranks: frozenset[int] = frozenset()
-    after_fault: bool = False
-    shared_with: str = ""
-    trust: bool = False
-    resharded: bool | None = None
-    elastic: bool = False
-    resized: bool = False
-    several: bool = False
-    partly: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +41,7 @@ class NeedVerdicts:
 class NoneUsable:
     """Candidates exist and none can be resumed from: starting from zero would hide it (exit code 65).
 
-    ``unverifiable`` of them are not torn: nobody but ``Need.trust`` can tell that they are whole.
+    ``unverifiable`` of them are not torn: nobody but ``Doubt.trust`` can tell that they are whole.
     """
 
     refused: tuple[Refusal, ...]
@@ -121,12 +86,14 @@ def choose(
             else:
                 fit.append(entry)
         groups = _groups_of(fit, need, named)
-        judged, answer = verdicts, _serve(fit, verdicts, groups, partly=need.partly)
-        if isinstance(answer, _Unserved) and need.trust:
+        judged, answer = verdicts, _serve(fit, verdicts, groups, partly=need.disks.partly)
+        if isinstance(answer, _Unserved) and need.doubt.trust:
             judged = trusted
-            answer = _serve(fit, judged, groups, partly=need.partly)
-        if need.elastic and isinstance(answer, tuple) and _fixed_by(answer, moment, need):
-            free = [entry for entry in fit if serves_any_world(entry, need.groups, need.resharded)]
+            answer = _serve(fit, judged, groups, partly=need.disks.partly)
+        if need.world.elastic and isinstance(answer, tuple) and _fixed_by(answer, moment, need):
+            free = [
+                entry for entry in fit if serves_any_world(entry, need.world.groups, need.world.resharded)
+            ]
             answer = freer if not isinstance(freer := _serve(free, judged, groups), _Unserved) else answer
         if isinstance(answer, NeedVerdicts):
             return answer
@@ -134,12 +101,12 @@ def choose(
         if isinstance(answer, _Unserved):
             refused += [_refusal(entry, answer.why) for entry in fit if _is_whole(entry, judged)]
             continue
-        answer = cut_anew(answer, need.groups, need.resharded) if need.elastic else answer
+        answer = cut_anew(answer, need.world.groups, need.world.resharded) if need.world.elastic else answer
         unverified = any(judged[one.path].unverifiable for _, one in answer)
         point = _point(answer, unverified=unverified)
-        if need.elastic:
+        if need.world.elastic:
             point = replace(point, fixed_by=_fixed_by(answer, moment, need))
-        if len(point.files) < need.world_size:
+        if len(point.files) < need.world.size:
             point = replace(point, part_of=_state_of(answer[0][1]))
         return Chosen(point=point, refused=(*refused, *foreign))
     if not ours and not broken:
@@ -165,37 +132,37 @@ def choose_first(
 
 
 def _foreign(entry: Entry, need: Need) -> str:
-    if need.run_id is None or entry.run_id is None:
+    if need.whose.run_id is None or entry.run_id is None:
         return ""
-    if entry.run_id == need.run_id:
+    if entry.run_id == need.whose.run_id:
         return f"written by an earlier run {entry.run_id}, which has ended" if entry.finished else ""
-    return f"written by run {entry.run_id}, this is run {need.run_id}"
+    return f"written by run {entry.run_id}, this is run {need.whose.run_id}"
 
 
 def _unfit(entry: Entry, moment: CandidateGroup, need: Need) -> str:
     """Why ``entry`` must not be used, whatever its bytes are; '' if it may."""
-    if any(one.accuses(entry.path, entry.identity) for one in need.quarantine):
+    if any(one.accuses(entry.path, entry.identity) for one in need.doubt.quarantine):
         return "quarantined: two restarts made no progress past it"
-    serves_any = serves_any_world(entry, need.groups, need.resharded)
-    if entry.world_size not in (None, need.world_size) and not serves_any:
-        return f"written by {entry.world_size} ranks, this run has {need.world_size}{_why_not_any(entry)}"
+    serves_any = serves_any_world(entry, need.world.groups, need.world.resharded)
+    if entry.world_size not in (None, need.world.size) and not serves_any:
+        return f"written by {entry.world_size} ranks, this run has {need.world.size}{_why_not_any(entry)}"
     widest = moment.last_rank.get(entry.series, 0)
-    if widest >= need.world_size and not serves_any:
-        return f"rank {widest} saved this step too, so it was written by more than {need.world_size} ranks"
-    if need.resized and (why := fixed_by(entry, widest, need.groups, need.resharded)):
+    if widest >= need.world.size and not serves_any:
+        return f"rank {widest} saved this step too, so it was written by more than {need.world.size} ranks"
+    if need.world.resized and (why := fixed_by(entry, widest, need.world.groups, need.world.resharded)):
         return why.removeprefix(f"{entry.path} ")
-    if need.shared_with and entry.run_id is None:
-        return f"may be another run's: {need.shared_with} saves there too, and it names no run"
-    if entry.rank in need.lost_ranks:
+    if need.whose.shared_with and entry.run_id is None:
+        return f"may be another run's: {need.whose.shared_with} saves there too, and it names no run"
+    if entry.rank in need.doubt.lost_ranks:
         return f"the disk of rank {entry.rank} is lost"
-    if need.after_fault and entry.doubtful and not entry.known:
+    if need.doubt.after_fault and entry.doubtful and not entry.known:
         return "may be half updated: saved around a rank's death, by a writer that does not check"
     return ""
 
 
 def _fixed_by(service: "_Service", moment: CandidateGroup, need: Need) -> str:
     """Why only as many workers as it was chosen for can resume from these files; empty if any number can."""
-    last, more = moment.last_rank, (need.groups, need.resharded)
+    last, more = moment.last_rank, (need.world.groups, need.world.resharded)
     whys = (fixed_by(entry, last.get(entry.series, 0), *more) for _, entry in service)
     return next(filter(None, whys), "")
 
@@ -242,8 +209,10 @@ def _groups_of(fit: Sequence[Entry], need: Need, named_elsewhere: Sequence[Group
     moments: a file that does not tell whom it serves is a shard where others
     of its run are. Of groups that overlap the smaller counts.
     """
-    everybody = frozenset(range(need.world_size))
-    named = need.groups if need.groups is not None else _named_groups(fit, need) or named_elsewhere
+    everybody = frozenset(range(need.world.size))
+    named = (
+        need.world.groups if need.world.groups is not None else _named_groups(fit, need) or named_elsewhere
+    )
     if not named:
         return (everybody,)
     known: list[Group] = []
@@ -257,12 +226,12 @@ def _groups_of(fit: Sequence[Entry], need: Need, named_elsewhere: Sequence[Group
 
 def _named_groups(entries: Iterable[Entry], need: Need) -> tuple[Group, ...]:
     """The replica groups that manifests name; a replicated state of any world serves everybody."""
-    everybody = frozenset(range(need.world_size))
+    everybody = frozenset(range(need.world.size))
     return tuple(
         dict.fromkeys(
             everybody if entry.replicated else frozenset(entry.replica_group)
             for entry in entries
-            if entry.replica_group and (entry.replicated or entry.world_size in (None, need.world_size))
+            if entry.replica_group and (entry.replicated or entry.world_size in (None, need.world.size))
         )
     )
 

@@ -4,8 +4,8 @@ import math
 from datetime import datetime, timedelta
 
 from faultrun.core.humanize import several, span
+from faultrun.core.plan.waiting import Waiting
 from faultrun.model.topology import RunId
-from faultrun.model.waiting import Waiting
 from faultrun.nodes.agent.pipe_protocol import SAYS, Words
 from faultrun.nodes.etcd.clock import boot_now
 from faultrun.nodes.values.membership import Judgement

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from faultrun.core.humanize import node_names, span
 from faultrun.core.plan.next_plan import Rules, last_incident, next_step
+from faultrun.core.plan.waiting import Waiting
 from faultrun.core.recovery.common_point import begun_anew
 from faultrun.errors import NoWholeCheckpoint, assert_never
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
@@ -17,7 +18,6 @@ from faultrun.model.observed.agreement import IncarnationOver
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId, Topology
-from faultrun.model.waiting import Waiting
 from faultrun.nodes.protocol import skip_prepare
 from faultrun.nodes.protocol.coordinator_input import (
     LONGEST_PATH,

@@ -19,9 +19,9 @@ from dataclasses import replace
 
 from faultrun.core.humanize import span
 from faultrun.core.plan.next_plan import Rules
+from faultrun.core.plan.waiting import Waiting
 from faultrun.model.events import RunFinished
 from faultrun.model.observed.agreement import AgreementSilent
-from faultrun.model.waiting import Waiting
 from faultrun.nodes.protocol import lease_deadline
 from faultrun.nodes.protocol.coordinator import NOTES_A_SAVE, coordinated
 from faultrun.nodes.protocol.coordinator_input import CoordinatorInput

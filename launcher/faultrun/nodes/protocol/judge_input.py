@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from faultrun.core.humanize import node_names
 from faultrun.core.plan.next_plan import Rules
+from faultrun.core.plan.waiting import Waiting
 from faultrun.model.incident import Aftermath
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId
-from faultrun.model.waiting import Waiting
 from faultrun.nodes.protocol import lease_deadline
 from faultrun.nodes.protocol.election import current
 from faultrun.nodes.protocol.peer_completion import Completion, completion, who_relies

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from faultrun.core.placement.place import does_without
+from faultrun.core.plan.waiting import Waiting
 from faultrun.core.recovery.common_point import goes_back
 from faultrun.core.recovery.quarantine import quarantined
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId
-from faultrun.model.waiting import Waiting
 from faultrun.nodes.protocol.coordinator_input import CoordinatorInput, guarded, name_of
 from faultrun.nodes.values.membership import PLAN_KEY
 from faultrun.nodes.values.roster import PlanPhase

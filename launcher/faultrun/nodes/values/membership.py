@@ -11,11 +11,11 @@ seconds of this machine's CLOCK_BOOTTIME, which goes on in suspend and which no 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from faultrun.core.plan.waiting import Waiting
 from faultrun.model.events import NodesEvent
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.topology import BootId, NodeId
-from faultrun.model.waiting import Waiting
 from faultrun.nodes.values.lease import Lease, LeaseTimes
 from faultrun.nodes.values.roster import Alarm, Leadership, PlanHeader, Roster, RosterEntry, Statement
 from faultrun.nodes.values.transaction import StoredValue, Transaction

@@ -7,12 +7,12 @@ nodes and of files lie under names of their own, which the header tells.
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from faultrun.core.plan.waiting import Waiting
 from faultrun.model.event_base import UNLESS_USED
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
-from faultrun.model.waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

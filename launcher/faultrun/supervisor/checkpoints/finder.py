@@ -10,7 +10,7 @@ from faultrun.checkpoints.find import Findings, VerifyProgress, further, scan_an
 from faultrun.checkpoints.formats.unrecognised import unknown_files
 from faultrun.core.recovery import choose
 from faultrun.core.recovery.candidate_order import own_saves
-from faultrun.core.recovery.choose import Need
+from faultrun.core.recovery.need import Disks, Doubt, Need, Whose, World
 from faultrun.core.recovery.relaxations import last_resorts
 from faultrun.core.recovery.reshardable import written_by
 from faultrun.errors import LogDirError
@@ -84,7 +84,7 @@ class CheckpointFinder:
         need = self._need(request, replicas)
         found = scan_and_choose(self._catalog, *last_resorts(need), progress=self._meter)
         self._never_trust_later(found, need)
-        trusted = (one for one in found.scan.entries if not (need.after_fault and one.doubtful))
+        trusted = (one for one in found.scan.entries if not (need.doubt.after_fault and one.doubtful))
         self._catalog.know(trusted, request.incarnation)
         self._catalog.tidy(found.scan)
         match found.choice:
@@ -92,10 +92,10 @@ class CheckpointFinder:
                 grounds.see(self._catalog.places)
                 self._gone_since_s = None
                 chosen = self._chosen(request, at_s, point=point, refused=(*found.refused, *replicas.refused))
-                older = replace(need, partly=bool(point.part_of))
+                older = replace(need, disks=replace(need.disks, partly=bool(point.part_of)))
                 more = further(self._catalog, found, older, most=self._most_points(need))
                 if point.fixed_by:  # nor does the run shrink from it; what is older may serve fewer
-                    fewer = replace(need, world_size=need.world_size - 1, groups=None)
+                    fewer = replace(need, world=replace(need.world, size=need.world.size - 1, groups=None))
                     more = (*more, *further(self._catalog, found, fewer, most=1))
                 return replace(chosen, periodic_step=self._periodic_step(found), more_points=more)
             case choose.NothingFound() if self._ended_elsewhere(found):
@@ -118,7 +118,7 @@ class CheckpointFinder:
         """How many older ones to look for: none on one node; fewer where each names many files."""
         if len(self._spec.topology.nodes) == 1:
             return 0
-        return _OLDER if need.groups is None else min(_OLDER, _FILES // need.world_size)
+        return _OLDER if need.world.groups is None else min(_OLDER, _FILES // need.world.size)
 
     def _begun(self, request: FindRecoveryPoint, at_s: float) -> Surveyed | None:
         """How a new run begins that uses no checkpoint of others; None when some are its own.
@@ -161,18 +161,24 @@ class CheckpointFinder:
     def _need(self, request: FindRecoveryPoint, replicas: KnownReplicas) -> Need:
         resume_any = self._spec.recovery.resume is Resume.ALWAYS
         return Need(
-            world_size=self._world_size(request),
-            groups=replicas.groups,
-            run_id=None if resume_any else self._spec.run_id,
-            quarantine=request.quarantine,
-            shared_with="" if resume_any else ", ".join(self._beside),
-            lost_ranks=frozenset(request.lost),
-            trust=self._spec.recovery.trust,
-            resharded=self._spec.recovery.resharded,
-            elastic=self._spec.resizes,
-            resized=request.before > 0,
-            after_fault=request.fault_at_s is not None and self._world_size(request) > 1,
-            several=len(self._spec.topology.nodes) > 1,
+            world=World(
+                size=self._world_size(request),
+                groups=replicas.groups,
+                resharded=self._spec.recovery.resharded,
+                elastic=self._spec.resizes,
+                resized=request.before > 0,
+            ),
+            whose=Whose(
+                run_id=None if resume_any else self._spec.run_id,
+                shared_with="" if resume_any else ", ".join(self._beside),
+            ),
+            doubt=Doubt(
+                quarantine=request.quarantine,
+                lost_ranks=frozenset(request.lost),
+                trust=self._spec.recovery.trust,
+                after_fault=request.fault_at_s is not None and self._world_size(request) > 1,
+            ),
+            disks=Disks(several=len(self._spec.topology.nodes) > 1),
         )
 
     def _world_size(self, request: FindRecoveryPoint) -> int:
@@ -180,7 +186,7 @@ class CheckpointFinder:
 
     def _never_trust_later(self, found: Findings, need: Need) -> None:
         """A gasp that is doubtful now is doubtful for ever; a stop without a fault does not clear it."""
-        if need.after_fault:
+        if need.doubt.after_fault:
             with suppress(OSError):  # it is known as long as we live, and kept with the next one
                 self._catalog.leave_alone(one for one in found.scan.entries if one.doubtful and not one.known)
 

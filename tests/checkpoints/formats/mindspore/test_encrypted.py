@@ -9,7 +9,8 @@ from click.testing import CliRunner
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.cli.ckpt.command import ckpt as command
-from faultrun.core.recovery.choose import Chosen, Need, NoneUsable
+from faultrun.core.recovery.choose import Chosen, NoneUsable
+from faultrun.core.recovery.need import Doubt, Need, World
 from faultrun.errors import NoWholeCheckpoint
 from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.events import NothingWhole, RecoveryPointChosen
@@ -26,7 +27,7 @@ MODES = ("AES-GCM", "AES-CBC", "SM4-CBC")
 FRAME = (DATA / "AES-GCM.ckpt").read_bytes()
 """MindSpore 2.10: 256 float32 zeros, epoch_num and step_num, under a key of 16 bytes."""
 
-TRUSTING = Need(world_size=1, trust=True)
+TRUSTING = Need(world=World(size=1), doubt=Doubt(trust=True))
 
 
 def encrypted(root: Path, name: str, data: bytes = FRAME) -> Path:
@@ -69,7 +70,7 @@ def test_a_verified_file_of_the_same_step_comes_first_even_for_who_trusts(tmp_pa
     for rank in (0, 1):
         save(tmp_path / f"rank_{rank}/net-1_20.ckpt", FRAME if rank == 0 else ckpt(1, 20))
     save(tmp_path / "rank_0/net-1_20.ckpt", FRAME)
-    choice = survey_of(tmp_path, replace(TRUSTING, world_size=2)).choice
+    choice = survey_of(tmp_path, replace(TRUSTING, world=World(size=2))).choice
     assert isinstance(choice, Chosen)
     assert [Path(file.path).parent.name for file in choice.point.files] == ["rank_1", "rank_1"]
     assert not choice.point.unverified

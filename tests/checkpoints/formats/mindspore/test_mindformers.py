@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from faultrun.checkpoints.registry import builtin_formats
-from faultrun.core.recovery.choose import Chosen, Need, NothingFound
+from faultrun.core.recovery.choose import Chosen, NothingFound
+from faultrun.core.recovery.need import Need, World
 from support.checkpoints.catalogs import catalog_of, survey_of
 from support.places import DATA
 
@@ -35,7 +36,7 @@ def save(root: Path, step: int, *, ranks: int = 2) -> Path:
 
 
 def chosen(root: Path, world_size: int = 2) -> str:
-    choice = survey_of(root, Need(world_size=world_size), ALL).choice
+    choice = survey_of(root, Need(world=World(size=world_size)), ALL).choice
     assert isinstance(choice, Chosen), choice
     return Path(choice.point.path).name
 
@@ -58,7 +59,7 @@ def test_no_file_may_be_torn_or_gone(tmp_path: Path, how: str, ranks: int) -> No
         before = file.read_bytes()
         file.unlink() if how == "gone" else file.write_bytes(before[:-20])
         assert chosen(tmp_path) == "iteration_00000010", file
-        found = survey_of(tmp_path, Need(world_size=2), ALL)
+        found = survey_of(tmp_path, Need(world=World(size=2)), ALL)
         refused = [*getattr(found.choice, "refused", ()), *found.scan.unfinished]
         (why,) = {one.why for one in refused if one.path == str(newer)}
         assert file.name in why, why
@@ -67,7 +68,7 @@ def test_no_file_may_be_torn_or_gone(tmp_path: Path, how: str, ranks: int) -> No
 
 def test_a_save_that_was_cut_short_is_no_checkpoint(tmp_path: Path) -> None:
     (save(tmp_path, 10) / "metadata.json").unlink()
-    found = survey_of(tmp_path, Need(world_size=2), ALL)
+    found = survey_of(tmp_path, Need(world=World(size=2)), ALL)
     assert isinstance(found.choice, NothingFound)
     assert [one.why for one in found.scan.unfinished] == [
         "it has no metadata.json, which is written last: the save was not finished"
@@ -77,5 +78,5 @@ def test_a_save_that_was_cut_short_is_no_checkpoint(tmp_path: Path) -> None:
 def test_metadata_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     folder = save(tmp_path, 10)
     (folder / "metadata.json").write_text('{"storage_data": {"p": [{"file_name": "../../etc/passwd"}]}}')
-    (refused,) = survey_of(tmp_path, Need(world_size=2), ALL).choice.refused
+    (refused,) = survey_of(tmp_path, Need(world=World(size=2)), ALL).choice.refused
     assert refused.why == "its metadata.json does not say which file holds which parameter"

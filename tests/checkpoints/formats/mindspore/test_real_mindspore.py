@@ -9,7 +9,8 @@ import pytest
 
 from faultrun.checkpoints.formats.mindspore.ckpt_records import outline_of
 from faultrun.checkpoints.reading import opened
-from faultrun.core.recovery.choose import Chosen, Need
+from faultrun.core.recovery.choose import Chosen
+from faultrun.core.recovery.need import Need, World
 from faultrun.model.checkpoint import Depth, Entry, Kind
 from support.checkpoints.catalogs import catalog_of, reasons, survey_of
 from support.checkpoints.ckpt_bytes import save
@@ -85,7 +86,7 @@ def test_an_exception_save_is_a_gasp_with_the_optimizers_step(written: tuple[Pat
     )
     entry = by_name(root / "gasp")["net-3_3_breakpoint.ckpt"]
     assert (entry.kind, entry.epoch, entry.step_in_epoch, entry.global_step) == (Kind.GASP, 3, 3, 23)
-    found = survey_of(root / "gasp", Need(world_size=2))
+    found = survey_of(root / "gasp", Need(world=World(size=2)))
     assert isinstance(found.choice, Chosen)
     assert found.choice.point.path == entry.path
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.core.recovery.choose import Chosen, Need
+from faultrun.core.recovery.choose import Chosen
+from faultrun.core.recovery.need import Doubt, Need, World
 from faultrun.model.checkpoint import Kind
 from support.checkpoints.catalogs import catalog_of, reasons, survey_of
 from support.lightly import lightly
@@ -63,12 +64,12 @@ def test_a_survivors_exception_save_is_not_resumed_from_although_every_byte_is_t
     assert step in (25, 26), "labelled with the step it did not finish: the victim's last, or the one after"
     assert (gasp.rank, gasp.epoch) == (0, 1)
 
-    found = survey_of(root, Need(world_size=2))
+    found = survey_of(root, Need(world=World(size=2)))
     assert isinstance(found.choice, Chosen)
     assert found.choice.point.global_step == 20
     why = f"labelled step {step}, its optimizer counts {step - 1}: saved in the middle of an update"
     assert reasons(found, root) == {f"rank_0/net-1_{step}_breakpoint.ckpt": why}
 
-    warned = survey_of(root, Need(world_size=2, after_fault=True))
+    warned = survey_of(root, Need(world=World(size=2), doubt=Doubt(after_fault=True)))
     assert isinstance(warned.choice, Chosen)
     assert warned.choice.point.global_step == 20

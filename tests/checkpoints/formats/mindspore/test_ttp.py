@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from faultrun.checkpoints.find import Findings
-from faultrun.core.recovery.choose import Chosen, Need, NoneUsable, NothingFound
+from faultrun.core.recovery.choose import Chosen, NoneUsable, NothingFound
+from faultrun.core.recovery.need import Need, World
 from faultrun.model.checkpoint import Kind
 from support.checkpoints.catalogs import survey_of
 from support.checkpoints.ckpt_bytes import WEIGHTS, records, save
@@ -19,7 +20,7 @@ def ttp(**more: float) -> bytes:
 
 
 def look(root: Path, groups: tuple[frozenset[int], ...] | None = None) -> Findings:
-    return survey_of(root, Need(world_size=4, groups=groups))
+    return survey_of(root, Need(world=World(size=4, groups=groups)))
 
 
 @pytest.mark.parametrize("prefix", ["tft", "ttp"])

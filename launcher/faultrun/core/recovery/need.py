@@ -1,0 +1,73 @@
+"""What a recovery point must serve."""
+
+from dataclasses import dataclass
+
+from faultrun.core.recovery.replica_groups import Group
+from faultrun.model.plan import Attempt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """How many workers resume, and how the state may be cut for them.
+
+    ``groups`` None means pure data parallel unless gasp manifests name their replica groups. ``resharded``:
+    whether the code loads what all ranks saved together into any number of workers; None: nobody said.
+    ``elastic``: the run may go on with another number, so the point has to say whether it can be resumed so.
+    ``resized``: it does, by hand, so nothing else will do.
+    """
+
+    size: int
+    groups: tuple[Group, ...] | None = None
+    resharded: bool | None = None
+    elastic: bool = False
+    resized: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whose:
+    """Whose saves count. ``run_id`` None accepts every run.
+
+    ``shared_with`` are other runs that save in the same place: what does not say whose it is may be theirs.
+    """
+
+    run_id: str | None = None
+    shared_with: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """What speaks against files that are whole, or for others that cannot be proved so.
+
+    ``after_fault``: a gasp that was not there when the life began that a fault has ended is refused, unless
+    its writer vouches for a consistent state: a failed collective can leave half-updated parameters.
+    ``trust``: a file that cannot be verified (an encrypted one) may be used where its step has no verified
+    one. ``quarantine`` is what restarts could not get past. Files of ``lost_ranks`` lay on a disk that is
+    gone.
+    """
+
+    after_fault: bool = False
+    trust: bool = False
+    quarantine: tuple[Attempt, ...] = ()
+    lost_ranks: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disks:
+    """Whose disks were looked through.
+
+    ``several``: there are other nodes, whose own disks may have files of other ranks. ``partly``: what serves
+    some ranks will do then, if it names its step.
+    """
+
+    several: bool = False
+    partly: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What a recovery point must serve."""
+
+    world: World
+    whose: Whose = Whose()
+    doubt: Doubt = Doubt()
+    disks: Disks = Disks()
