@@ -28,9 +28,22 @@ def saved(path: Path, text: str) -> str:
     return str(path)
 
 
-def test_a_clean_manifest_says_nothing_and_ends_with_0(tmp_path: Path) -> None:
+CHECKED = "faultrun: checked: what faultrun and MindCluster need"
+REST = "; kubeconform and kube-linter check the rest\n"
+
+
+def test_a_clean_manifest_has_no_finding_and_ends_with_0(tmp_path: Path) -> None:
     told = run_lint(saved(tmp_path / "job.yaml", rendered("vcjob")))
-    assert (told.return_value, told.output) == (0, "")
+    assert (told.return_value, told.stdout, told.stderr) == (0, "", CHECKED + REST)
+
+
+def test_the_kinds_that_are_not_checked_are_said_once_for_all_files(tmp_path: Path) -> None:
+    others = "".join(f"---\napiVersion: v1\nkind: {kind}\n" for kind in ("Secret", "Service", "Secret"))
+    files = [saved(tmp_path / name, rendered("job") + others) for name in ("a.yaml", "b.yaml")]
+    for words in (files, ["--fix", *files]):
+        told = run_lint(*words)
+        assert (told.return_value, told.stdout) == (0, "")
+        assert told.stderr == f"{CHECKED}; not checked: Secret, Service{REST}"
 
 
 def test_a_finding_is_a_line_with_file_line_and_rule_and_ends_with_1(tmp_path: Path) -> None:
@@ -64,6 +77,7 @@ def test_what_is_no_manifest_ends_with_65(tmp_path: Path, content: bytes, becaus
         assert told.return_value == 65
         assert because in told.stderr
         assert str(file) in told.stderr
+        assert CHECKED not in told.stderr
     assert file.read_bytes() == content
 
 
@@ -104,10 +118,10 @@ def test_fix_replaces_the_file_keeps_its_mode_and_says_what_it_did(tmp_path: Pat
 
 
 def test_fix_leaves_what_a_person_must_mend(tmp_path: Path) -> None:
-    file = saved(tmp_path / "job.yaml", FIELD.replace("medium: Memory", 'medium: ""'))
+    file = saved(tmp_path / "job.yaml", FIELD.replace("./start.sh;", "./start.sh | tee log"))
     told = run_lint("--fix", file)
     assert told.return_value == 1
-    assert "shm the volume at /dev/shm is not in memory" in told.stdout
+    assert "shell-pid-1 container mindspore starts bash -c without exec" in told.stdout
 
 
 def test_render_without_a_name_lists_the_templates() -> None:

@@ -194,7 +194,6 @@ def test_a_value_that_cannot_be_is_refused_with_a_reason(
         (("options=--stop_grace=20m",), "stop-grace"),
         (("options=--max_restart=3",), "faultrun-options"),
         (("checkpoint_dir=/tmp/c",), "checkpoint-volume"),
-        (("memory=8Gi",), "shm"),
         (("fault_scheduling=force",), "fault-scheduling"),
     ],
 )

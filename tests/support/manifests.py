@@ -59,12 +59,12 @@ def rendered(name: str, *settings: str) -> str:
 
 
 def findings(text: str, cluster: LintSettings = CLUSTER) -> list[LintFinding]:
-    return list(lint(text, cluster))
+    return list(lint(text, cluster).findings)
 
 
 def rules(text: str, cluster: LintSettings = CLUSTER) -> list[str]:
     """The rules that a text breaks, by line."""
-    return [finding.rule for finding in lint(text, cluster)]
+    return [finding.rule for finding in lint(text, cluster).findings]
 
 
 def changed(text: str, old: str, new: str) -> str:

@@ -90,14 +90,24 @@ def render(
     help="grace-over-time of the cluster's scheduler.  [900, or as a scheduler's config map in FILE says]",
 )
 def lint(files: tuple[str, ...], fix: bool, grace_over_time: int | None) -> int:
-    """Check manifests: grace windows, labels, names that must agree, mounts, the command of PID 1.
+    """Check manifests: stop windows, restart policies, faultrun's container, MindCluster's labels and mounts.
 
     Each finding is a line, FILE:LINE: RULE what · why · fix. Ends with 1 if there
-    are findings, with 65 if a FILE is not a manifest.
+    are findings, with 65 if a FILE is not a manifest. The last line on stderr names
+    the kinds that no rule looks at; kubeconform and kube-linter check the rest.
     """
     settings = LintSettings(grace_over_time_s=grace_over_time, reader=read_requirements)
-    codes = [_mended(file, settings) if fix else _checked(file, settings) for file in files]
-    return max(codes)
+    told = [_told(file, settings, fix=fix) for file in files]
+    checked = [one for one in told if one is not None]
+    if checked:
+        unchecked = ", ".join(dict.fromkeys(kind for one in checked for kind in one.unchecked))
+        silent = f"; not checked: {unchecked}" if unchecked else ""
+        say(
+            f"checked: what faultrun and MindCluster need{silent}; kubeconform and kube-linter check the rest"
+        )
+    if len(checked) < len(told):
+        return _NOT_A_MANIFEST
+    return _FINDINGS if any(one.findings for one in checked) else 0
 
 
 def read_requirements(words: tuple[str, ...], environ: Mapping[str, str]) -> PodRequirements:
@@ -194,36 +204,35 @@ def _save(path: Path, text: str) -> None:
         raise ConfigError(f"{path} could not be written", because=because, hint=hint) from error
 
 
-def _checked(file: str, settings: LintSettings) -> int:
-    """Print the findings of a file; its exit code. One that is no manifest does not keep others from it."""
+def _told(file: str, settings: LintSettings, *, fix: bool) -> rules.Checked | None:
+    """Print the findings of a file; None if it is no manifest, and the others are checked all the same."""
     try:
-        data = sys.stdin.buffer.read(_MOST_BYTES + 1) if file == _STDIN else _content(file)
-        found = rules.lint(_text(data), settings)
+        checked = _mended(file, settings) if fix else rules.lint(_text(_read(file)), settings)
     except rules.NotAManifest as error:
-        return _refused(file, error.because, error.line)
-    for finding in found:
+        _refuse(file, error.because, error.line)
+        return None
+    for finding in checked.findings:
         answer(finding.told(file))
-    return _FINDINGS if found else 0
+    return checked
 
 
-def _mended(file: str, settings: LintSettings) -> int:
-    """Rewrite a file with what can be mended, print the findings that are left; its exit code."""
-    try:
-        _content(file)
-        path = Path(file).resolve()
-        with explained(path), locked(path):
-            before = snapshot(path)
-            done = rules.mend(_text(before.data), settings)
-            if done.mended:
-                bom = _BOM if before.data.startswith(_BOM.encode()) else ""
-                replace_file(LOCAL, path, (bom + done.text).encode(), before.attributes)
-    except rules.NotAManifest as error:
-        return _refused(file, error.because, error.line)
+def _mended(file: str, settings: LintSettings) -> rules.Checked:
+    """Rewrite a file with what can be mended; what is left."""
+    _content(file)
+    path = Path(file).resolve()
+    with explained(path), locked(path):
+        before = snapshot(path)
+        done = rules.mend(_text(before.data), settings)
+        if done.mended:
+            bom = _BOM if before.data.startswith(_BOM.encode()) else ""
+            replace_file(LOCAL, path, (bom + done.text).encode(), before.attributes)
     for finding in done.mended:
         say(f"mended {file}:{finding.line}: {finding.rule} {finding.what} · {finding.fix}")
-    for finding in done.left:
-        answer(finding.told(file))
-    return _FINDINGS if done.left else 0
+    return done.left
+
+
+def _read(file: str) -> bytes:
+    return sys.stdin.buffer.read(_MOST_BYTES + 1) if file == _STDIN else _content(file)
 
 
 def _content(file: str) -> bytes:
@@ -246,8 +255,7 @@ def _text(data: bytes) -> str:
         raise rules.NotAManifest(f"byte {error.start} is not UTF-8 text", 0) from None
 
 
-def _refused(file: str, because: str, line: int) -> int:
+def _refuse(file: str, because: str, line: int) -> None:
     what = f"{file}:{line} is not a manifest" if line else f"{file} is not a manifest"
     hint = "faultrun render vcjob --set image=IMAGE shows one"
     say(str(FaultrunError(what, because=because, hint=hint)))
-    return _NOT_A_MANIFEST

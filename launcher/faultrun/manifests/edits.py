@@ -5,16 +5,6 @@ from faultrun.text.yaml_scalar import quoted, spelled
 from faultrun.text.yaml_tree import MappingNode, ScalarNode
 
 
-def in_quotes(old: ScalarNode) -> Patch:
-    """Put quotes around a scalar as it is written."""
-    return Patch(start=old.start, end=old.end, new=quoted(old.value, old.value))
-
-
-def bare(old: ScalarNode) -> Patch:
-    """Write a scalar without its quotes."""
-    return Patch(start=old.start, end=old.end, new=old.value)
-
-
 def replaced(old: ScalarNode, value: str | int) -> Patch:
     """Write ``value`` in the place of a scalar, in the old one's quotes if it has double ones."""
     text = quoted(value, value) if old.style == '"' and isinstance(value, str) else spelled(value)

@@ -1,17 +1,20 @@
-"""Checking a manifest: every rule, by line; and what ``--fix`` may change."""
+"""Checking a manifest: every rule, by line; what no rule looks at; and what ``--fix`` may change.
+
+The rules are about faultrun and the platform it runs on. What Kubernetes asks of every manifest (schemas,
+names, volumes, requests) is left to kubeconform and kube-linter.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from inspect import isfunction
 
 from faultrun.manifests import (
+    rules_ascend,
     rules_faultrun,
     rules_names,
     rules_nodes,
-    rules_pod,
     rules_policy,
     rules_stop,
-    rules_values,
 )
 from faultrun.manifests.finding import LintFinding
 from faultrun.manifests.lint_input import LintInput, LintSettings
@@ -21,11 +24,18 @@ from faultrun.text.yaml_reader import read
 Rule = Callable[[LintInput], Iterator[LintFinding]]
 
 _ROUNDS = 20
-_SYNTAX = frozenset({"not-an-object", "duplicate-key", "string-value", "whole-number"})
 
 
 class NotAManifest(MalformedText):
     """The text is no Kubernetes manifest; ``line`` is 0 where no line is at fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The findings in the order of their lines, and the kinds that no rule looks at."""
+
+    findings: tuple[LintFinding, ...]
+    unchecked: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +44,15 @@ class Mended:
 
     text: str
     mended: tuple[LintFinding, ...]
-    left: tuple[LintFinding, ...]
+    left: Checked
 
 
 RULES: tuple[Rule, ...] = tuple(
     rule
     for module in (
-        rules_values,
         rules_stop,
         rules_names,
-        rules_pod,
+        rules_ascend,
         rules_policy,
         rules_faultrun,
         rules_nodes,
@@ -54,8 +63,8 @@ RULES: tuple[Rule, ...] = tuple(
 """Every public function of the modules of rules, in their order."""
 
 
-def lint(text: str, settings: LintSettings) -> tuple[LintFinding, ...]:
-    """Check every rule; findings in the order of their lines. NotAManifest if there is nothing to check.
+def lint(text: str, settings: LintSettings) -> Checked:
+    """Check every rule. NotAManifest if there is nothing to check.
 
     Patches are left out where a value is shared by an alias: it would change in two places.
     """
@@ -69,33 +78,37 @@ def lint(text: str, settings: LintSettings) -> tuple[LintFinding, ...]:
         line = page.documents[0].line if page.documents else 1
         raise NotAManifest("it holds no object with apiVersion and kind", line)
     found = sorted((one for rule in RULES for one in rule(page)), key=lambda one: one.line)
-    return tuple(replace(one, patches=()) if stream.aliases else one for one in found)
+    return Checked(
+        findings=tuple(replace(one, patches=()) if stream.aliases else one for one in found),
+        unchecked=page.unchecked,
+    )
 
 
 def mend(text: str, settings: LintSettings) -> Mended:
     """Apply patches until none is left.
 
-    A round that breaks something, or leaves what it should mend, is not taken.
+    A round that makes the text unreadable, or leaves what it should mend, is not taken.
     """
     mended: list[LintFinding] = []
     given_up: set[tuple[str, str]] = set()
     left = lint(text, settings)
     for _ in range(_ROUNDS):
-        chosen = _apart([one for one in left if one.patches and _identity(one) not in given_up])
+        chosen = _apart([one for one in left.findings if one.patches and _identity(one) not in given_up])
         if not chosen:
             break
         candidate = patched(text, [patch for one in chosen for patch in one.patches])
         remaining = _checked(candidate, settings)
-        failed = {_identity(one) for one in chosen} & {_identity(one) for one in remaining or ()}
-        if remaining is None or failed or _broken(remaining) > _broken(left):
-            given_up |= failed or {_identity(one) for one in chosen}
+        wanted = {_identity(one) for one in chosen}
+        failed = wanted & {_identity(one) for one in remaining.findings} if remaining else wanted
+        if remaining is None or failed:
+            given_up |= failed
             continue
         mended += chosen
         text, left = candidate, remaining
     return Mended(text=text, mended=tuple(mended), left=left)
 
 
-def _checked(text: str, settings: LintSettings) -> tuple[LintFinding, ...] | None:
+def _checked(text: str, settings: LintSettings) -> Checked | None:
     try:
         return lint(text, settings)
     except NotAManifest:
@@ -105,11 +118,6 @@ def _checked(text: str, settings: LintSettings) -> tuple[LintFinding, ...] | Non
 def _identity(finding: LintFinding) -> tuple[str, str]:
     """What stays the same of a finding when lines above it are changed."""
     return finding.rule, finding.what
-
-
-def _broken(findings: tuple[LintFinding, ...]) -> int:
-    """How much of the text is wrong in itself: patches must never add to that."""
-    return sum(finding.rule in _SYNTAX for finding in findings)
 
 
 def _apart(findings: list[LintFinding]) -> list[LintFinding]:

@@ -23,6 +23,7 @@ GRACE_OVER_TIME_S = 900
 GRACE_OVER_TIME_RANGE_S = (2, 3600)
 """Its least and its most (the same)."""
 
+_SCHEDULER = "volcano-scheduler.conf"
 _GRACE_OVER_TIME = re.compile(r"""["']?grace-over-time["']?\s*:\s*["']?(-?\d{1,9})""")
 
 
@@ -101,6 +102,25 @@ class LintInput:
         """The objects that make pods."""
         return tuple(one for one in map(workload_of, self.objects) if one.pods)
 
+    @cached_property
+    def unchecked(self) -> tuple[str, ...]:
+        """The kinds of documents that no rule looks at, each once; of some the pods are looked at."""
+        known = {id(one.root) for one in self.workloads}
+        known |= {id(one.root) for one, *_ in self.platform_maps}
+        known |= {id(one.root) for one in self.config_maps if scalar(one.root, "data", _SCHEDULER)}
+        subdomains = {text_at(pod.spec, "subdomain") for pod in self.pods} - {""}
+        known |= {
+            id(one)
+            for one in self.objects
+            if is_object(one, "v1", "Service") and text_at(one, "metadata", "name") in subdomains
+        }
+        kinds = [
+            f"{text_at(one.root, 'kind')} (all but its pods)" for one in self.workloads if one.is_foreign
+        ]
+        kinds += [text_at(one, "kind") for one in self.objects if id(one) not in known]
+        without = len(self.documents) > len(self.objects)
+        return tuple(dict.fromkeys([*kinds, *(["what has no apiVersion and kind"] if without else [])]))
+
     @property
     def pods(self) -> Iterator[Pod]:
         """The pods of all workloads."""
@@ -130,7 +150,7 @@ class LintInput:
         if self.settings.grace_over_time_s is not None:
             return self.settings.grace_over_time_s, "as given"
         for config_map in self.config_maps:
-            match = _GRACE_OVER_TIME.search(text_at(config_map.root, "data", "volcano-scheduler.conf"))
+            match = _GRACE_OVER_TIME.search(text_at(config_map.root, "data", _SCHEDULER))
             if match and GRACE_OVER_TIME_RANGE_S[0] <= int(match[1]) <= GRACE_OVER_TIME_RANGE_S[1]:
                 return int(match[1]), "the scheduler's, in this file"
         return GRACE_OVER_TIME_S, "the scheduler's default"

@@ -169,7 +169,7 @@ def write(template: ManifestTemplate, given: Sequence[GivenValue], reader: Reade
         settings = LintSettings(
             grace_over_time_s=grace_s if isinstance(grace_s, int) else None, reader=reader
         )
-        for finding in lint(text, settings):
+        for finding in lint(text, settings).findings:
             raise ConfigError(
                 f"these values make a {template.name} that `faultrun lint` refuses: {finding.rule}",
                 because=f"{finding.what}: {finding.why}",

@@ -1,4 +1,4 @@
-"""Rules about names that must agree: config maps and their job, labels, gang size, selectors.
+"""Rules about what must agree on Ascend: config maps, their job and its mounts, labels, gang size.
 
 Sources: the comments of the platform's own samples (rings-config-, fault-config- and reset-config- cannot be
 changed, the rest is the job's name) and the device plug-in, which watches only ``reset: "true"``.
@@ -12,7 +12,7 @@ from faultrun.manifests.finding import LintFinding, found
 from faultrun.manifests.lint_input import LintInput
 from faultrun.manifests.workload import ASCEND_LABEL, ConfigMap, PlatformMap, WorkloadKind, platform_map
 from faultrun.text.patch import Patch
-from faultrun.text.yaml_tree import ScalarNode, entries, mapping, scalar, text_at
+from faultrun.text.yaml_tree import ScalarNode, mapping, scalar, text_at
 
 _JOBS = frozenset({WorkloadKind.VCJOB, WorkloadKind.ASCENDJOB, WorkloadKind.DEPLOYMENT})
 _JOB_NAME_VARIABLE = "mindx-dls-test"
@@ -70,6 +70,23 @@ def reset_config_is_watched(page: LintInput) -> Iterator[LintFinding]:
             yield found("reset-label", label or name, patch, map=name.value)
 
 
+def platform_files_arrive(page: LintInput) -> Iterator[LintFinding]:
+    """The platform's config maps: mounted at all, and in a way in which changes come through."""
+    for pod in page.pods:
+        mounts = [mount for container in pod.containers for mount in container.mounts]
+        for volume in pod.volumes:
+            name = scalar(volume, "configMap", "name")
+            platform = platform_map(name.value) if name else None
+            if name is None or platform is None:
+                continue
+            own = [mount for mount in mounts if text_at(mount, "name") == text_at(volume, "name")]
+            said = {"map": name.value, "platform": platform}
+            if not own:
+                yield found("config-map-mount", name, **said)
+            for sub_path in filter(None, (scalar(mount, "subPath") for mount in own)):
+                yield found("sub-path", sub_path, **said)
+
+
 def ring_labels_agree(page: LintInput) -> Iterator[LintFinding]:
     """The config map, the job and its pods name the same processor."""
     for job in page.workloads:
@@ -96,16 +113,6 @@ def gang_is_complete(page: LintInput) -> Iterator[LintFinding]:
         if least.number > total or not elastic:
             wording = "min-available/few" if least.number < total else "min-available"
             yield found(wording, least, replaced(least, total), least=least.number, total=total)
-
-
-def selector_finds_the_pods(page: LintInput) -> Iterator[LintFinding]:
-    """A selector that does not match the labels of its own pods is refused."""
-    for pod in page.pods:
-        for key, wanted in entries(pod.job.root, "spec", "selector", "matchLabels"):
-            label = pod.label(key.value)
-            if isinstance(wanted, ScalarNode) and (label is None or label.value != wanted.value):
-                patch = replaced(label, wanted.value) if label else None
-                yield found("selector", key, patch, key=key.value, wanted=wanted.value)
 
 
 def job_name_variable_is_the_jobs_name(page: LintInput) -> Iterator[LintFinding]:

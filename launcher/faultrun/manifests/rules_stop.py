@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterator
 
-from faultrun.manifests.command import commands_of, shell_of, stays
+from faultrun.manifests.command import commands_of, faultrun_of, shell_of, stays
 from faultrun.manifests.edits import first_entry, inside, replaced
 from faultrun.manifests.finding import LintFinding, found
 from faultrun.manifests.lint_input import LintInput
 from faultrun.manifests.workload import FAULT_LABEL, Container, Workload
-from faultrun.text.yaml_tree import Node, ScalarNode, dig, items, scalar, text_at
+from faultrun.text.yaml_tree import Node, scalar, text_at
 
 _USUAL_GRACE_S = 360
 _SLEEP = re.compile(r"(\d{1,6})(s|m|h|)")
@@ -86,11 +86,18 @@ def somebody_is_told(page: LintInput) -> Iterator[LintFinding]:
                 yield found("pre-stop", container.node, container=container.name)
 
 
-def commands_are_lists_of_words(page: LintInput) -> Iterator[LintFinding]:
-    """``command: ["python train.py"]``: no program has such a name."""
+def commands_are_several_words(page: LintInput) -> Iterator[LintFinding]:
+    """``command: ["faultrun train.py"]``: no program has such a name, be it ours or that of a hook."""
     for container in page.containers:
-        yield from _words_apart("command", dig(container.node, "command"))
-        yield from _words_apart("preStop command", dig(container.pre_stop, "exec", "command"))
+        for holder, nodes in (
+            ("command", container.word_nodes[:1]),
+            ("preStop command", container.hook_words),
+        ):
+            parts = nodes[0].value.split() if nodes else []
+            ours = holder != "command" or faultrun_of(tuple(parts)) is not None
+            if len(parts) > 1 and ours:
+                apart = ", ".join([*parts[:3], *(["..."] if len(parts) > 3 else [])])
+                yield found("exec-form", nodes[0], holder=holder, words=" ".join(parts), apart=apart)
 
 
 def _hook_s(container: Container) -> tuple[int, Node] | None:
@@ -123,16 +130,3 @@ def _no_label(page: LintInput, job: Workload) -> Iterator[LintFinding]:
     if mounted and job.name is not None:
         patch = first_entry(page.text, job.labels, f"{FAULT_LABEL}: grace") if job.labels else None
         yield found("fault-scheduling/missing", job.name, patch, job=job.shown, mounted=mounted)
-
-
-def _words_apart(holder: str, command: Node | None) -> Iterator[LintFinding]:
-    words = items(command)
-    first = words[0] if words else command
-    if not isinstance(first, ScalarNode):
-        return
-    parts = first.value.split()
-    if words and len(parts) < 2:
-        return
-    apart = ", ".join([*parts[:3], *(["..."] if len(parts) > 3 else [])])
-    wording = "exec-form" if words else "exec-form/string"
-    yield found(wording, first, holder=holder, words=" ".join(parts), apart=apart)

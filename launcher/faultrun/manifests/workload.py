@@ -1,10 +1,8 @@
 """The parts of a manifest that rules look at: jobs, their pods, containers and config maps."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
@@ -24,13 +22,10 @@ from faultrun.text.yaml_tree import (
 ASCEND_LABEL = "ring-controller.atlas"
 FAULT_LABEL = "fault-scheduling"
 _ASCEND_RESOURCE = "huawei.com/"
+_BUILT_IN = frozenset({"v1", "apps/v1", "batch/v1"})
 _WRAPPERS = frozenset({"spec", "template", "jobTemplate"})
 _NATIVE_RESOURCES = ("kubernetes.io/", "hugepages-", "attachable-volumes-", "requests.", "limits.")
 _KUBERNETES_GRACE_S = 30
-_QUANTITY = re.compile(
-    r"([+-]?[0-9]{1,40}(?:\.[0-9]{0,40})?|[+-]?\.[0-9]{1,40})(?:([eE][+-]?[0-9]{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)?)"
-)
-_POWERS = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
 
 class WorkloadKind(Enum):
@@ -96,6 +91,11 @@ class Workload(_Named):
     def shown(self) -> str:
         """Kind and name, for messages."""
         return f"{self.kind.value} {self.named}" if self.name else self.kind.value
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it is of a kind that neither Kubernetes has nor any rule knows."""
+        return self.kind is WorkloadKind.OTHER and text_at(self.root, "apiVersion") not in _BUILT_IN
 
     @property
     def fault_scheduling(self) -> ScalarNode | None:
@@ -305,17 +305,6 @@ class ConfigMap(_Named):
 def is_extended(resource: str) -> bool:
     """Whether a resource is a device of some plug-in, which can be neither shared nor overcommitted."""
     return "/" in resource and not any(part in resource for part in _NATIVE_RESOURCES)
-
-
-def quantity(text: str) -> Fraction | None:
-    """The number that a quantity of Kubernetes means: ``500m``, ``16Gi``, ``1e3``; None if it is none."""
-    match = _QUANTITY.fullmatch(text)
-    if match is None:
-        return None
-    number, exponent, unit = match[1], match[2] or "", match[3] or ""
-    if unit.endswith("i"):
-        return Fraction(number) * (1 << 10 * ("KMGTPE".index(unit[0]) + 1))
-    return Fraction(number + exponent) * Fraction(1000) ** _POWERS[unit]
 
 
 def is_object(root: Node, version: str, kind: str) -> bool:
