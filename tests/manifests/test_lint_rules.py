@@ -182,6 +182,18 @@ def test_what_no_rule_looks_at_is_named_by_its_kind(text: str, unchecked: tuple[
     assert lint(text, CLUSTER).unchecked == unchecked
 
 
+def test_an_operator_that_takes_each_code_for_final_is_named_whatever_its_kind() -> None:
+    text = (
+        "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: train}\nspec:\n"
+        "  pytorchReplicaSpecs:\n    Worker:\n      replicas: 2\n      restartPolicy: ExitCode\n"
+        "      template:\n        spec:\n          containers:\n"
+        "          - {name: pytorch, image: a, command: [faultrun, train.py]}\n"
+    )
+    assert [(one.rule, one.line) for one in findings(text)] == [("exit-codes", 8)]
+    assert rules(text.replace("[faultrun, train.py]", "[python, train.py]")) == []
+    assert rules(text.replace("ExitCode", "OnFailure")) == []
+
+
 @pytest.mark.parametrize(
     ("text", "because"),
     [

@@ -1,7 +1,7 @@
 """Rules about what happens after an end: restart policies and exit codes.
 
 The exit codes of faultrun that a restart cannot help are 64, 65, 78 and 93; Volcano's rules are those of its
-admission webhook.
+admission webhook, ExitCode is that of Kubeflow's training operator.
 """
 
 from collections.abc import Iterator
@@ -41,6 +41,15 @@ def final_exit_codes_are_final(page: LintInput) -> Iterator[LintFinding]:
             if written is not None:
                 patch = replaced(written, "Never")
                 yield found("exit-codes/in-place", written, patch, policy=written.value, code=_FINAL)
+
+
+def codes_of_other_places_are_tried_again(page: LintInput) -> Iterator[LintFinding]:
+    """An operator that takes every code below 128 for final ends jobs that another pod would finish."""
+    for pod in page.pods:
+        written = pod.restart_policy
+        runs = any(one.faultrun is not None for one in pod.containers)
+        if runs and written is not None and written.value == "ExitCode":
+            yield found("exit-codes/all-final", written)
 
 
 def _policies(job: Workload) -> Iterator[tuple[Node, ScalarNode | None]]:
