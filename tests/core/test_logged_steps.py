@@ -30,6 +30,7 @@ def loss_monitor(epoch: int, step: int) -> str:
         (["epoch: [1/6] loss: 2.0"], LoggedStep(epoch=1)),
         (["the first step 0.3 s"], None),
         (["stepping stone 4", "misstep 4"], None),
+        (["step 5", "\u0131nference step 9", "\u017fanity check step 9"], LoggedStep(step=5)),
         ([], None),
     ],
 )

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from faultrun.core.diagnosis.literal_filter import folded
-
 _STEP = re.compile(
     r"\b(?P<whole>global[_ ])?step\b\s?[:=]?\s*\[?\s*(?P<step>\d{1,15})\b(?!\.\d)"
     r"(?:\s*/\s*(?P<of>\d{1,15})\])?",
@@ -28,8 +26,11 @@ _BESIDE = re.compile(
     r"|sanity(?: check(?:ing)?)?|warm-?up)[\s:_/|,\]-]*(?:global[ _])?step\b",
     re.IGNORECASE,
 )
-_BESIDES = ("val", "eval", "test", "predict", "infer", "sanity", "warm")
-"""One of these is in all that it finds; the logs of all ranks are read while all nodes wait."""
+_BESIDES = ("val", "test", "pred", "nfer", "san", "warm")
+"""One of these is in all that it finds; the logs of all ranks are read while all nodes wait.
+
+None has an i: ``re`` takes a dotless one for it where case does not matter, and ``casefold`` does not.
+"""
 _LOSS_MONITOR = re.compile(r"^epoch: \d+ step: \d+, loss is ")
 """mindspore/train/callback/_loss_monitor.py: both count from 1, the step anew in every epoch."""
 
@@ -70,7 +71,7 @@ def last_step(lines: Sequence[str]) -> LoggedStep | None:
     entries: list[_Entry] = []
     epoch: int | None = None
     for line in lines:
-        small = folded(line)
+        small = line.casefold()
         named = _EPOCH.search(line) if "epoch" in small else None
         epoch = int(named["epoch"]) if named is not None else epoch
         found = _STEP.search(line) if "step" in small else None

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from faultrun.core.diagnosis.literal_filter import needles
 from faultrun.files import text_of
 from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.observed.evidence import DeathNote, FaultClass, Finding, Row
@@ -56,11 +55,6 @@ class ExitInspector:
         if groups != self._groups:  # its mount is looked for only then: all nodes may wait for this start
             self._groups, self._own = groups, memory_group(os.getpid())
         self._counted = {self._own: oom_kill_count(self._own)}
-
-    def get_ready(self) -> None:
-        """Do with the rows what need not be done while all wait for ``notes``; in that one's thread."""
-        for row in self._rows:
-            needles(row.pattern)
 
     def saw(self, rank: int, pid: int, status: ExitStatus) -> None:
         """``pid`` has ended and is not reaped yet."""

@@ -7,7 +7,6 @@ Source: signal(7), section "Signal numbering for standard signals".
 
 from collections.abc import Sequence
 
-from faultrun.core.diagnosis.literal_filter import folded, may_be_in
 from faultrun.core.diagnosis.signature_table import ROWS
 from faultrun.core.diagnosis.tracebacks import is_chatter
 from faultrun.errors import assert_never
@@ -53,10 +52,6 @@ def recognise(
                     return found
     if raised is not None or (isinstance(status, Signaled) and status.signum not in _LAST_WORDS):
         rows = [row for row in rows if row.fault_class in _STRONG]
-    said = folded("\n".join(lines))
-    rows = [row for row in rows if may_be_in(row.pattern, said)]
-    if not rows:
-        return None
     below = [row for row in rows if row.fault_class in _STRONG or row not in _BUILT_IN]
     follower: Finding | None = None
     for line in reversed(lines):

@@ -198,7 +198,6 @@ class WorkerGroup:
     def look_around(self) -> Iterable[Event]:
         """While workers run: who is here that ``clean_up`` may pass by; called from the helper thread."""
         self._strangers.look(frozenset({self._env.boot}))
-        self._env.exits.get_ready()
         return ()
 
     def kept_states(self) -> KeptStates:
