@@ -11,9 +11,8 @@ from faultrun.cli.console import answer
 from faultrun.cli.nodes.run_in_etcd import RunLook, or_in_etcd, reachable
 from faultrun.cli.verbs import example, log_dir_option
 from faultrun.errors import LogDirError
-from faultrun.journal.logdir import nodes_in, read_record, which_log_dir
+from faultrun.journal.logdir import nodes_in, which_log_dir
 from faultrun.nodes.view.words import where_files_are
-from faultrun.observe.account.torchft import recovers_by_torchft, told_by_torchft, torchft_lines
 from faultrun.observe.card.card import in_colours, render
 
 _NAME = re.compile(r"incident_(\d+)\.txt")
@@ -71,23 +70,8 @@ def incident(number: int | None, log_dir: str) -> int:
             hint=f"faultrun incident {which_log_dir(folder)}",
         )
     chosen = known[-1] if number is None else number
-    answer(in_colours("\n".join((_card(folder, chosen), *_by_torchft(folder, chosen)))))
+    answer(in_colours(_card(folder, chosen)))
     return 0
-
-
-def _by_torchft(folder: Path, number: int) -> list[str]:
-    """What a training that recovers by itself said of this incident, in its own name."""
-    record = read_record(folder)
-    if not recovers_by_torchft(record):
-        return []
-    from faultrun.cli.report import account_of  # it reads the whole journal: most runs need not
-
-    try:
-        account = account_of(folder)
-    except LogDirError:  # the card is there without it
-        return []
-    lines = torchft_lines(told_by_torchft(folder, record), account, number)
-    return [f"  {'torchft' if at == 0 else '':<9} {line}" for at, line in enumerate(lines)]
 
 
 def _cards(folder: Path) -> list[int]:

@@ -24,7 +24,6 @@ from faultrun.nodes.view.words import where_files_are
 from faultrun.observe.account.accountant import Accountant
 from faultrun.observe.account.records import Account
 from faultrun.observe.account.savings_words import assumptions_of
-from faultrun.observe.account.torchft import told_by_torchft, torchft_section
 from faultrun.observe.report.document import document
 from faultrun.observe.report.pages import html, interactive, markdown, plotly_js
 from faultrun.observe.report.words import goodput, twice
@@ -125,8 +124,7 @@ def _in_full(
     if zoomable:
         _need_plotly()
     account, record = account_of(folder), read_record(folder)
-    torchft = torchft_section(told_by_torchft(folder, record), account)
-    data = document(account, record, assumed(assumptions_of(record), assume), torchft)
+    data = document(account, record, assumed(assumptions_of(record), assume))
     if as_json:
         answer(json.dumps(data, indent=2))
         return 0

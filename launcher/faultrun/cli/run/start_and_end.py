@@ -149,13 +149,10 @@ def _said_by_child(log_dir: Path, patience_s: float) -> bytes:
 def _write_report(log_dir: Path) -> bytes:
     from faultrun.cli.report import HTML, account_of, summary, write
     from faultrun.journal.logdir import read_record
-    from faultrun.observe.account.torchft import told_by_torchft, torchft_section
     from faultrun.observe.report.document import document
     from faultrun.observe.report.pages import html
 
-    account, record = account_of(log_dir), read_record(log_dir)
-    torchft = torchft_section(told_by_torchft(log_dir, record), account)
-    data = document(account, record, torchft=torchft)
+    data = document(account_of(log_dir), read_record(log_dir))
     write(log_dir, data, log_dir / HTML, html(data))
     return f"{summary(data)}\n{data['savings']['text']}".encode()
 

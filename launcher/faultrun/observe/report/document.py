@@ -45,15 +45,11 @@ _MOST_POINTS = 240
 
 
 def document(
-    account: Account,
-    record: Mapping[str, Any],
-    assumed: Assumptions | None = None,
-    torchft: Mapping[str, Any] | None = None,
+    account: Account, record: Mapping[str, Any], assumed: Assumptions | None = None
 ) -> dict[str, Any]:
     """The whole report as JSON-ready data. ``record`` is ``run.json``; what it lacks is left empty.
 
     ``assumed``: what the savings are compared with, if not with what the run was told to assume.
-    ``torchft``: what a training that recovers by itself said of that, none of it checked.
     """
     saved = savings(account, assumptions_of(record) if assumed is None else assumed)
     spec = record.get("spec")
@@ -88,7 +84,6 @@ def document(
         "faults_by_cause": _by_cause(account.faults),
         "causes": dict(Counter(fault.what for fault in account.faults).most_common(_MOST_CAUSES)),
         "blamed_ranks": {str(rank): n for rank, n in _blamed(account).most_common(1000)},
-        "torchft": torchft,
         "save_interval": None if interval is None else asdict(interval),
         "advice": [asdict(one) for one in advise(account, spec)],
         "events": dict(account.events),
