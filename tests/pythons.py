@@ -28,7 +28,6 @@ NEEDS_EXTRAS = (
     "manifests/test_render",
     "observe/outlets/test_prometheus",
     "cli/resolve/test_scheduler",
-    "observe/report/test_report",
     "observe/outlets/test_tensorboard",
     "observe/outlets/test_opentelemetry",
 )

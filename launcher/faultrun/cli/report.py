@@ -14,7 +14,7 @@ from faultrun.cli.nodes.run_in_etcd import RunLook, or_in_etcd, reachable
 from faultrun.cli.options.assume_option import assume_option, assumed
 from faultrun.cli.verbs import example, log_dir_option
 from faultrun.core.humanize import several, span
-from faultrun.errors import LogDirError, UsageError
+from faultrun.errors import LogDirError
 from faultrun.files import replace_whole
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.lines import decoded
@@ -25,17 +25,16 @@ from faultrun.observe.account.accountant import Accountant
 from faultrun.observe.account.records import Account
 from faultrun.observe.account.savings_words import assumptions_of
 from faultrun.observe.report.document import document
-from faultrun.observe.report.pages import html, interactive, markdown, plotly_js
+from faultrun.observe.report.pages import html, markdown
 from faultrun.observe.report.words import goodput, twice
 from faultrun.observe.status.snapshot import account_now
 
 HTML, MARKDOWN, JSON = "report.html", "report.md", "report.json"
-_INTERACTIVE = "report-interactive.html"
 _LONG_BYTES = 50_000_000
 _CHUNK_BYTES = 2_000_000
 
 
-_BESIDE = ("html_file", "zoomable", "as_json", "as_markdown", "quiet", "assume")
+_BESIDE = ("html_file", "as_json", "as_markdown", "quiet", "assume")
 
 
 def _of_nodes(look: RunLook, typed: Mapping[str, Any]) -> int:
@@ -52,13 +51,12 @@ def _of_nodes(look: RunLook, typed: Mapping[str, Any]) -> int:
             say(f"from the journal in {folders[0]}{more}")
         return _in_full(folders[0], **typed)
     places = "; ".join(where_files_are(status)) or "none had ranks yet"
-    for name, option in (("zoomable", "--interactive"), ("assume", "--assume")):
-        if typed[name]:
-            raise LogDirError(
-                f"{option} says nothing of run {status.run_id} here",
-                because="it needs a node's journal, and none can be read from here",
-                hint=f"faultrun report --log_dir=DIR on a node: {places}",
-            )
+    if typed["assume"]:
+        raise LogDirError(
+            f"--assume says nothing of run {status.run_id} here",
+            because="it needs a node's journal, and none can be read from here",
+            hint=f"faultrun report --log_dir=DIR on a node: {places}",
+        )
     if typed["as_json"]:
         answer(json.dumps(document_of_nodes(status), indent=2))
         return 0
@@ -94,13 +92,6 @@ def _write_page(page: Path, text: str) -> None:
 @click.option(
     "--html", "html_file", metavar="FILE", help="Where the page goes.  [report.html in the log_dir]"
 )
-@click.option(
-    "--interactive",
-    "zoomable",
-    is_flag=True,
-    help="""Write a page with figures to zoom into
-    (4.8 MB, scripts, needs faultrun[report]) instead: report-interactive.html.""",
-)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON and write nothing.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print it as Markdown and write nothing.")
 @click.option("--quiet", is_flag=True, help="Say nothing but errors.")
@@ -115,14 +106,11 @@ def _in_full(
     folder: Path,
     *,
     html_file: str | None,
-    zoomable: bool,
     as_json: bool,
     as_markdown: bool,
     quiet: bool,
     assume: str | None,
 ) -> int:
-    if zoomable:
-        _need_plotly()
     account, record = account_of(folder), read_record(folder)
     data = document(account, record, assumed(assumptions_of(record), assume))
     if as_json:
@@ -131,23 +119,14 @@ def _in_full(
     if as_markdown:
         answer(markdown(data).rstrip("\n"))
         return 0
-    page = Path(html_file) if html_file else folder / (_INTERACTIVE if zoomable else HTML)
-    write(folder, data, page, interactive(data, account) if zoomable else html(data))
+    page = Path(html_file) if html_file else folder / HTML
+    write(folder, data, page, html(data))
     if not quiet:
         answer(summary(data))
         if data["savings"]["text"]:
             answer(data["savings"]["text"])
         answer(f"{page}  (and {MARKDOWN}, {JSON} in {folder})")
     return 0
-
-
-def _need_plotly() -> None:
-    if not plotly_js():
-        raise UsageError(
-            "--interactive needs plotly, which is not installed",
-            because="figures to zoom into are an extra of faultrun",
-            hint="pip install 'faultrun[report]', or leave it out: report.html needs nothing",
-        )
 
 
 def account_of(folder: Path) -> Account:

@@ -181,7 +181,7 @@ def test_the_report_is_of_what_etcd_knows_and_says_what_it_lacks(endpoint: str, 
         assert "steps, checkpoints, logs and earlier incidents are in the nodes' journals alone" in text
         data = json.loads(said("report", *at, "--json"))
         assert data["card"] == CARD.splitlines()
-        assert refused("report", *at, "--interactive").because == (
+        assert refused("report", *at, "--assume=notice=2h").because == (
             "it needs a node's journal, and none can be read from here"
         )
 

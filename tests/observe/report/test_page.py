@@ -269,7 +269,7 @@ _MODULES = """
 import sys
 from faultrun.cli.report import report
 report.main(["--quiet", "--log_dir", sys.argv[1]], standalone_mode=False)
-print(sorted({"plotly", "numpy", "matplotlib", "pandas", "torch", "rich"} & set(sys.modules)))
+print(sorted({"numpy", "matplotlib", "pandas", "torch", "rich"} & set(sys.modules)))
 """
 
 

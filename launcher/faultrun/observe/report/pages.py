@@ -1,36 +1,24 @@
 """``report.html`` and ``report.md``: the document for people, as templates and the words that both use.
 
 The page is one file of HTML, CSS and SVG: it fetches nothing, runs nothing, and is made from the document
-alone. Who wants to zoom asks for another page, drawn by plotly.js, which is put into it as it is installed.
+alone.
 """
 
-import importlib.util
-import json
 from collections.abc import Callable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from faultrun.core.humanize import percent, several, span
 from faultrun.model.observed.recovery import PARTS
 from faultrun.model.printable import printable
-from faultrun.observe.account.records import Account
 from faultrun.observe.account.savings_words import assumed, saved_rows, saved_time
 from faultrun.observe.report import words
-from faultrun.observe.report.charts import figures
 from faultrun.observe.report.drawing import described, timeline
 from faultrun.observe.report.sections import sections
 from faultrun.observe.report.stages import STAGES
 
-_PLACES = {
-    "timeline": ("Timeline", "wide", "drag to zoom, double-click to see all; triangles are incidents"),
-    "recoveries": ("Recoveries, part by part", "wide", "by incident, in seconds"),
-    "causes": ("What ended the first rank", "", ""),
-    "ranks": ("Which rank failed first", "", ""),
-}
 _MOST_LIVES = 20
 _MOST_CAUSES = 8
 _MOST_BARS = 12
@@ -40,20 +28,6 @@ _BAR = 30
 def html(report: Mapping[str, Any]) -> str:
     """The whole page. Neither markup nor a control character comes out of what a worker said."""
     return _filled("page.html", report, **_of_page(report))
-
-
-def interactive(report: Mapping[str, Any], account: Account) -> str:
-    """The page with figures to zoom into instead of its timeline: scripts, and 4.7 MB of plotly.js."""
-    drawn = figures(account)
-    return _filled(
-        "interactive.html",
-        report,
-        places=_PLACES,
-        drawn=drawn,
-        library=Markup(plotly_js()),
-        data=Markup(json.dumps(drawn, separators=(",", ":")).replace("<", "\\u003c")),
-        **_of_page(report),
-    )
 
 
 def markdown(report: Mapping[str, Any]) -> str:
@@ -126,17 +100,6 @@ def templates() -> Environment:
     )
     found.filters["n"] = _short_number
     return found
-
-
-@cache
-def plotly_js() -> str:
-    """plotly.js as the installed package brings it; empty without the package. It is not imported."""
-    spec = importlib.util.find_spec("plotly")
-    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        file = Path(folder) / "package_data" / "plotly.min.js"
-        if file.is_file():
-            return file.read_text(encoding="utf-8").replace("</script", "<\\/script")
-    return ""
 
 
 def _short_number(value: float) -> str:

@@ -6,6 +6,7 @@ import click
 
 from faultrun.cli.options.choices import likely, meant
 from faultrun.cli.options.settings import OPTIONS
+from faultrun.cli.removed_options import removed_option
 from faultrun.errors import UsageError
 
 _HELP = "faultrun --help-all lists every option; options of the script come after SCRIPT"
@@ -25,6 +26,11 @@ def as_usage_error(error: click.UsageError, verb: str | None) -> UsageError:
     command = error.ctx.command_path if error.ctx is not None else f"faultrun {verb or ''}".rstrip()
     about_run = (error.ctx.command.name if error.ctx is not None else verb) in _RUN_OR_PROGRAM
     if isinstance(error, click.NoSuchOption):
+        typed, name = error.option_name, same_spelling(error.option_name)
+        own = f"{command.removeprefix('faultrun ')} --{name}"
+        gone = removed_option(own, typed) or removed_option(name, typed)
+        if gone is not None:
+            return gone
         return _unknown_option(error.option_name) if about_run else _unknown_of_verb(error, command)
     if isinstance(error, click.BadParameter) and not about_run and error.param is not None:
         return _bad_value(error, error.param, command)
