@@ -50,7 +50,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		--editable '.[mindspore,torch,codes,view,tensorboard,otel,etcd,docs,dev]'
+		--editable '.[mindspore,torch,codes,view,etcd,docs,dev]'
 	@touch $(STAMP)
 
 deepspeed: $(DEEPSPEED)/.ready

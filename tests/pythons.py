@@ -28,8 +28,6 @@ NEEDS_EXTRAS = (
     "manifests/test_render",
     "observe/outlets/test_prometheus",
     "cli/resolve/test_scheduler",
-    "observe/outlets/test_tensorboard",
-    "observe/outlets/test_opentelemetry",
 )
 """Tests of what an extra or a framework brings."""
 JOBS = ("faults", "sdk", "examples")

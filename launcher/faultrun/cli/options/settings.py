@@ -23,7 +23,8 @@ from faultrun.cli.options.table.run_rows import (
 )
 from faultrun.cli.options.table.torchrun_rows import TorchrunOptions
 from faultrun.cli.options.table.watch_rows import LogOptions, WatchOptions
-from faultrun.errors import ConfigError
+from faultrun.cli.removed_options import REMOVED_OPTIONS, removed_option
+from faultrun.errors import ConfigError, UsageError
 
 INSIDE_WORKER = "FAULTRUN_INCARNATION"
 """Set in every worker: the variables of the run around us are then no wishes of the user."""
@@ -94,7 +95,8 @@ def collect(asked: Asked, environ: Mapping[str, str], beside: Callable[[], str] 
     """Lay the command line over the environment over the config file.
 
     ``beside`` is asked for the path of SCRIPT's own config file where no other one is named. Raises
-    ConfigError when the config file cannot be read, is no YAML mapping or has an unknown key.
+    ConfigError when the config file cannot be read, is no YAML mapping or has an unknown key, and UsageError
+    for the variable of a removed option.
     """
     upper = _from_torchrun(environ) | _from_variables(environ) | _from_command_line(asked)
     named = upper.get("config")
@@ -122,6 +124,11 @@ def _from_command_line(asked: Asked) -> dict[str, Written]:
 
 
 def _from_variables(environ: Mapping[str, str]) -> dict[str, Written]:
+    for name in REMOVED_OPTIONS:
+        variable = f"FAULTRUN_{name.upper()}"
+        gone = removed_option(name, variable, UsageError)
+        if gone is not None and environ.get(variable, "").strip():
+            raise gone
     found: dict[str, Written] = {}
     for option in OPTIONS.values():
         value = environ.get(option.variable, "")
@@ -156,6 +163,9 @@ def _from_config(path: str) -> dict[str, Written]:
             raise ConfigError(f"{place} holds no option", because=because, hint=_FORM)
         where, name = f"{place} {key.value}", key.value.replace("-", "_")
         option = OPTIONS.get(name)
+        gone = removed_option(name, where, ConfigError)
+        if gone is not None:
+            raise gone
         if option is None or name in _NOT_IN_CONFIG:
             match = likely(name, [known for known in OPTIONS if known not in _NOT_IN_CONFIG])
             raise ConfigError(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from faultrun.cli.options.choices import DryRun, meant, none_of, one_of
 from faultrun.errors import ConfigError, UsageError
@@ -287,14 +287,10 @@ def prom_file(text: str) -> str:
 
 def webhook(text: str) -> str:
     """An address that takes a POST."""
-    _http(text, "a webhook is http://HOST/... or https://HOST/...")
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("a webhook is http://HOST/... or https://HOST/...")
     return text
-
-
-def collector(text: str) -> str:
-    """The whole address: a collector takes traces at /v1/traces unless another path is given."""
-    parts = _http(text, "a collector is http://HOST:4318 or https://HOST/...; gRPC is not spoken")
-    return text if parts.path.strip("/") else urlunsplit(parts._replace(path="/v1/traces"))
 
 
 def _parts(text: str) -> list[str]:
@@ -310,10 +306,3 @@ def _hang_limit_s(text: str, or_else: str = "") -> float:
         shortest = f"{_SHORTEST_HANG_S * 1000:g} ms"
         raise ValueError(f"{text.strip()} is shorter than {shortest}, and would always be over")
     return limit_s
-
-
-def _http(text: str, form: str) -> SplitResult:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(form)
-    return parts

@@ -26,10 +26,7 @@ from faultrun.workers.process import become_subreaper
 _SHORTEST_WINDOW_S = 10.0
 _SHARE_OF_A_WINDOW = 0.1
 _REAP_S = 20.0
-_TOLD_TO_NOBODY = {
-    **dict.fromkeys(("webhook", "on_event", "otlp_endpoint", "metrics_port", "metrics_file"), "none"),
-    "tensorboard": "none",
-}
+_TOLD_TO_NOBODY = dict.fromkeys(("webhook", "on_event", "metrics_port", "metrics_file"), "none")
 _SET = {
     **_TOLD_TO_NOBODY,
     "join": "True",

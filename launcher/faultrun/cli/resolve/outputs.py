@@ -3,7 +3,6 @@
 import importlib.util
 import socket
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from faultrun.cli.options.option import Option
@@ -16,15 +15,8 @@ from faultrun.platforms import this_machine
 
 _CONSOLE = (Settings.tail_worker_log, Settings.tee, Settings.redirects)
 _NOWHERE_ELSE = View().metrics_addr
-_METRICS = ("metrics are", "prometheus_client", "prometheus-client", "metrics")
-_SCALARS = ("scalars are", "tensorboard", "tensorboard", "tensorboard")
-_TRACES = (
-    "traces are",
-    "opentelemetry.exporter.otlp.proto.http",
-    "opentelemetry-exporter-otlp-proto-http",
-    "otel",
-)
-"""An optional part of faultrun: what is an extra, its module, its distribution, the name of the extra."""
+_CLIENT = "prometheus_client"
+"""The module that an extra of faultrun installs for metrics."""
 
 
 def resolve_logs(ctx: ResolveContext, *, join: bool, workers: Workers, master_addr: str) -> Logs:
@@ -72,21 +64,14 @@ def resolve_view(ctx: ResolveContext) -> View:
         metrics_port=settings.metrics_port,
         metrics_addr=settings.metrics_addr or own_addr,
         metrics_file=settings.metrics_file,
-        tensorboard=settings.tensorboard,
-        otlp_endpoint=settings.otlp_endpoint,
         on_event=settings.on_event,
         webhook=settings.webhook,
     )
     if view.metrics_port is not None:
-        _need(settings, Settings.metrics_port, _METRICS)
+        _need(settings, Settings.metrics_port)
         _need_free(settings, view.metrics_addr, view.metrics_port)
-    for asked, option, extra in (
-        (view.metrics_file, Settings.metrics_file, _METRICS),
-        (view.tensorboard, Settings.tensorboard, _SCALARS),
-        (view.otlp_endpoint, Settings.otlp_endpoint, _TRACES),
-    ):
-        if asked:
-            _need(settings, option, extra)
+    if view.metrics_file:
+        _need(settings, Settings.metrics_file)
     return view
 
 
@@ -112,16 +97,13 @@ def _per_rank(
     return tuple(chosen.get(rank, others) for rank in range(workers))
 
 
-def _need(settings: Settings, option: Option[Any], extra: tuple[str, str, str, str]) -> None:
-    what, module, distribution, name = extra
-    with suppress(ModuleNotFoundError):
-        if importlib.util.find_spec(module) is not None:
-            return
-    raise UsageError(
-        f"{settings.where(option)} needs {distribution}, which is not installed",
-        because=f"{what} an extra of faultrun",
-        hint=f"pip install 'faultrun[{name}]'",
-    )
+def _need(settings: Settings, option: Option[Any]) -> None:
+    if importlib.util.find_spec(_CLIENT) is None:
+        raise UsageError(
+            f"{settings.where(option)} needs prometheus-client, which is not installed",
+            because="metrics are an extra of faultrun",
+            hint="pip install 'faultrun[metrics]'",
+        )
 
 
 def _need_free(settings: Settings, addr: str, port: int) -> None:

@@ -33,8 +33,6 @@ _LAST_PAINT_S = 1.0
 _LAST_SCRAPE_S = 3.0
 _LAST_ANNOUNCEMENTS_S = 9.0
 """What is under way, then the rest. How long the end of a run waits for each of them, at most."""
-_LAST_RECORDS_S = 9.0
-"""A short job on a busy machine is over before the packages of TensorBoard and OpenTelemetry are imported."""
 
 
 def narrator_for(spec: RunSpec, log_dir: Path, say: Callable[[str], None]) -> ConsoleReporter | JsonReporter:
@@ -109,23 +107,10 @@ def sidecars(spec: RunSpec, log_dir: Path, next_seq: int, row: BottomRow | None)
         endpoint = (view.metrics_addr, view.metrics_port) if view.metrics_port is not None else None
         return Exporter(log_dir, about, policy, endpoint, view.metrics_file)
 
-    def scalars(_lifeline: int) -> Work:
-        from faultrun.observe.outlets.tensorboard import Scalars
-
-        return Scalars(log_dir, Path(view.tensorboard).absolute(), policy, next_seq)
-
-    def tracer(_lifeline: int) -> Work:
-        from faultrun.observe.outlets.opentelemetry import Tracer
-
-        resource = {f"faultrun.{name}": value for name, value in about.items()}
-        return Tracer(log_dir, view.otlp_endpoint, resource, next_seq)
-
     wanted = (
         (row is not None, live_line, (_STDOUT, _TERMINAL), _LAST_PAINT_S),
         (bool(view.on_event or view.webhook), event_hooks, (), _LAST_ANNOUNCEMENTS_S),
         (view.metrics_port is not None or bool(view.metrics_file), exporter, (), _LAST_SCRAPE_S),
-        (bool(view.tensorboard), scalars, (), _LAST_RECORDS_S),
-        (bool(view.otlp_endpoint), tracer, (), _LAST_RECORDS_S),
     )
     return [Sidecar(make, journal, keep=keep, patience_s=s) for asked, make, keep, s in wanted if asked]
 
@@ -142,15 +127,13 @@ def meter_for(row: BottomRow | None, log_dir: Path) -> "VerificationMeter | None
 def without_secrets(spec: RunSpec) -> RunSpec:
     """As ``run.json`` may show it to others: a command or an address often holds a token."""
     view = spec.view
-    command, webhook, collector = (
-        HIDDEN if given else "" for given in (view.on_event, view.webhook, view.otlp_endpoint)
-    )
+    command, webhook = (HIDDEN if given else "" for given in (view.on_event, view.webhook))
     args = without_secret_values(spec.command.script_args)
     shown = without_secret_words(spec.command.shown)
     return replace(
         spec,
         command=replace(spec.command, script_args=args, shown=shown),
-        view=replace(view, on_event=command, webhook=webhook, otlp_endpoint=collector),
+        view=replace(view, on_event=command, webhook=webhook),
     )
 
 

@@ -76,7 +76,5 @@ class View:
     metrics_port: int | None = None
     metrics_addr: str = "127.0.0.1"
     metrics_file: str = ""
-    tensorboard: str = ""
-    otlp_endpoint: str = ""
     on_event: str = ""
     webhook: str = ""

@@ -150,11 +150,6 @@ class Accountant:
             return Spending.SPAWN
         return SPENT_IN.get(phase, Spending.IDLE) if phase is not None else Spending.IDLE
 
-    @property
-    def faults_over(self) -> int:
-        """How many incidents ``account`` would show as over; cheap, for those who ask after every line."""
-        return len(self._account.faults)
-
     def account(self, *, passed_s: float = 0.0, step: int | None = None) -> Account:
         """What is known by the last line taken, as if all that is open ended there.
 

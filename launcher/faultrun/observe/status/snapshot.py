@@ -1,4 +1,4 @@
-"""A moment of the run in numbers, for metrics and curves: the journal so far, and the progress page."""
+"""A moment of the run in numbers, for metrics: the journal so far, and the progress page."""
 
 import time
 from collections.abc import Mapping
@@ -62,11 +62,6 @@ class RunSnapshot:
         """One new line."""
         self._accountant.take(line)
         self._taken_s = time.monotonic()
-
-    @property
-    def faults_over(self) -> int:
-        """How many incidents the run has got over, or ended with."""
-        return self._accountant.faults_over
 
     @cached_property
     def _worker_name(self) -> str:

@@ -28,7 +28,7 @@ def as_usage_error(error: click.UsageError, verb: str | None) -> UsageError:
     if isinstance(error, click.NoSuchOption):
         typed, name = error.option_name, same_spelling(error.option_name)
         own = f"{command.removeprefix('faultrun ')} --{name}"
-        gone = removed_option(own, typed) or removed_option(name, typed)
+        gone = removed_option(own, typed, UsageError) or removed_option(name, typed, UsageError)
         if gone is not None:
             return gone
         return _unknown_option(error.option_name) if about_run else _unknown_of_verb(error, command)

@@ -94,10 +94,6 @@ class WatchOptions(Options):
     """Address for metrics_port. Anyone who can reach it can read the run's id and steps."""
     metrics_file = OrNone("FILE.prom", values.prom_file, example="/var/lib/node_exporter/faultrun.prom")
     """Write the metrics to a file, every 10 s and at the end, for node_exporter's textfile collector."""
-    tensorboard = OrNone("DIR", str, example="runs/faultrun")
-    """Write pace, restarts and recoveries as TensorBoard scalars (needs faultrun[tensorboard])."""
-    otlp_endpoint = OrNone("URL", values.collector, example="http://collector:4318")
-    """Send each recovery as an OpenTelemetry trace, by OTLP over HTTP (needs faultrun[otel])."""
     on_event = OrNone("CMD", str, example="'cat >> events.jsonl'")
     """Shell command that gets JSON on stdin at each warning, incident, restart, give-up and end."""
     webhook = OrNone("URL", values.webhook, example="https://chat.example.org/hooks/training")
