@@ -10,11 +10,11 @@ _E = TypeVar("_E", bound=FaultrunError)
 REMOVED_OPTIONS: Mapping[str, tuple[str, str]] = {
     "tensorboard": (
         "faultrun writes no scalars for TensorBoard",
-        "--on_event=CMD (`faultrun docs metrics` has a script that writes them), or --metrics_port",
+        "--on_event=CMD (a script is in `faultrun docs metrics`), or --metrics_port=PORT for Prometheus",
     ),
     "otlp_endpoint": (
         "faultrun sends no traces to OpenTelemetry",
-        "--on_event=CMD (`faultrun docs metrics` has a script that sends them), or --metrics_port",
+        "--on_event=CMD (a script is in `faultrun docs metrics`), or --metrics_port=PORT for Prometheus",
     ),
     "report --interactive": (
         "the report draws its timeline itself, in report.html, without scripts",

@@ -15,7 +15,6 @@ class Receiver:
     """``bodies`` holds each POST as ``(path, body)``; no answer comes before ``answers`` is set."""
 
     address: str = ""
-    status: int = 204
     answers: threading.Event = field(default_factory=threading.Event)
     bodies: list[tuple[str, bytes]] = field(default_factory=list)
 
@@ -36,7 +35,7 @@ def receiving(*, at_once: bool = True) -> Iterator[Receiver]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             receiver.bodies.append((self.path, body))
             receiver.answers.wait(PATIENCE_S * 3)
-            self.send_response(receiver.status)
+            self.send_response(204)
             self.send_header("Content-Length", "0")
             self.end_headers()
 
