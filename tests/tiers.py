@@ -162,7 +162,6 @@ EXHAUSTIVE = (
             "tests/adopt/test_runs.py::test_msrun_of_a_script_with_a_configuration",
             "tests/adopt/test_runs.py::test_torchrun_of_a_transformers_trainer",
             "tests/adopt/test_runs.py::test_accelerate_launch",
-            "tests/adopt/test_runs.py::test_the_three_lines_make_a_script_without_checkpoints_lose_a_step_at_most",
             "tests/adopt/test_runs.py::test_each_command_of_the_examples_is_one_that_faultrun_takes[0",
             "tests/adopt/test_runs.py::test_each_command_of_the_examples_is_one_that_faultrun_takes[11",
             "tests/faults/reporting/test_numbers_agree.py::test_a_rank_that_hangs_while_others_go_on_a_little",

@@ -16,7 +16,7 @@ torch.load(args.resume)
 torch.save({}, f"{args.out}/a.pt")
 """
 SWEEP = "for lr in 0.1 0.2; do torchrun --nproc-per-node=2 train.py --lr $lr --out out_$lr; done"
-SWEPT = "for lr in 0.1 0.2; do faultrun --checkpoint_dir=out_$lr train.py --lr $lr --out out_$lr; done"
+SWEPT = "for lr in 0.1 0.2; do faultrun train.py --lr $lr --out out_$lr; done"
 
 
 @pytest.fixture

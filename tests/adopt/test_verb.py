@@ -4,46 +4,99 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faultrun.errors import FaultrunError
-from support.adopting import adopted, asked, refused, written
+from support.adopting import adopted, asked, left_open, refused, written
 from support.machine.scripts import faultrun
+from support.machine.terminal import Terminal
 
 COMMAND = "torchrun --nproc-per-node=2 train.py"
-LOOP = '''"""A toy."""
-import torch
-from torch import nn
-from torch.utils.data import DataLoader
-
-
-def main():
-    model = nn.Linear(3, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 10)
-    loader = DataLoader([(torch.ones(3), torch.ones(1))] * 8)
-    for epoch in range(2):
-        for i, (x, y) in enumerate(loader):
-            loss = ((model(x) - y) ** 2).mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            scheduler.step()
-
-
-main()'''
+SCRIPT = """import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--out", default="ckpt")
+p.add_argument("--resume")
+"""
+SHELL = "set -e\ntorchrun --nproc-per-node=2 \\\n  train.py --lr $LR > log"
 
 
 def test_the_file_says_where_each_value_was_read(tmp_path: Path) -> None:
-    written(tmp_path, train__py="import torch\ntorch.save({}, 'ckpt/a.pt')\ntorch.load('ckpt/a.pt')\n")
-    assert asked(tmp_path, COMMAND).return_value == 0
+    written(tmp_path, train__py="import lightning as L\nL.Trainer(devices=4)\n")
+    assert asked(tmp_path, "python train.py").return_value == 0
     text = (tmp_path / "faultrun.yaml").read_text()
     rows = [line for line in text.splitlines() if line and not line.startswith("#")]
-    assert rows == ["worker_num: 2         # torchrun --nproc_per_node", "checkpoint_dir: ckpt  # train.py:2"]
+    assert rows == [
+        "worker_num: 4      # train.py:2 devices=4",
+        "recipe: lightning  # train.py imports lightning.Trainer",
+    ]
+
+
+@pytest.mark.long
+def test_on_a_terminal_two_questions_are_asked_and_the_answers_written(tmp_path: Path) -> None:
+    written(tmp_path, train__py=SCRIPT)
+    said = typed(tmp_path, "y\n", "--resume\n")
+    assert "where does train.py save its checkpoints? [y: ckpt; the default of --out (train.py:3)]" in said
+    assert (
+        "how is train.py told which checkpoint to load? [y: --resume={checkpoint}; --resume (train.py:4)]"
+        in said
+    )
+    page = yaml.safe_load((tmp_path / "faultrun.yaml").read_text())
+    assert page == {"worker_num": 2, "checkpoint_dir": "ckpt", "resume_arg": "--resume={checkpoint}"}
+    assert "left open" not in said
+    assert "is left as it is" in typed(tmp_path), "nobody answers for a file that would not be written"
+
+
+@pytest.mark.long
+def test_enter_and_the_end_of_input_leave_a_question_open(tmp_path: Path) -> None:
+    written(tmp_path, train__py=SCRIPT)
+    assert "left open:" in typed(tmp_path, "\n", "\x04")
+    assert left_open(tmp_path) == {"checkpoint_dir": "ckpt", "resume_arg": "--resume={checkpoint}"}
+
+
+@pytest.mark.long
+def test_an_answer_that_no_script_takes_is_refused_and_asked_again(tmp_path: Path) -> None:
+    written(tmp_path, train__py=SCRIPT)
+    said = typed(tmp_path, "$OUT/ck\n", "--resume={nothing}\n", "somehow\n", "c.yaml:pre_trained\n")
+    assert "--resume={nothing} cannot be used" in said
+    assert "somehow cannot be used: it is no option of a script" in said
+    assert (
+        "faultrun '--checkpoint_dir=$OUT/ck' train.py" in said or "--checkpoint_dir=$OUT/ck train.py" in said
+    )
+    page = yaml.safe_load((tmp_path / "faultrun.yaml").read_text())
+    assert page == {"worker_num": 2, "rewrite": "c.yaml:pre_trained"}
+
+
+@pytest.mark.long
+def test_how_it_resumes_alone_is_kept_as_a_comment(tmp_path: Path) -> None:
+    written(tmp_path, train__py=SCRIPT)
+    typed(tmp_path, "\n", "y\n")
+    text = (tmp_path / "faultrun.yaml").read_text()
+    assert yaml.safe_load(text) == {"worker_num": 2}
+    assert '# resume_arg: "--resume={checkpoint}"' in text
+    assert "alone it resumes nothing" in text
+
+
+def has_asked(times: int) -> Callable[[bytes], bool]:
+    return lambda said: said.count(b"? ") >= times
+
+
+def typed(folder: Path, *lines: str) -> str:
+    """What stands on a terminal on which ``lines`` answer one question after the other."""
+    terminal = Terminal(columns=200)
+    process = terminal.start([sys.executable, "-m", "faultrun", "adopt", COMMAND], folder)
+    for number, line in enumerate(lines, start=1):
+        terminal.read_until(has_asked(number))
+        terminal.type(line.encode())
+    said = terminal.read_to_end().decode()
+    process.wait()
+    return said
 
 
 def test_a_file_that_is_there_is_never_written_over_without_force(tmp_path: Path) -> None:
@@ -74,106 +127,31 @@ def test_the_file_is_written_beside_the_script_and_used_from_there(tmp_path: Pat
 def test_the_diff_is_one_that_git_and_patch_take(tmp_path: Path, tool: list[str]) -> None:
     if shutil.which(tool[0]) is None:
         pytest.skip(f"no {tool[0]} here")
-    written(tmp_path, train__py=LOOP, other__py=LOOP)
-    told = asked(tmp_path, "--diff", COMMAND)
+    written(tmp_path, train__py=SCRIPT, run__sh=SHELL)
+    told = asked(tmp_path, "--diff", "run.sh")
     assert told.exception is None
-    assert "from now on:" in told.stderr
-    assert told.stdout.startswith("--- a/train.py\n+++ b/train.py\n")
+    assert "instead of run.sh:2" in told.stderr
+    assert told.stdout.startswith("--- a/run.sh\n+++ b/run.sh\n")
     (tmp_path / "x.patch").write_text(told.stdout)
     done = subprocess.run([*tool, "x.patch"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    by_tool = (tmp_path / "train.py").read_text()
-    (tmp_path / "train.py").write_text(LOOP)
-    (tmp_path / "train.py").chmod(0o751)
-    assert asked(tmp_path, "--apply", "--force", COMMAND).exception is None
-    assert (tmp_path / "train.py").read_text() == by_tool
-    assert stat.S_IMODE((tmp_path / "train.py").stat().st_mode) == 0o751
-    compile(by_tool, "train.py", "exec")
-    for line in (
-        'guard = sdk.torch.protect(model, optimizer, directory="checkpoints", objects={"scheduler":',
-        "for epoch in range(guard.epoch, 2):",
-        "for i, (x, y) in enumerate(guard.batches(loader, epoch)):",
-        "            scheduler.step()\n            guard.step()\n",
-    ):
-        assert line in by_tool
-    assert "checkpoint_dir: checkpoints" in (tmp_path / "faultrun.yaml").read_text()
+    by_tool = (tmp_path / "run.sh").read_text()
+    assert by_tool == "set -e\nfaultrun train.py --lr $LR > log"
+    (tmp_path / "run.sh").write_text(SHELL)
+    (tmp_path / "run.sh").chmod(0o751)
+    assert asked(tmp_path, "--apply", "--force", "run.sh").exception is None
+    assert (tmp_path / "run.sh").read_text() == by_tool
+    assert stat.S_IMODE((tmp_path / "run.sh").stat().st_mode) == 0o751
+    assert (tmp_path / "train.py").read_text() == SCRIPT
 
 
-def test_without_apply_the_script_is_not_touched(tmp_path: Path) -> None:
-    written(tmp_path, train__py=LOOP)
-    before = (tmp_path / "train.py").stat()
-    asked(tmp_path, "--diff", COMMAND)
-    asked(tmp_path, "--force", "--json", COMMAND)
-    assert (tmp_path / "train.py").read_text() == LOOP
-    assert (tmp_path / "train.py").stat().st_mtime_ns == before.st_mtime_ns
-
-
-@pytest.mark.parametrize(
-    ("script", "lines"),
-    [
-        (
-            "from transformers import Trainer\nt = Trainer(\n    model,\n    callbacks=[a],\n)\nt.train()\n",
-            ["t.add_callback(gasp)", "t.train(resume_from_checkpoint=gasp.checkpoint)"],
-        ),
-        (
-            "from transformers import Trainer\nt = Trainer(m)\n"
-            "t.train(resume_from_checkpoint=a if b else c)\n",
-            ["t.train(resume_from_checkpoint=gasp.checkpoint or (a if b else c))"],
-        ),
-        (
-            "import lightning as L\nt = L.Trainer(\n    max_steps=3,\n    callbacks=[a, b],\n)\n"
-            "t.fit(m, d)\n",
-            ["    callbacks=[gasp, a, b],", "t.fit(m, d, ckpt_path=gasp.ckpt_path)"],
-        ),
-        (
-            "import lightning as L\nt = L.Trainer(\n    max_steps=3,\n)\nt.fit(m, ckpt_path=x)\n",
-            ["    max_steps=3, callbacks=[gasp]", "t.fit(m, ckpt_path=gasp.ckpt_path or x)"],
-        ),
-        (
-            "import mindspore as ms\nfrom mindspore.train import ModelCheckpoint\n"
-            "c = ModelCheckpoint(prefix='n', directory='ckpt')\nmodel.train(3, data, callbacks=[c])\n",
-            [
-                'gasp = sdk.mindspore.DyingGasp(prefix="gasp", directory=f"ckpt/rank_{get_rank()}")',
-                "model.train(3, data, callbacks=[c, gasp])",
-                "from mindspore.communication import get_rank",
-            ],
-        ),
-        (
-            "from accelerate import Accelerator\nacc = Accelerator()\nopt = torch.optim.SGD(m.parameters())\n"
-            "for e in range(3):\n    for b in tqdm(data):\n        opt.step()\n",
-            [
-                'guard = sdk.accelerate.protect(acc, directory="checkpoints")',
-                "for b in tqdm(guard.batches(data, e)):",
-                "        guard.step()",
-            ],
-        ),
-    ],
-)
-def test_the_lines_of_each_training_code(tmp_path: Path, script: str, lines: list[str]) -> None:
-    written(tmp_path, train__py=script)
-    assert asked(tmp_path, "--apply", COMMAND).exception is None
-    text = (tmp_path / "train.py").read_text()
-    compile(text, "train.py", "exec")
-    assert "from faultrun import sdk\n" in text
-    for line in lines:
-        assert line in text, text
-
-
-@pytest.mark.parametrize(
-    ("script", "why"),
-    [
-        ("import torch\nprint(1)\n", "no `for epoch in range(...)`"),
-        ("import torch\nfrom faultrun import sdk\nsdk.step(1)\n", "uses faultrun.sdk already"),
-        ("import torch\ntorch.load('a/b.pt')\n", "loads checkpoints of its own"),
-        ("import torch\ndef (\n", "is not here, or no Python"),
-        ("from transformers import Trainer\nrun(Trainer(m))\n", "where a Trainer is made"),
-    ],
-)
-def test_where_no_line_can_be_placed_the_reason_is_said(tmp_path: Path, script: str, why: str) -> None:
-    written(tmp_path, train__py=script)
-    found = adopted(tmp_path, "--apply", COMMAND)
-    assert why in found["why_no_lines"]
-    assert (tmp_path / "train.py").read_text() == script
+def test_without_apply_no_script_is_touched(tmp_path: Path) -> None:
+    written(tmp_path, train__py=SCRIPT, run__sh=SHELL)
+    before = (tmp_path / "run.sh").stat()
+    asked(tmp_path, "--diff", "run.sh")
+    asked(tmp_path, "--force", "--json", "run.sh")
+    assert (tmp_path / "run.sh").read_text() == SHELL
+    assert (tmp_path / "run.sh").stat().st_mtime_ns == before.st_mtime_ns
 
 
 @pytest.mark.parametrize(
@@ -287,11 +265,11 @@ def _answered(folder: Path, *words: str) -> None:
 
 
 @pytest.mark.long
-def test_a_misspelt_option_is_refused_and_a_missing_place_is_said(tmp_path: Path) -> None:
-    written(tmp_path, train__py="import torch\nprint(1)\n")
+def test_a_misspelt_option_is_refused_and_where_nothing_is_changed_the_reason_is_said(tmp_path: Path) -> None:
+    written(tmp_path, train__py=SCRIPT)
     told = faultrun("adopt", "--aply", COMMAND, cwd=tmp_path)
     assert told.returncode == 64
     assert "--apply" in told.stderr
     told = faultrun("adopt", "--diff", COMMAND, cwd=tmp_path)
     assert (told.returncode, told.stdout) == (0, "")
-    assert "no lines of the SDK:\n  no `for epoch in range(...)`" in told.stderr
+    assert "no change of a script:\n  no shell script here holds the command" in told.stderr

@@ -7,7 +7,7 @@ import yaml
 
 from faultrun.adopt.launch import AdoptedOption
 from faultrun.rehearse.outcome import Ailment, Fate, RehearsalOutcome, Trial, Tried, Undisturbed
-from faultrun.rehearse.proposed_options import as_diff, wanted_options, wants_lines, with_options
+from faultrun.rehearse.proposed_options import as_diff, wanted_options, with_options
 
 PART = Undisturbed(trained_s=9.0, first_step_s=1.0, first_save_s=2.0)
 RESUME = AdoptedOption(name="resume_arg", values=("--resume={checkpoint}",), read="train.py:9")
@@ -39,13 +39,6 @@ def test_a_recipe_knows_the_folders_itself() -> None:
     assert names(found(part=replace(PART, elsewhere=("/job/out",))), recipe) == [
         ("recipe", ("transformers",))
     ]
-
-
-def test_lines_of_the_sdk_are_wanted_where_a_save_in_the_last_moment_would_have_helped() -> None:
-    kept = Tried(trial=Trial.RANK, fate=Fate.SURVIVED, lost_steps=1)
-    assert not wants_lines(found(kept))
-    assert wants_lines(found(replace(kept, lost_steps=7)))
-    assert wants_lines(found(kept, ill(Ailment.FREEZE_UNSEEN, Trial.FREEZE)))
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+import yaml
 from click.testing import CliRunner, Result
 
 from faultrun.cli.adopt.command import adopt
 from faultrun.errors import FaultrunError
+
+_OPEN = ("# checkpoint_dir: ", "# resume_arg: ")
 
 
 def asked(folder: Path, *words: str) -> Result:
@@ -45,3 +48,12 @@ def written(folder: Path, **files: str) -> Path:
         path = folder / name.replace("__", ".")
         path.write_text(text, encoding="utf-8")
     return folder
+
+
+def left_open(folder: Path) -> dict[str, str]:
+    """The options that ``faultrun.yaml`` leaves to a person, and the value that stands there for each."""
+    lines = (folder / "faultrun.yaml").read_text(encoding="utf-8").splitlines()
+    rows = "\n".join(line.removeprefix("# ") for line in lines if line.startswith(_OPEN))
+    found = yaml.safe_load(rows) or {}
+    assert isinstance(found, dict)
+    return found

@@ -140,7 +140,7 @@ def _of_shell(text: str, file: str, places: NearbyFiles, same: SameOptions, *, s
         raise UsageError(f"{shown} starts no training", because=because, hint=_EXAMPLE)
     command, folders = _folder_of_each(chosen_command(found))
     launch = read_launch(_configured(command.words, places), same)
-    launch = replace(launch, options=(*launch.options, *folders), inherited=command.exported)
+    launch = replace(launch, options=(*launch.options, *folders))
     started = replace(places, root=_root(command, launch, places))
     notes = []
     if len({one.words for one in found}) > 1:

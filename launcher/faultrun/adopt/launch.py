@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
-from faultrun.adopt.source.traced import needs_shell
+
+def needs_shell(text: str) -> bool:
+    """Whether only a shell can say what ``text`` comes to."""
+    return "$" in text or "`" in text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +40,8 @@ class FoundLaunch:
 
     ``program`` is SCRIPT with its arguments as faultrun takes them, ``module`` says that SCRIPT is one.
     ``before`` are words that stay before the launcher (``uv run``), ``environment`` are variables that the
-    launcher or the command sets for the workers, ``inherited`` what the script around it exports.
-    ``no_effect`` are the launcher's words that mean nothing here, ``doubts`` what could not be told.
+    launcher or the command sets for the workers. ``no_effect`` are the launcher's words that mean nothing
+    here, ``doubts`` what could not be told.
     """
 
     launcher: str
@@ -46,7 +49,6 @@ class FoundLaunch:
     module: bool = False
     options: tuple[AdoptedOption, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
-    inherited: tuple[tuple[str, str], ...] = ()
     before: tuple[str, ...] = ()
     no_effect: tuple[Remark, ...] = ()
     doubts: tuple[Remark, ...] = ()

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from faultrun.adopt.launch import AdoptedOption, Remark
-from faultrun.adopt.source.python_code import PythonCode, PythonModule
+from faultrun.adopt.script_source import ScriptSource
 
 _FOREIGN = {
     **dict.fromkeys(("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"), "MPI"),
@@ -20,45 +20,35 @@ _SPAWNS = ("torch.multiprocessing.spawn", "torch_npu.multiprocessing.spawn")
 _LIGHTNING = ("lightning.", "pytorch_lightning.", "lightning_fabric.")
 
 
-def unmet(code: PythonCode) -> Iterator[Remark]:
+def unmet(source: ScriptSource) -> Iterator[Remark]:
     """What the script would miss, each with its line."""
-    texts = {text: where for module in code.modules for text, where in _texts(module)}
+    texts = source.texts
     foreign = [name for name in texts if name in _FOREIGN]
     if foreign and not _OURS.intersection(texts):
         name = foreign[0]
         yield Remark(
             what=f"{texts[name]} reads {name}", why=f"{_FOREIGN[name]} does not start the workers: {_INSTEAD}"
         )
-    option = code.option("local_rank")
-    if option is not None and option.spelled and "LOCAL_RANK" not in texts:
+    option = source.option("local_rank")
+    if option is not None and "LOCAL_RANK" not in texts:
         why = f"faultrun passes no such argument: {_INSTEAD}"
         yield Remark(what=f"{option.where} takes {option.spelled}", why=why)
-    for module in code.modules:
-        for call in module.calls:
-            if module.dotted(call.func) in _SPAWNS:
-                why = (
-                    f"each worker would start them again: {_INSTEAD}, from which a function can take its rank"
-                )
-                yield Remark(what=f"{module.where(call)} starts processes of its own", why=why)
+    for call in source.calls:
+        if source.dotted(call.func) in _SPAWNS:
+            why = f"each worker would start them again: {_INSTEAD}, from which a function can take its rank"
+            yield Remark(what=f"{source.where(call)} starts processes of its own", why=why)
 
 
-def devices_of(code: PythonCode) -> AdoptedOption | None:
+def devices_of(source: ScriptSource) -> AdoptedOption | None:
     """How many workers a Lightning Trainer or Fabric starts by itself where no launcher does."""
-    for module in code.modules:
-        for call in module.calls:
-            if not module.dotted(call.func).startswith(_LIGHTNING):
-                continue
-            for one in call.keywords:
-                match one:
-                    case ast.keyword(arg="devices", value=ast.Constant(value=int(count))) if count > 1:
-                        read = f"{module.where(one.value)} devices={count}"
-                        return AdoptedOption(name="worker_num", values=(str(count),), read=read)
-                    case _:
-                        pass
+    for call in source.calls:
+        if not source.dotted(call.func).startswith(_LIGHTNING):
+            continue
+        for one in call.keywords:
+            match one:
+                case ast.keyword(arg="devices", value=ast.Constant(value=int(count))) if count > 1:
+                    read = f"{source.where(one.value)} devices={count}"
+                    return AdoptedOption(name="worker_num", values=(str(count),), read=read)
+                case _:
+                    pass
     return None
-
-
-def _texts(module: PythonModule) -> Iterator[tuple[str, str]]:
-    for node in module.nodes:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value, module.where(node)

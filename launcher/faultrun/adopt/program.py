@@ -1,39 +1,37 @@
-"""The program of a launch as its files tell it: source, configuration, where it saves, how it resumes.
+"""The program of a launch as its script tells it: what it imports, and the options that its parser declares.
 
-Reads files and runs nothing. Paths are as the training sees them; what is in a container is looked for beside
-the file that names it.
+Reads the script alone, not what it imports, and runs nothing. Where it saves and how it resumes is told by a
+recipe, by words of the command and by files of settings, never by the source. Paths are as the training sees
+them; what is in a container is looked for beside the file that names it.
 """
 
-import ast
 import os
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from faultrun.adopt.launch import FoundLaunch
-from faultrun.adopt.source.config_keys import is_config, look_below, look_up_in
-from faultrun.adopt.source.given_words import given_text
-from faultrun.adopt.source.python_code import PythonCode, PythonModule, read_code
-from faultrun.adopt.source.recipe_marks import marked_recipe
-from faultrun.adopt.source.trace import ValueTracer
-from faultrun.adopt.source.traced import needs_shell
-from faultrun.adopt.source.training import Training, read_training
+from faultrun.adopt.script_source import ScriptOption, ScriptSource, read_script
 from faultrun.configs.recipes.detect import recipe_for
 from faultrun.configs.recipes.fill import RecipeFiller, Script
-from faultrun.configs.recipes.recipe import read_recipe, recipe_file
-from faultrun.configs.recipes.source_value import SourceCode
+from faultrun.configs.recipes.source_value import Argument, SourceCode
 from faultrun.errors import ConfigError
-from faultrun.files import bytes_from
-from faultrun.frameworks.detect import UnreadableSource, detect, find_module, read_imports
-from faultrun.frameworks.program_files import program_sources
+from faultrun.frameworks.detect import UnreadableSource, find_module, frameworks_of, read_imports
 from faultrun.model.spec.run_spec import Framework
 
-_MOST_BYTES = 4 << 20
-_LONGEST_NAME = 256
 _LONGEST_PATH = 4096
 _SHELLS = frozenset({"bash", "sh", "dash", "zsh"})
+_SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
+_LAUNCHED = {
+    "msrun": Framework.MINDSPORE,
+    "torchrun": Framework.TORCH,
+    "accelerate launch": Framework.TORCH,
+    "deepspeed": Framework.TORCH,
+    "fabric run": Framework.TORCH,
+}
+_IN_ORDER = (Framework.MINDSPORE, Framework.TORCH, Framework.TENSORFLOW)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +61,9 @@ class NearbyFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeFit:
-    """A recipe that knows the training code, and what it comes to here; ``doubts`` say what it cannot tell.
+    """A recipe that knows the training code, and what it comes to here.
 
-    ``marked``: it was known by more than an import, and counts even where the script asks faultrun itself.
-    ``by_sdk``: lines of the SDK hand the checkpoint over.
+    ``folders`` are empty where only the source would tell them; ``doubt`` is what the recipe lacks.
     """
 
     name: str
@@ -75,64 +72,64 @@ class RecipeFit:
     arguments: tuple[str, ...] = ()
     pointers: tuple[str, ...] = ()
     rewrites: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
-    marked: bool = False
-    by_sdk: bool = False
+    doubt: str = ""
 
     @property
     def hands_over(self) -> bool:
         """Whether the script learns from it where to resume."""
-        return bool(self.arguments or self.pointers or self.rewrites or self.by_sdk)
+        return bool(self.arguments or self.pointers or self.rewrites)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownProgram:
-    """What is known of a program. ``script`` is its Python file or shell script here, None if it is not."""
+    """What is known of a program. ``script`` is its Python file or shell script here, None if it is not.
+
+    ``source`` is None where it is no Python, or ``unread``. ``asks``: it asks faultrun where to resume.
+    """
 
     script: Path | None
     shown: str
-    code: PythonCode = field(default_factory=lambda: PythonCode(()))
-    training: Training = field(default_factory=Training)
+    source: ScriptSource | None = None
+    unread: str = ""
     framework: Framework = Framework.PLAIN
     recipe: RecipeFit | None = None
     imported: tuple[str, ...] = ()
+    asks: bool = False
+
+    @property
+    def options(self) -> tuple[ScriptOption, ...]:
+        """The options that its parser declares."""
+        return self.source.options if self.source is not None else ()
 
 
 def read_program(launch: FoundLaunch, places: NearbyFiles, environ: Mapping[str, str]) -> KnownProgram:
-    """Look through the program of ``launch``."""
-    script = _script(launch, places)
+    """Look at the script of ``launch``."""
+    script, meant = _script(launch, places), _LAUNCHED.get(launch.launcher)
     shown = places.shown(script) if script is not None else (launch.program[0] if launch.program else "")
     if script is None or script.suffix != ".py":
-        return KnownProgram(script=script, shown=shown)
-    search = (Path(places.root),) if launch.module else (script.parent,)
-    files = [one for one in program_sources((str(script),), script, search) if one.suffix == ".py"]
-    code = read_code(files, {file: places.shown(file) for file in files})
-    args = launch.program[1:]
-    settings = _config_files(args, code, places)
-    keys = look_up_in(settings, places.shown)
-    tracer = ValueTracer(
-        code=code,
-        given=lambda name: given_text(args, code, name),
-        keys=keys,
-        below=look_below(settings),
-        variables={**dict(launch.inherited), **dict(launch.environment)},
-    )
-    training = read_training(tracer, _text)
-    names = tuple(_imported(files))
-    packages = {name.partition(".")[0] for name in names}
-    marked = marked_recipe(code, keys, packages.__contains__)
-    around = Script(
-        path=places.shown(script), args=_as_here(args, places), environ=environ, code=SourceCode(files)
-    )
+        return KnownProgram(script=script, shown=shown, framework=meant or Framework.PLAIN)
+    try:
+        source, names = read_script(script, shown), tuple(read_imports(script))
+    except UnreadableSource as error:
+        unread = f"{shown}: {error}"
+        return KnownProgram(script=script, shown=shown, unread=unread, framework=meant or Framework.PLAIN)
     return KnownProgram(
         script=script,
         shown=shown,
-        code=code,
-        training=training,
-        framework=detect(script, search).framework,
-        recipe=_fit(names, marked, around, places),
+        source=source,
+        framework=_framework(names, meant),
+        recipe=_fit(names, script, _as_here(launch.program[1:], places), environ, places),
         imported=names,
+        asks=source.asks_faultrun,
     )
+
+
+def _framework(names: Sequence[str], meant: Framework | None) -> Framework:
+    """The framework that the script imports; that of the launcher where it does not contradict."""
+    found = frameworks_of(names)
+    if meant is not None and (meant in found or not found):
+        return meant
+    return next((one for one in _IN_ORDER if one in found), Framework.PLAIN)
 
 
 def _script(launch: FoundLaunch, places: NearbyFiles) -> Path | None:
@@ -153,89 +150,46 @@ def _as_here(args: Sequence[str], places: NearbyFiles) -> tuple[str, ...]:
     found: list[str] = []
     for word in args:
         name, equals, value = word.partition("=")
-        path = places.here(value or name) if is_config(value or name) else None
+        path = places.here(value or name) if (value or name).lower().endswith(_SETTINGS) else None
         found.append(f"{name}{equals}{path.absolute()}" if path and equals else word)
     return tuple(found)
 
 
-def _config_files(args: Sequence[str], code: PythonCode, places: NearbyFiles) -> list[Path]:
-    """Files of settings: those that the command names, else those that the source names.
+class _OptionsOnly(SourceCode):
+    """The options that a script declares. Values of its source are not read; ``wanted`` were asked for."""
 
-    The default of an option that was typed does not count, even where only a shell knows what was typed.
-    """
-    named = [word.rpartition("=")[2] for word in args if is_config(word)]
-    found = [path for name in named if (path := places.here(name)) is not None]
-    if found or any(needs_shell(name) for name in named):
-        return found
-    given = {id(one.default) for one in code.options if given_text(args, code, one.name) is not None}
-    texts = [
-        (module, text)
-        for module in code.modules
-        for node in module.nodes
-        if id(node) not in given
-        for text in _config_text(node)
-    ]
-    texts += [(module, text) for module in code.modules for text in _of_hydra(module)]
-    ways = (way for module, text in texts for way in (places.root / text, module.path.parent / text))
-    return [way for way in dict.fromkeys(ways) if os.path.isfile(way)][:4]  # noqa: PTH113  it never raises
+    def __init__(self, script: Path) -> None:
+        super().__init__((script,))
+        self.wanted: list[str] = []
 
+    def values(self, places: Sequence[str], argument: Argument) -> tuple[str, ...]:  # noqa: ARG002
+        """None of them."""
+        self.wanted += places
+        return ()
 
-def _of_hydra(module: PythonModule) -> Iterator[str]:
-    """The file of ``@hydra.main(config_path="conf", config_name="train")``."""
-    for call in module.calls:
-        if module.dotted(call.func) == "hydra.main":
-            told = {one.arg: one.value.value for one in call.keywords if isinstance(one.value, ast.Constant)}
-            name, folder = told.get("config_name"), told.get("config_path")
-            if isinstance(name, str):
-                ending = "" if is_config(name) else ".yaml"
-                yield f"{folder if isinstance(folder, str) else '.'}/{name}{ending}"
-
-
-def _config_text(node: ast.AST) -> Iterator[str]:
-    match node:
-        case ast.Constant(value=str(text)) if len(text) < _LONGEST_NAME and is_config(text):
-            if not {"\n", "\0"}.intersection(text):
-                yield text
-        case _:
-            pass
-
-
-def _text(module: PythonModule) -> str:
-    return bytes_from(module.path, 0, _MOST_BYTES).decode("utf-8", "replace")
-
-
-def _imported(files: Sequence[Path]) -> Iterator[str]:
-    for file in files:
-        with suppress(UnreadableSource):
-            yield from read_imports(file)
+    def default(self, name: str) -> None:
+        """Not read."""
+        self.wanted.append(name)
 
 
 def _fit(
-    names: Sequence[str], marked: tuple[str, str] | None, script: Script, places: NearbyFiles
+    names: Sequence[str], script: Path, args: tuple[str, ...], environ: Mapping[str, str], places: NearbyFiles
 ) -> RecipeFit | None:
-    found = recipe_for(names)
-    if marked is not None:
-        recipe, why = read_recipe(recipe_file(marked[0])), marked[1]
-    elif found is not None:
-        recipe, why = found[0], f"{script.path} trains with {found[1]}"
-    else:
+    found, shown = recipe_for(names), places.shown(script)
+    if found is None:
         return None
-    code, filler = script.code, RecipeFiller(recipe, script)
+    recipe, imported = found
+    code = _OptionsOnly(script)
+    filler = RecipeFiller(recipe, Script(path=shown, args=args, environ=environ, code=code))
     fit = RecipeFit(
         name=recipe.name,
-        why=why,
+        why=f"{shown} imports {imported}",
         pointers=tuple(one.name for one in recipe.pointers),
-        marked=marked is not None,
     )
     try:
-        folders, arguments = filler.checkpoint_dirs(1), filler.resume_args()
+        folders = filler.checkpoint_dirs(1)
+        fit = replace(fit, folders=() if code.wanted else folders, arguments=filler.resume_args())
         rewrites = [f"{places.shown(Path(one.file))}:{one.key}" for one in filler.rewrites()[0]]
     except ConfigError as error:
-        return replace(fit, doubts=(error.because,))
-    doubts = [f"the script computes {what}" for what in dict.fromkeys(code.computed)]
-    doubts += [
-        f"{what} is {', '.join(filter(None, values))} and one that is computed"
-        for what, values in code.several.items()
-        if "" in values
-    ]
-    return replace(fit, folders=folders, arguments=arguments, rewrites=tuple(rewrites), doubts=tuple(doubts))
+        return replace(fit, doubt=error.because)
+    return replace(fit, rewrites=tuple(rewrites))

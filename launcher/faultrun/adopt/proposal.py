@@ -5,16 +5,14 @@ Decides from values alone; nothing is read or written here.
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from faultrun.adopt.launch import AdoptedOption, FoundLaunch, Remark
 from faultrun.adopt.launcher_expectations import devices_of, unmet
 from faultrun.adopt.program import KnownProgram, RecipeFit
+from faultrun.adopt.questions import FOLDER, HANDS_OVER, Question
 from faultrun.adopt.several_nodes import PER_NODE
-from faultrun.adopt.source.hand_over import HandOver
-from faultrun.adopt.source.traced import OriginKind
-from faultrun.adopt.source.training import Training, TypedFolder
 
 _COUNTS = frozenset({"worker_num", "nproc_per_node", "local_worker_num"})
 _LISTS = frozenset({"checkpoint_dir", "resume_arg", "rewrite"})
@@ -22,6 +20,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./-]*")
 _SAFE_IN_SHELL = re.compile(r"[\w./:=,+@%{}\[\]$-]+")
 _NUMBER = re.compile(r"0|[1-9]\d*|\d+\.\d*[1-9]")
 _NO_TEXT = frozenset({"null", "true", "false", "yes", "no", "on", "off", ".inf", ".nan", "y", "n"})
+_WIDEST = 40
+_TO_FILL_IN = "# Open, because a script does not tell it: put in what is so, and take the first # away."
 _COUNTED_BY_OTHERS = {
     "mpi4py": "it meets by mpi4py, for which each worker is alone: faultrun sets RANK and WORLD_SIZE",
 }
@@ -31,7 +31,8 @@ _COUNTED_BY_OTHERS = {
 class Proposal:
     """The options of ``faultrun.yaml``, and the command. ``missing`` is what nobody could tell.
 
-    ``typed`` are options that stay on the command line, because a shell fills them in.
+    ``typed`` are options that stay on the command line, because a shell fills them in. ``questions`` are
+    open; ``left_out`` are answers that are of no use before the others are there.
     """
 
     launch: FoundLaunch
@@ -39,6 +40,7 @@ class Proposal:
     typed: tuple[AdoptedOption, ...] = ()
     missing: tuple[Remark, ...] = ()
     notes: tuple[str, ...] = ()
+    questions: tuple[Question, ...] = ()
     left_out: tuple[AdoptedOption, ...] = ()
 
     @property
@@ -64,36 +66,41 @@ class Proposal:
         return " ".join([*variables, *map(quoted, self.launch.before), *map(quoted, words)])
 
 
-def propose(launch: FoundLaunch, program: KnownProgram, no_effect: Mapping[str, str]) -> Proposal:
-    """Put together what was found. ``no_effect`` says of options by name why they would do nothing here."""
-    training = program.training
+def propose(
+    launch: FoundLaunch,
+    program: KnownProgram,
+    no_effect: Mapping[str, str],
+    answers: Sequence[AdoptedOption] = (),
+    questions: Sequence[Question] = (),
+) -> Proposal:
+    """Put together what was found and answered; ``questions`` are those that stay open.
+
+    ``no_effect`` says of options by name why they would do nothing here.
+    """
     kept = _last_of_each([one for one in launch.options if one.name not in no_effect])
     dropped = tuple(
         Remark(what=one.read, why=no_effect[one.name]) for one in launch.options if one.name in no_effect
     )
-    devices = devices_of(program.code) if launch.launcher == "python" else None
+    source = program.source if launch.launcher == "python" else None
+    devices = devices_of(source) if source is not None else None
     if devices is not None and not any(one.name in _COUNTS for one in kept):
         kept = [devices, *kept]
-    resume, left_out = _resume(program)
-    missing = [*_missing(program), *launch.doubts]
-    launched = FoundLaunch(
-        launcher=launch.launcher,
-        program=launch.program,
-        module=launch.module,
-        options=launch.options,
+    every = [*kept, *_of_recipe(program, {one.name for one in kept}), *answers]
+    useless = [one for one in answers if one.name in HANDS_OVER and not _names_folder(every)]
+    every = [one for one in every if one not in useless]
+    launched = replace(
+        launch,
         environment=tuple(dict(launch.environment).items()),
-        before=launch.before,
         no_effect=(*launch.no_effect, *dropped),
-        doubts=launch.doubts,
     )
-    every = [*kept, *resume]
     return Proposal(
         launch=launched,
         options=tuple(one for one in every if not one.open and one.name not in PER_NODE),
         typed=tuple(one for one in every if one.open or one.name in PER_NODE),
-        missing=tuple(missing),
-        notes=(*_of_nodes(launched), *_notes(program, training)),
-        left_out=tuple(left_out),
+        missing=(*_missing(program), *launch.doubts),
+        notes=(*_of_nodes(launched), *_notes(program)),
+        questions=tuple(questions),
+        left_out=tuple(useless),
     )
 
 
@@ -101,65 +108,20 @@ def _last_of_each(options: Sequence[AdoptedOption]) -> list[AdoptedOption]:
     return list({one.name: one for one in options}.values())
 
 
-def _resume(program: KnownProgram) -> tuple[list[AdoptedOption], list[AdoptedOption]]:
-    """The options of where to resume; and those that would need a folder that nobody knows."""
-    training, fit = program.training, program.recipe
-    folders = [
-        AdoptedOption(name="checkpoint_dir", values=(one.folder,), read=one.where) for one in training.saves
-    ]
-    folders += [
-        AdoptedOption(name="checkpoint_dir", values=(one.folder,), read=f"{one.option} of the command")
-        for one in training.typed
-    ]
-    known = all(one.named for one in training.typed)
-    together = _together(folders) if known else []  # the others alone would be taken for all of them
-    if fit is not None and (fit.marked or not training.asks):
-        recipe = AdoptedOption(name="recipe", values=(fit.name,), read=_told_by(fit))
-        if not fit.doubts and fit.folders:
-            return [recipe], []
-        return [recipe, *together], []
-    if training.asks:
-        if not together and known and fit is not None and fit.folders:
-            together = [AdoptedOption(name="checkpoint_dir", values=fit.folders, read=fit.why)]
-        return together, []
-    handed = _handed(training.hand_over) if training.hand_over is not None else []
-    if together and (handed or training.own):
-        return [*together, *handed], []
-    return [], [*together, *handed]  # one without the other is of no use: a restart begins at the start
+def _names_folder(options: Sequence[AdoptedOption]) -> bool:
+    return any(one.name in (FOLDER, "recipe") for one in options)
 
 
-def _together(folders: Sequence[AdoptedOption]) -> list[AdoptedOption]:
-    """One option for all folders, but for those inside of another one."""
-    names = [one.values[0].rstrip("/") or "/" for one in folders]
-    outer = [
-        one
-        for one, name in zip(folders, names, strict=True)
-        if not any(
-            name != other and f"{_plain_path(name)}/".startswith(f"{_plain_path(other)}/") for other in names
-        )
-    ]
-    if not outer:
+def _of_recipe(program: KnownProgram, given: set[str]) -> list[AdoptedOption]:
+    """The recipe; of a script that asks faultrun where to resume only the folder that the recipe tells."""
+    fit = program.recipe
+    if fit is None or "recipe" in given:
         return []
-    read = ", ".join(dict.fromkeys(one.read for one in outer))
-    return [
-        AdoptedOption(
-            name="checkpoint_dir", values=tuple(dict.fromkeys(one.values[0] for one in outer)), read=read
-        )
-    ]
-
-
-def _plain_path(path: str) -> str:
-    return path.removeprefix("./")
-
-
-def _handed(hand_over: HandOver) -> list[AdoptedOption]:
-    if hand_over.spelled:
-        joint = "=" if hand_over.template else ""
-        value = f"{hand_over.spelled}{joint}{hand_over.template}"
-        return [AdoptedOption(name="resume_arg", values=(value,), read=hand_over.where)]
-    value = f"{hand_over.origin.file}:{hand_over.origin.name}"
-    value += "" if hand_over.template == "{checkpoint}" else f"={hand_over.template}"
-    return [AdoptedOption(name="rewrite", values=(value,), read=hand_over.where)]
+    if not program.asks:
+        return [AdoptedOption(name="recipe", values=(fit.name,), read=_told_by(fit))]
+    if not fit.folders or FOLDER in given:
+        return []
+    return [AdoptedOption(name=FOLDER, values=fit.folders, read=fit.why)]
 
 
 def _told_by(fit: RecipeFit) -> str:
@@ -172,61 +134,20 @@ def _told_by(fit: RecipeFit) -> str:
 
 
 def _missing(program: KnownProgram) -> list[Remark]:
-    training, fit = program.training, program.recipe
     if program.script is None:
-        shown = program.shown or "a script"
-        return [
-            Remark(what=f"{shown} is not here", why="where it saves and how it resumes could not be read")
-        ]
-    if program.script.suffix != ".py":
-        return [
-            Remark(
-                what=f"{program.shown} is no Python",
-                why="where it saves and how it resumes could not be read",
-            )
-        ]
-    missing = [Remark(what="not parsed", why=one) for one in program.code.unread]
-    missing += unmet(program.code)
+        why = "neither its imports nor its options could be read"
+        return [Remark(what=f"{program.shown or 'a script'} is not here", why=why)]
+    missing = [Remark(what="not parsed", why=program.unread)] if program.unread else []
+    if program.source is not None:
+        missing += unmet(program.source)
     for package, why in _COUNTED_BY_OTHERS.items():
         if any(name.partition(".")[0] == package for name in program.imported):
             missing.append(Remark(what=program.shown, why=why))
-    by_recipe = fit is not None and (fit.marked or not training.asks)
-    if by_recipe and fit is not None:
-        if fit.doubts and not training.saves:
-            missing += [Remark(what="no checkpoint folder found", why=one) for one in fit.doubts]
-        if not fit.hands_over and not fit.doubts:
-            why = "it has no option for that; `faultrun adopt --diff` shows the line that does it"
-            missing.append(Remark(what=f"nothing tells {program.shown} where to resume", why=why))
-        return missing
-    missing += [_only_the_shell(one) for one in training.typed]
-    if not training.saves and not training.typed:
-        missing += [Remark(what="no checkpoint folder found", why=str(one)) for one in training.missing] or [
-            Remark(
-                what="no checkpoint folder found", why=f"{program.shown} calls nothing that is known to save"
-            )
-        ]
-    return missing + _no_hand_over(program.shown, training)
-
-
-def _only_the_shell(one: TypedFolder) -> Remark:
-    """That a folder was typed that no file can hold, and what to do about it."""
-    why = "only the shell knows; "
-    if one.folder and one.named:
-        why += f"--checkpoint_dir={one.folder} stands on the command line"
-    else:
-        why += f"give --checkpoint_dir={one.folder or 'DIR, the folder that comes of it'}"
-    return Remark(what=f"{one.option} is {one.typed}", why=why)
-
-
-def _no_hand_over(shown: str, training: Training) -> list[Remark]:
-    if training.asks or training.hand_over is not None or training.own:
-        return []
-    if training.condition is not None:
-        return [training.condition]
-    what = f"nothing tells {shown} where to resume"
-    if training.loads:
-        return [Remark(what=what, why=f"no option or configuration leads to what {training.loads[0]} loads")]
-    return [Remark(what=what, why="it loads no checkpoint: a restart begins at the start")]
+    if program.recipe is not None and program.recipe.doubt:
+        missing.append(
+            Remark(what=f"the recipe {program.recipe.name} lacks something", why=program.recipe.doubt)
+        )
+    return missing
 
 
 def _of_nodes(launch: FoundLaunch) -> list[str]:
@@ -236,28 +157,15 @@ def _of_nodes(launch: FoundLaunch) -> list[str]:
     ranked = any(one.name == "node_rank" and not one.open for one in launch.options)
     own = ", with a --node_rank of its own" if ranked else ""
     notes = [f"the same line starts every node{own}; one node more than --nnodes is a spare"]
-    if not any(one.name in ("checkpoint_dir", "recipe") for one in launch.options):
+    if not _names_folder(launch.options):
         notes.append("best with checkpoints in a folder that all nodes share: then any save serves all")
     return notes
 
 
-def _notes(program: KnownProgram, training: Training) -> list[str]:
-    notes: list[str] = []
-    if training.asks:
-        notes.append(f"{program.shown} asks faultrun where to resume (its SDK, or FAULTRUN_RESUME_FROM)")
-    if training.own:
-        notes.append(f"{program.shown} finds its checkpoint by itself: {training.own}")
-    hand_over = training.hand_over
-    if hand_over is not None and hand_over.template == "" and not training.asks and program.recipe is None:
-        notes.append(f"{hand_over.spelled} takes no path: the script chooses the checkpoint itself")
-    if training.others and not training.asks and program.recipe is None:
-        seen = ", ".join(
-            f"{one.spelled or f'{one.origin.file}:{one.origin.name}'} ({one.origin.where})"
-            for one in training.others
-            if one.origin.kind is not OriginKind.VARIABLE
-        )
-        notes.append(f"not used to resume: {seen}")
-    return notes
+def _notes(program: KnownProgram) -> list[str]:
+    if not program.asks:
+        return []
+    return [f"{program.shown} names FAULTRUN_RESUME_FROM or calls the SDK's resume: that is not asked"]
 
 
 def _typed(options: Sequence[AdoptedOption]) -> list[str]:
@@ -310,17 +218,29 @@ def yaml_page(proposal: Proposal, found_in: str) -> str:
         "# What is typed wins; --config=none leaves this file out. Paths are those of where faultrun starts.",
     ]
     rows = [(f"{one.name}: {yaml_value(one.values, one.name)}", one.read) for one in proposal.options]
+    lines = [f"{row.ljust(_width(rows))}  # {_one_line(read)}" for row, read in rows]
+    lost = [f"# left open: {_one_line(str(one))}" for one in proposal.missing]
+    parts = [head, lines, list(_open(proposal)), lost]
+    return "\n".join("".join(f"{line}\n" for line in part) for part in parts if part)
+
+
+def _open(proposal: Proposal) -> Iterator[str]:
+    """Lines that a person is to fill in, as comments."""
+    rows = [
+        (f"# {one.option}: {yaml_value([one.sample], one.option)}", one.hint) for one in proposal.questions
+    ]
     rows += [
-        (
-            f"# {one.name}: {yaml_value(one.values, one.name)}",
-            f"{one.read}; alone it resumes nothing",
-        )
+        (f"# {one.name}: {yaml_value(one.values, one.name)}", f"{one.read}; alone it resumes nothing")
         for one in proposal.left_out
     ]
-    width = max((len(row) for row, _ in rows if len(row) <= 40), default=0)
-    body = [f"{row.ljust(width)}  # {_one_line(read)}" for row, read in rows]
-    lost = [f"# not found: {_one_line(str(one))}" for one in proposal.missing]
-    return "\n".join([*head, "", *body, *([""] if lost else []), *lost]) + "\n"
+    if rows:
+        yield _TO_FILL_IN
+    for row, hint in rows:
+        yield f"{row.ljust(_width(rows))}  # {_one_line(hint)}"
+
+
+def _width(rows: Sequence[tuple[str, str]]) -> int:
+    return max((len(row) for row, _ in rows if len(row) <= _WIDEST), default=0)
 
 
 def _one_line(text: str) -> str:

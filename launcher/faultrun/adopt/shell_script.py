@@ -36,7 +36,7 @@ class ScriptCommand:
 
     ``folder`` is what was entered before by ``cd``. ``in_loop``: it stands in a loop, which starts it several
     times; ``per_device``: all at once, each with a rank or device of its own. ``calls`` are the scripts
-    through which it is reached, from the one that was read first; ``exported`` are its variables.
+    through which it is reached, from the one that was read first.
     """
 
     words: tuple[str, ...]
@@ -50,7 +50,6 @@ class ScriptCommand:
     in_loop: bool = False
     per_device: bool = False
     calls: tuple[str, ...] = ()
-    exported: tuple[tuple[str, str], ...] = ()
 
     def tail(self, count: int) -> str | None:
         """How the last ``count`` words are written; None where they begin inside of a variable."""
@@ -67,7 +66,6 @@ class _State:
     loops: int = 0
     in_header: bool = False
     numbered: bool = False
-    exported: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +97,7 @@ class ScriptReader:
             if called is not None and len(calls) < _DEEPEST:
                 inner = self.read(_joined(state.folder, called[0]))
                 if inner is not None:
-                    below = _State(
-                        _numbered(called[1]),
-                        folder=state.folder,
-                        loops=state.loops,
-                        exported=dict(state.exported),
-                    )
+                    below = _State(_numbered(called[1]), folder=state.folder, loops=state.loops)
                     self._through(inner, called[0], below, (*calls, file))
                     continue
                 self.absent.append(_joined(state.folder, called[0]))
@@ -122,7 +115,6 @@ class ScriptReader:
                         in_loop=state.loops > 0,
                         per_device=_is_per_device(words, state) and in_background(every, end),
                         calls=calls,
-                        exported=tuple(state.exported.items()),
                     )
                 )
 
@@ -222,8 +214,6 @@ def _changes(words: tuple[str, ...], state: _State) -> bool:
     assigned = [found for word in rest if (found := _ASSIGNED.fullmatch(word))]
     if rest and len(assigned) == len(rest):
         for one in assigned:
-            if words[0] == "export" or one[1] in state.exported:
-                state.exported[one[1]] = one[2]
             state.numbered |= state.loops > 0 and _numbers(one)
             if one[2] or one[1] not in state.variables:
                 known = not state.in_header and "$" not in one[2] and "`" not in one[2]

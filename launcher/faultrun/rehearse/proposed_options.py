@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from faultrun.adopt.launch import AdoptedOption
 from faultrun.adopt.proposal import yaml_value
-from faultrun.rehearse.outcome import Ailment, Fate, RehearsalOutcome, Trial
+from faultrun.rehearse.outcome import Ailment, RehearsalOutcome
 
 _HANDS_OVER = frozenset({"recipe", "resume_arg", "rewrite"})
 _NO_END = "\\ No newline at end of file\n"
@@ -18,8 +18,8 @@ def wanted_options(
 ) -> tuple[AdoptedOption, ...]:
     """The options that answer what was found wrong.
 
-    ``read`` are those that the source of the script tells of. ``folder`` is the working directory: paths in
-    it are written as seen from there.
+    ``read`` are those that imports and options of the script speak for. ``folder`` is the working directory:
+    paths in it are written as seen from there.
     """
     ailments, wanted = set(found.ailments), []
     folders = tuple(_seen_from(folder, one) for one in found.undisturbed.elsewhere)
@@ -31,13 +31,6 @@ def wanted_options(
     if Ailment.FREEZE_UNSEEN in ailments:
         wanted.append(AdoptedOption(name="hang_signal", values=("log",), read="a frozen rank is noticed"))
     return tuple(wanted)
-
-
-def wants_lines(found: RehearsalOutcome) -> bool:
-    """Whether a save in the last moment would have helped: steps were lost, or the job stood still."""
-    killed = [one for one in found.tried if one.trial in (Trial.RANK, Trial.RANK_0, Trial.STOP)]
-    lost = any(one.fate is Fate.LOST or (one.lost_steps or 0) > 1 for one in killed)
-    return lost or bool({Ailment.FREEZE_UNSEEN, Ailment.SAVES_NOTHING} & set(found.ailments))
 
 
 def with_options(text: str, options: Sequence[AdoptedOption]) -> str:

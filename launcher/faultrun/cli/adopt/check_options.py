@@ -11,13 +11,13 @@ from faultrun import __version__
 from faultrun.adopt.launch import AdoptedOption, FoundLaunch
 from faultrun.adopt.program import KnownProgram
 from faultrun.adopt.proposal import Proposal
+from faultrun.adopt.questions import FOLDER
 from faultrun.cli.options.command import FaultrunGroup, run_command
 from faultrun.cli.options.settings import OPTIONS, Asked, collect
 from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.resolve.spec import resolve
 from faultrun.errors import FaultrunError
 
-_FOLDER = "checkpoint_dir"
 _NOTHING = " has no effect here: "
 _JUDGED_ELSEWHERE = frozenset({"worker_num", "local_worker_num", "nproc_per_node"})
 
@@ -30,13 +30,13 @@ _SOMEWHERE = "192.0.2.1:2379"
 _SEVERAL = {"nnodes": ("2",), "rdzv_backend": ("etcd",), "rdzv_endpoint": (_SOMEWHERE,)}
 
 
-def same_options(words: Sequence[str]) -> tuple[Mapping[str, tuple[str, ...]], tuple[str, ...]]:
+def same_options(words: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
     """Read words as ``faultrun run`` does: torchrun's and msrun's options are its own. UsageError."""
     program = FaultrunGroup(run_command(lambda asked: asked), version=__version__)
     asked = program.main(["run", *words], "faultrun", standalone_mode=False)
     if not isinstance(asked, Asked):
         return {}, ()
-    return asked.options, asked.words
+    return dict(asked.options), asked.words
 
 
 def without_effect(launch: FoundLaunch, program: KnownProgram) -> dict[str, str]:
@@ -66,16 +66,23 @@ def _notes(asked: Asked) -> tuple[str, ...]:
         return ()
 
 
-def refusal_of(proposal: Proposal, page: str, root: Path) -> str:
-    """Why a run with these options would not start from ``root``; "" if it would."""
+def refusal_of(proposal: Proposal, program: KnownProgram, page: str, root: Path) -> str:
+    """Why a run with these options would not start from ``root``; "" if it would.
+
+    A script of Python is stood for by a file that is here in any case: what it imports is not looked at.
+    """
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="faultrun-adopt-") as folder:
         config = Path(folder, "faultrun.yaml")
         config.write_text(page, encoding="utf-8")
         try:
             os.chdir(root)
-            typed = tuple(_filled_in(one) for one in proposal.typed if one.name in (_FOLDER, *_MEETING))
+            typed = tuple(_filled_in(one) for one in proposal.typed if one.name in (FOLDER, *_MEETING))
             options, words = same_options(replace(proposal, typed=typed).words[1:])
+            if program.source is not None:
+                options = {"framework": (program.framework.value,), **options}
+                options.pop("module", None)
+                words = (str(Path(__file__)), *words[1:])
             asked = Asked(options={**options, "config": (str(config),), "dry_run": ("True",)}, words=words)
             resolve(collect(asked, {}), _process(dict(os.environ)))
         except FaultrunError as error:
@@ -88,7 +95,7 @@ def refusal_of(proposal: Proposal, page: str, root: Path) -> str:
 
 def _filled_in(option: AdoptedOption) -> AdoptedOption:
     """With something of its kind in place of what only a shell knows."""
-    if not option.open or option.name == _FOLDER:
+    if not option.open or option.name == FOLDER:
         return option
     host, _, port = _SOMEWHERE.partition(":")
     instead = {"nnodes": "2", "node_rank": "0", "master_port": port, "rdzv_endpoint": _SOMEWHERE}

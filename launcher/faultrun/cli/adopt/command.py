@@ -4,24 +4,24 @@ import difflib
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from faultrun.adopt.container import command_lines
 from faultrun.adopt.find_launch import Start, read_start
+from faultrun.adopt.launch import AdoptedOption
 from faultrun.adopt.program import read_program
 from faultrun.adopt.proposal import Proposal, propose, yaml_page
-from faultrun.adopt.source.training import where_variables_are
+from faultrun.adopt.questions import FOLDER, RESUME, questions
+from faultrun.cli.adopt.ask import answers_to, can_ask
 from faultrun.cli.adopt.check_options import refusal_of, same_options, without_effect
-from faultrun.cli.adopt.sdk_diff import (
+from faultrun.cli.adopt.launch_diff import (
     FileChange,
     launch_change,
-    offered,
     typed_loop,
     unified,
-    with_lines,
     write,
     written_line,
 )
@@ -32,13 +32,14 @@ from faultrun.errors import ConfigError, UsageError
 from faultrun.files import replace_durably
 
 _HEAD_LINES = 4
+_SDK = "how the SDK saves when a rank dies: faultrun docs make-your-script-fault-tolerant"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Adopted:
     """What one call found. ``path`` is where ``page`` goes, None where the script is not here.
 
-    ``refused`` is why a run would not start; ``why_no_lines`` why there are no lines of the SDK.
+    ``refused`` is why a run would not start; ``change`` is what becomes of the shell script.
     """
 
     start: Start
@@ -46,9 +47,7 @@ class _Adopted:
     page: str
     path: Path | None
     refused: str
-    changes: tuple[FileChange, ...]
-    why_no_lines: str
-    written: str = ""
+    change: FileChange | None
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -56,7 +55,9 @@ class _Adopted:
 
     @property
     def missing(self) -> list[str]:
-        return [*map(str, self.proposal.missing), *([self.refused] if self.refused else [])]
+        where = "faultrun.yaml" if self.path is not None else "the command"
+        asked = [f"{one.asks} Say it in {where}: {one.option}" for one in self.proposal.questions]
+        return [*asked, *map(str, self.proposal.missing), *([self.refused] if self.refused else [])]
 
     @property
     def notes(self) -> list[str]:
@@ -69,59 +70,58 @@ class _Adopted:
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND|FILE")
 @click.option("--force", is_flag=True, help="Write over a faultrun.yaml that is there.")
-@click.option("--diff", is_flag=True, help="Print the lines of the SDK as a diff for git apply.")
+@click.option("--diff", is_flag=True, help="Print the change of a shell script as a diff for git apply.")
 @click.option("--apply", "applies", is_flag=True, help="Write what --diff shows.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def adopt(words: tuple[str, ...], force: bool, diff: bool, applies: bool, as_json: bool) -> int:
-    """Find out how a training is started, saves and resumes; write faultrun.yaml beside its script.
+    """Find out how a training is started, ask where it saves and how it resumes; write faultrun.yaml.
 
     COMMAND is what starts it now, such as "torchrun --nproc-per-node=4 train.py
     --lr 1e-3" (in quotation marks or not); FILE is a shell or batch script, a
     manifest, a Dockerfile or the Python script. Nothing of it is run. With
     --diff, standard output is the diff and the report goes to standard error.
     """
-    done = _adopted(words, with_sdk=diff or applies)
+    done = _adopted(words, may_ask=not as_json and can_ask(), force=force)
     written = _written(done.path, done.page, force)
-    if applies:
-        write(done.changes)
+    if applies and done.change is not None:
+        write(done.change)
     tell = (lambda text: click.echo(text, err=True)) if diff and not as_json else answer
     if as_json:
         answer(json.dumps(_object(done, written), indent=2))
     else:
         _tell(done, written, tell)
-        if done.why_no_lines and (diff or applies):
-            _section(tell, "no lines of the SDK:", [done.why_no_lines])
         if applies:
-            changed = ", ".join(os.path.relpath(one.path) for one in done.changes) or "nothing"
+            changed = os.path.relpath(done.change.path) if done.change is not None else "nothing"
             tell(f"\nchanged: {changed}")
-    if diff and not as_json:
-        for line in unified(done.changes):
+        if done.change is None and (diff or applies):
+            _section(tell, "no change of a script:", ["no shell script here holds the command", _SDK])
+    if diff and not as_json and done.change is not None:
+        for line in unified(done.change):
             click.echo(line)
     return 0
 
 
-def _adopted(words: Sequence[str], *, with_sdk: bool) -> _Adopted:
+def _adopted(words: Sequence[str], *, may_ask: bool, force: bool) -> _Adopted:
     start = read_start(words, Path.cwd(), same_options)
     program = read_program(start.launch, start.places, os.environ)
-    # The lines of a file, and a loop, may set the variables that the command names.
-    sets = start.file is not None or (start.command is not None and start.command.in_loop)
-    training = where_variables_are(program.training, lambda name: sets or name in os.environ)
-    program = replace(program, training=training)
-    lines, change = offered(program)
-    after = with_lines(program, lines) if with_sdk else program
-    proposal = propose(start.launch, after, without_effect(start.launch, after))
+    path = program.script.parent / CONFIG_NAME if program.script is not None else None
+    open_ones, answers = questions(start.launch, program), tuple[AdoptedOption, ...]()
+    if may_ask and (force or path is None or not os.path.lexists(path)):
+        answers = answers_to(open_ones, program)
+        told = {FOLDER if one.name == FOLDER else RESUME for one in answers}
+        open_ones = tuple(one for one in open_ones if one.option not in told)
+    idle = without_effect(start.launch, program)
+    proposal = propose(start.launch, program, idle, answers, open_ones)
     page = yaml_page(proposal, start.said)
     named = proposal.launch.program[0] if proposal.launch.program else ""
     here = program.script is not None and (proposal.launch.module or (start.places.root / named).is_file())
-    launched = launch_change(start, proposal)
     return _Adopted(
         start=start,
         proposal=proposal,
         page=page,
-        path=program.script.parent / CONFIG_NAME if program.script is not None else None,
-        refused=refusal_of(proposal, page, start.places.root) if here else "",
-        changes=tuple(one for one in (change, launched) if one is not None),
-        why_no_lines=lines.why_not,
+        path=path,
+        refused=refusal_of(proposal, program, page, start.places.root) if here else "",
+        change=launch_change(start, proposal),
     )
 
 
@@ -158,7 +158,7 @@ def _before(path: Path, shown: str) -> str | None:
 def _tell(done: _Adopted, written: str, tell: Callable[[str], None]) -> None:
     if done.path is not None:
         rows = [
-            row for row in done.page.splitlines()[_HEAD_LINES:] if row and not row.startswith("# not found")
+            row for row in done.page.splitlines()[_HEAD_LINES:] if row and not row.startswith("# left open")
         ]
         _section(tell, f"{os.path.relpath(done.path)}  ({written})", rows, first=True)
     start, line = done.start, done.proposal.lined(done.words)
@@ -177,7 +177,7 @@ def _tell(done: _Adopted, written: str, tell: Callable[[str], None]) -> None:
     else:
         _section(tell, "from now on:", [line], first=done.path is None)
         _section(tell, "to see it recover:", [done.proposal.lined(("faultrun", "rehearse", *done.words[1:]))])
-    _section(tell, "not found:", done.missing)
+    _section(tell, "left open:", done.missing)
     _section(tell, "no effect here:", [str(one) for one in done.proposal.launch.no_effect])
     _section(tell, "good to know:", done.notes)
 
@@ -212,6 +212,5 @@ def _object(done: _Adopted, written: str) -> dict[str, object]:
         "missing": done.missing,
         "no_effect": [str(one) for one in launch.no_effect],
         "notes": done.notes,
-        "diff": "".join(f"{line}\n" for line in unified(done.changes)),
-        "why_no_lines": done.why_no_lines,
+        "diff": "".join(f"{line}\n" for line in unified(done.change)) if done.change is not None else "",
     }

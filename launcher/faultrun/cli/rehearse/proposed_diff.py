@@ -1,18 +1,19 @@
-"""The changes that a rehearsal proposes, as one diff: of ``faultrun.yaml``, and of the script."""
+"""The changes that a rehearsal proposes for ``faultrun.yaml``, as a diff."""
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from faultrun.adopt.launch import AdoptedOption, FoundLaunch
 from faultrun.adopt.program import KnownProgram, NearbyFiles, read_program
 from faultrun.adopt.proposal import propose, yaml_value
-from faultrun.cli.adopt.sdk_diff import offered
+from faultrun.adopt.questions import loaded_by
 from faultrun.cli.options.config_beside_script import CONFIG_NAME, NO_CONFIG
 from faultrun.cli.options.settings import Asked, Settings
 from faultrun.cli.rehearse.request import settings_of
 from faultrun.rehearse.outcome import RehearsalOutcome
-from faultrun.rehearse.proposed_options import as_diff, wanted_options, wants_lines, with_options
+from faultrun.rehearse.proposed_options import as_diff, wanted_options, with_options
 
 
 def proposed(asked: Asked, found: RehearsalOutcome) -> str:
@@ -23,17 +24,16 @@ def proposed(asked: Asked, found: RehearsalOutcome) -> str:
     settings = settings_of(asked)
     program = _program(asked, module=settings.module)
     launch = FoundLaunch(launcher="faultrun", program=asked.words, module=settings.module)
-    told = propose(launch, program, {})
-    options = wanted_options(found, (*told.options, *told.left_out), str(Path.cwd()))
+    read = propose(launch, program, {}).options
+    by_name = loaded_by(program)
+    if by_name is not None and not any(one.name == "recipe" for one in read):
+        read = (*read, replace(by_name, read=f"by its name: {by_name.read}"))
+    options = wanted_options(found, read, str(Path.cwd()))
     typed = [one for one in options if one.name in asked.options]
     parts = [f"# type --{one.name}={value}  ({one.read})\n" for one in typed for value in one.values]
     options = tuple(one for one in options if one not in typed)
     if options:
         parts.append(_in_config(program, settings, options))
-    if wants_lines(found):
-        _, change = offered(program)
-        if change is not None:
-            parts.append(as_diff(os.path.relpath(change.path), change.before, change.after))
     return "".join(parts)
 
 
