@@ -21,7 +21,8 @@ from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.wire import Progress, pack_progress
 from faultrun.observe.status.ranks import Pace
 from faultrun.observe.status.snapshot import RunSnapshot
-from faultrun.observe.status.status import RankState, chosen
+from faultrun.observe.status.status import RankState
+from faultrun.observe.status.words import chosen
 from support.places import DATA
 from support.stories import hang_stories
 from support.stories.account_stories import written
@@ -81,7 +82,7 @@ def test_status_and_metrics_count_the_restarts_that_are_left_alike(tmp_path: Pat
     for line in journal_lines(path):
         moment.take(line)
     left = moment.moment().restarts_left
-    assert left == gather(tmp_path, Pace()).restarts_left == 3, "progress has refunded the one that was spent"
+    assert left == gather(tmp_path, Pace()).spent.left == 3, "progress has refunded the one that was spent"
 
 
 def test_of_many_ranks_those_that_failed_and_those_behind_are_shown() -> None:

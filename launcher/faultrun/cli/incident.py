@@ -12,8 +12,8 @@ from faultrun.cli.nodes.run_in_etcd import RunLook, or_in_etcd, reachable
 from faultrun.cli.verbs import example, log_dir_option
 from faultrun.errors import LogDirError
 from faultrun.journal.logdir import nodes_in, which_log_dir
-from faultrun.nodes.view.words import where_files_are
 from faultrun.observe.card.card import in_colours, render
+from faultrun.observe.status.words import where_files_are
 
 _NAME = re.compile(r"incident_(\d+)\.txt")
 
@@ -30,8 +30,9 @@ def _of_nodes(look: RunLook, typed: Mapping[str, Any]) -> int:
             hint=f"faultrun incident --log_dir=DIR: {places}",
         )
     chosen = known if number is None else number
-    if status.card is not None and status.card.incident.number == chosen:
-        answer(in_colours(render(status.card)))
+    card = None if status.agreed is None else status.agreed.card
+    if card is not None and card.incident.number == chosen:
+        answer(in_colours(render(card)))
         return 0
     for folder in reachable(status):
         if chosen in _cards(folder):

@@ -19,15 +19,14 @@ from faultrun.files import replace_whole
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.lines import decoded
 from faultrun.journal.logdir import read_record, which_log_dir
-from faultrun.nodes.view.report import document_of_nodes, html_of_nodes, markdown_of_nodes
-from faultrun.nodes.view.words import where_files_are
 from faultrun.observe.account.accountant import Accountant
 from faultrun.observe.account.records import Account
 from faultrun.observe.account.savings_words import assumptions_of
 from faultrun.observe.report.document import document
-from faultrun.observe.report.pages import html, markdown
+from faultrun.observe.report.pages import document_of_nodes, html, html_of_nodes, markdown, markdown_of_nodes
 from faultrun.observe.report.words import goodput, twice
 from faultrun.observe.status.snapshot import account_now
+from faultrun.observe.status.words import where_files_are
 
 HTML, MARKDOWN, JSON = "report.html", "report.md", "report.json"
 _LONG_BYTES = 50_000_000

@@ -8,7 +8,8 @@ from typing import Any
 
 from faultrun.cli.status.gather import gather
 from faultrun.observe.status.ranks import Pace
-from faultrun.observe.status.status import RunStatus, Supervised, lines
+from faultrun.observe.status.status import RunStatus, Supervised
+from faultrun.observe.status.words import lines
 from support.machine.processes import wait_until
 from support.places import TESTS
 from support.runs import FAULTRUN, Launcher
@@ -47,7 +48,7 @@ def test_status_is_right_while_a_run_trains_loses_a_rank_its_supervisor_and_ends
     run.trains((0, 1), incarnation=1)
     run.event("FirstStep", incarnation=1)
     again = gather(run.log_dir, Pace())
-    assert (again.incarnation, again.restarts, again.incidents) == (1, 1, 1)
+    assert (again.incarnation, again.spent.restarts, again.spent.incidents) == (1, 1, 1)
     assert again.last_incident is not None
     assert "rank 1 of 2 killed by SIGKILL at step 5" in again.last_incident.headline
     assert again.last_checkpoint is not None

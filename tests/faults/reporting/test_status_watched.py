@@ -73,7 +73,7 @@ def test_the_screen_is_right_before_during_and_after_a_kill(
         title = "running  incarnation 0  2 of 2 ranks up"
         ranks = [(zero, "training", "5"), (one, "training", "5")]
         outlook = "restart 1 of 3 in 1h, from the newest whole checkpoint"
-        screen = shown(terminals, name, title, ranks, "0 so far; 3 left in 1h", outlook)
+        screen = shown(terminals, name, title, ranks, "0 so far; 3 of 3 left in 1h", outlook)
         kept(screen, "before", name, tmp_path)
 
     run.kill(1)
@@ -91,7 +91,7 @@ def test_the_screen_is_right_before_during_and_after_a_kill(
     for name in SIZES:
         title = "running  incarnation 1  2 of 2 ranks up"
         below = (
-            "1 so far; 3 left in 1h",  # refunded: it has come further
+            "1 so far; 3 of 3 left in 1h",  # refunded: it has come further
             "rank 1 of 2 killed by SIGKILL at step 5",
             "checkpoint +step 5 .* not verified",
         )

@@ -8,16 +8,16 @@ from rich.console import Console
 
 from faultrun.observe.status.screen import fitted
 from faultrun.observe.status.status import (
-    COLUMNS,
     LastIncident,
     NewestCheckpoint,
     Outlook,
     RankState,
+    RestartsSpent,
     RunStatus,
     StandbyStatus,
     Supervised,
-    facts,
 )
+from faultrun.observe.status.words import COLUMNS, facts
 
 LONG = "/a/shared/folder/with/a/long/name/that/goes/on/and/on/checkpoints/step_1234567/and/further/on.ckpt"
 STATUS = RunStatus(
@@ -25,8 +25,9 @@ STATUS = RunStatus(
     phase="draining", why=f"rank 1: killed by SIGKILL {LONG}", suspected="rank 2 may hang",
     incarnation=3, world_size=2, here=2, elapsed_s=7263.0, last_event_age_s=1.0, step=1_234_567,
     standbys=StandbyStatus(ready=1, wanted=2, memory_bytes=230 << 20, text=f"1 of 2 ready {LONG}"),
-    slowest_step=1_234_560, rate=12.34, restarts=2, restarts_in_window=1, restarts_left=2, window_s=3600.0,
-    incidents=2, last_incident=LastIncident(number=2, headline=f"incident 2  {LONG}", age_s=5.0),
+    slowest_step=1_234_560, rate=12.34,
+    spent=RestartsSpent(restarts=2, counted=1, incidents=2, high_step=9, allowed=3, left=2, window_s=3600.0),
+    last_incident=LastIncident(number=2, headline=f"incident 2  {LONG}", age_s=5.0),
     resumed_from=LONG, resumed_step=1_234_000,
     last_checkpoint=NewestCheckpoint(path=LONG, step=1_234_000, age_s=5.0, size_bytes=1 << 30),
     outlook=Outlook(restarts=True, number=2, allowed=3, backoff_s=1.0, text=f"restart 2 of 3 in 1h {LONG}"),

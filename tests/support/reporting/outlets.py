@@ -17,7 +17,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from faultrun.cli.report import account_of, summary
-from faultrun.cli.status.command import document as status_of
 from faultrun.cli.status.gather import gather
 from faultrun.core.humanize import percent, several, span
 from faultrun.journal.lines import journal_lines
@@ -27,6 +26,7 @@ from faultrun.observe.outlets.messages import Announcer
 from faultrun.observe.outlets.prometheus import Exporter
 from faultrun.observe.report.document import document
 from faultrun.observe.status.ranks import Pace
+from faultrun.observe.status.status import document as status_of
 from support.stories.recount import Recount, recount
 
 Numbers = Mapping[str, float]

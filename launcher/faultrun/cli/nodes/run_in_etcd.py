@@ -3,6 +3,7 @@
 import functools
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -19,19 +20,23 @@ from faultrun.errors import FaultrunError, UsageError
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.logdir import read_record
 from faultrun.model.topology import NodeId, RunId, node_folder
-from faultrun.nodes.view.status import NodesStatus, nodes_status
+from faultrun.nodes.view import nodes_status
+from faultrun.observe.status.status import RunStatus
 
 if TYPE_CHECKING:
     from faultrun.nodes.etcd.gateway import Gateway
 
 F = TypeVar("F", bound=Callable[..., int])
-RunLook = Callable[[], NodesStatus]
+RunLook = Callable[[], RunStatus]
 """The run as it is now. EtcdError: no member answers; UnknownRun."""
 
 Show = Callable[[RunLook, Mapping[str, Any]], int]
 """Gets a way to look at the run, and what else was typed; its answer is the exit code."""
 
 _MOST_NAMED = 8
+_PATIENCE_S = 60.0
+"""An etcd that is started again is back by then; one that ended with its node is not."""
+
 _MEETING: Mapping[Option[Any], str] = {
     Settings.rdzv_endpoint: "Show a run of several nodes: from its etcd here, not from a log_dir.",
     Settings.rdzv_id: "The run there; needed if etcd knows several.",
@@ -101,7 +106,7 @@ def looking(asked: Asked) -> Iterator[RunLook]:
         yield functools.partial(_look, gateway, run_id)
 
 
-def _look(gateway: "Gateway", run_id: RunId) -> NodesStatus:
+def _look(gateway: "Gateway", run_id: RunId) -> RunStatus:
     from faultrun.nodes.agent.run_keys import RunKeys
 
     known = RunKeys(gateway, run_id).everything()
@@ -116,7 +121,27 @@ def _look(gateway: "Gateway", run_id: RunId) -> NodesStatus:
     return nodes_status(run_id, gateway.endpoints, known)
 
 
-def reachable(status: NodesStatus) -> list[Path]:
+def patient(look: RunLook, interval_s: float) -> RunLook:
+    """Look again while etcd is silent, every ``interval_s``. EtcdError: it stayed so for a minute."""
+    from faultrun.nodes.etcd.answers import EtcdSilent
+
+    def looked() -> RunStatus:
+        silent_s: float | None = None
+        while True:
+            try:
+                return look()
+            except EtcdSilent as error:
+                if silent_s is None:
+                    silent_s = time.monotonic()
+                    say(f"{error.what}; looking on for {_PATIENCE_S:g} s")
+                elif time.monotonic() - silent_s > _PATIENCE_S:
+                    raise
+            time.sleep(interval_s)
+
+    return looked
+
+
+def reachable(status: RunStatus) -> list[Path]:
     """Folders of the run's nodes that can be read from here: a shared log_dir, or this is one of the nodes.
 
     The journal of that which has been in the run for longest comes first.

@@ -5,17 +5,16 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from faultrun.cli.console import answer
-from faultrun.cli.nodes.run_in_etcd import or_in_etcd
-from faultrun.cli.nodes.status import show_nodes
+from faultrun.cli.nodes.run_in_etcd import RunLook, or_in_etcd, patient
 from faultrun.cli.options.assume_option import assume_option
 from faultrun.cli.status.gather import gather
 from faultrun.cli.status.savings_so_far import SavedSoFar
@@ -23,12 +22,17 @@ from faultrun.cli.verbs import example, log_dir_option
 from faultrun.errors import UsageError
 from faultrun.journal.logdir import read_record
 from faultrun.observe.status.ranks import Pace
-from faultrun.observe.status.status import RunStatus, brief, lines
+from faultrun.observe.status.status import RunStatus, document
+from faultrun.observe.status.words import brief, lines
 from faultrun.terminal import has_colours
 
-_SCHEMA = 1
 _INTERVAL_S = 1.0
 _NO_RICH = "--watch on a terminal needs rich, which is not installed"
+
+
+def _of_nodes(look: RunLook, typed: Mapping[str, Any]) -> int:
+    """Show the whole run as its nodes agree."""
+    return _show(patient(look, typed["interval"]) if typed["watch"] else look, **typed)
 
 
 @click.command(
@@ -46,7 +50,7 @@ _NO_RICH = "--watch on a terminal needs rich, which is not installed"
     help="How often --watch looks.",
 )  # fmt: skip
 @assume_option()
-@or_in_etcd(show_nodes, "as_json", "watch", "interval")
+@or_in_etcd(_of_nodes, "as_json", "watch", "interval")
 def status(log_dir: str, as_json: bool, watch: bool, interval: float, assume: str | None) -> int:
     """Show phase, ranks, steps, restarts left, the last fault, the newest checkpoint, and what comes next.
 
@@ -58,6 +62,10 @@ def status(log_dir: str, as_json: bool, watch: bool, interval: float, assume: st
     def look() -> RunStatus:
         return replace(gather(folder, pace), savings=saved.look(read_record(folder)))
 
+    return _show(look, as_json=as_json, watch=watch, interval=interval)
+
+
+def _show(look: Callable[[], RunStatus], *, as_json: bool, watch: bool, interval: float) -> int:
     if not watch:
         _print(look(), as_json=as_json)
         return 0
@@ -67,17 +75,6 @@ def status(log_dir: str, as_json: bool, watch: bool, interval: float, assume: st
         else:
             _on_screen(look, interval)
     return 0
-
-
-def document(status: RunStatus) -> dict[str, Any]:
-    """What ``--json`` prints; ``docs/watching.md`` describes it."""
-    data = asdict(status)
-    data["supervisor"] = status.supervisor.value
-    ended = status.ended
-    data["ended"] = None if ended is None else {"exit_code": ended[0], "why": ended[1]}
-    if not data["workers"]:
-        del data["workers"]  # only runs that may shrink have something to tell
-    return {"schema": _SCHEMA, **data}
 
 
 def _print(status: RunStatus, *, as_json: bool) -> None:

@@ -31,6 +31,8 @@ from faultrun.observe.status.status import (
     LastIncident,
     NewestCheckpoint,
     Outlook,
+    RestartsSpent,
+    RunEnd,
     RunStatus,
     StandbyStatus,
     Supervised,
@@ -99,20 +101,30 @@ class _Look:
             slowest_step=min(steps, default=None),
             # Of the slowest rank that has one: the others wait for it.
             rate=min((rank.rate for rank in ranks if rank.rate is not None), default=None),
-            restarts=view.restarts,
-            restarts_in_window=policy.max_restarts - left,
-            restarts_left=left,
-            window_s=policy.window_s,
-            incidents=incident.number if incident is not None else 0,
+            spent=RestartsSpent(
+                restarts=view.restarts,
+                counted=len(view.ledger.restarts),
+                incidents=incident.number if incident is not None else 0,
+                high_step=view.ledger.high_step if view.ledger.high_step >= 0 else None,
+                allowed=policy.max_restarts,
+                left=left,
+                window_s=policy.window_s,
+            ),
             last_incident=incident,
             resumed_from=point.path if point is not None else "",
             resumed_step=point.global_step if point is not None else None,
             last_checkpoint=newest,
             outlook=self._outlook(policy, now_s, view.high_step(self._folder), newest),
             standbys=self._standbys(),
-            ended=view.ended,
+            ended=self._ended(),
             ranks=ranks,
             workers=workers_words(view.plan) if view.plan is not None else "",
+        )
+
+    def _ended(self) -> RunEnd | None:
+        ended = self._view.ended
+        return (
+            None if ended is None else RunEnd(exit_code=ended[0], why=ended[1], stopped=self._view.stopping)
         )
 
     def _here(self, started: int) -> int:

@@ -14,11 +14,18 @@ from faultrun.core.humanize import percent, several, span
 from faultrun.model.observed.recovery import PARTS
 from faultrun.model.printable import printable
 from faultrun.observe.account.savings_words import assumed, saved_rows, saved_time
+from faultrun.observe.card.card import render
 from faultrun.observe.report import words
 from faultrun.observe.report.drawing import described, timeline
 from faultrun.observe.report.sections import sections
 from faultrun.observe.report.stages import STAGES
+from faultrun.observe.status.status import RunStatus
+from faultrun.observe.status.status import document as status_document
+from faultrun.observe.status.words import COLUMNS_OF_NODES, cells_of_node, facts, title, where_files_are
 
+_LACKS = (
+    "Where the time went, steps, checkpoints, logs and earlier incidents are in the nodes' journals alone"
+)
 _MOST_LIVES = 20
 _MOST_CAUSES = 8
 _MOST_BARS = 12
@@ -35,6 +42,41 @@ def markdown(report: Mapping[str, Any]) -> str:
     timelines = [row["timeline"] for row in words.shown_incidents(report["incidents"])[0]]
     parts = [name for name in PARTS if any(name in timeline for timeline in timelines)]
     return printable(_filled("page.md", report, parts=parts, bar=_bar, cell=cell, code=_code))
+
+
+def document_of_nodes(status: RunStatus) -> dict[str, Any]:
+    """What ``report --rdzv-endpoint --json`` prints: the status, the newest card, and where the rest is.
+
+    Steps, time and cost are in the nodes' journals alone: it says that it lacks them.
+    """
+    card = None if status.agreed is None else status.agreed.card
+    return {
+        **status_document(status),
+        "card": [] if card is None else render(card).split("\n"),
+        "folders": [*where_files_are(status)] or ["no node had a rank yet"],
+        "lacks": _LACKS,
+    }
+
+
+def html_of_nodes(status: RunStatus) -> str:
+    """The page of a run of several nodes from what they agreed on, where no node's journal can be read."""
+    return templates().get_template("nodes.html").render(**_of_nodes(status))
+
+
+def markdown_of_nodes(status: RunStatus) -> str:
+    """What that page says, for a terminal, an issue or a chat."""
+    return printable(templates().get_template("nodes.md").render(**_of_nodes(status), cell=cell))
+
+
+def _of_nodes(status: RunStatus) -> dict[str, Any]:
+    return {
+        "report": document_of_nodes(status),
+        "state": words.state,
+        "outcome": lambda _: title(status),
+        "known": [*facts(status)],
+        "columns": COLUMNS_OF_NODES,
+        "rows": [cells_of_node(one) for one in status.nodes],
+    }
 
 
 def _of_page(report: Mapping[str, Any]) -> dict[str, Any]:

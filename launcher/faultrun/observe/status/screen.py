@@ -11,13 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from faultrun.model.printable import printable
-from faultrun.observe.status.status import (
+from faultrun.observe.status.status import NodeRow, RankState, RunStatus, Supervised
+from faultrun.observe.status.words import (
     COLUMNS,
-    RankState,
-    RunStatus,
-    Supervised,
+    COLUMNS_OF_NODES,
     cells,
+    cells_of_node,
     chosen,
+    chosen_nodes,
     facts,
     title,
 )
@@ -28,6 +29,9 @@ _COLOURS = {
     "ended": "dim",
     "failed": "bold red",
     "gone": "bold red",
+    "alive": "green",
+    "left": "dim",
+    "lost": "bold red",
 }
 _PHASES = {"running": "bold green", "finished": "bold", "draining": "bold red", "killing": "bold red"}
 _NAME_WIDTH = 13
@@ -54,8 +58,12 @@ def fitted(status: RunStatus, console: Console) -> Layout:
     head = _head(status, width, leave_out=_LESS_IMPORTANT if height < _SHORT else ())
     head_lines = len(console.render_lines(head, console.options.update(width=width, height=None)))
     room = max(1, height - head_lines - 4)
-    shown, left_out = chosen(status.ranks, room)
-    table = _table(shown, width)
+    if status.nodes:
+        nodes, left_out = chosen_nodes(status.nodes, room)
+        table = _table_of_nodes(nodes)
+    else:
+        ranks, left_out = chosen(status.ranks, room)
+        table = _table(ranks, width)
     foot = Text(f" {left_out}", style="dim", no_wrap=True, overflow="ellipsis")
     keys = Text(" Ctrl-C leaves; the run goes on", style="dim", no_wrap=True)
     screen = Layout()
@@ -84,7 +92,7 @@ def _head(status: RunStatus, width: int, leave_out: Sequence[str]) -> Group:
 
 
 def _style_of(status: RunStatus) -> str:
-    if status.supervisor is Supervised.GONE or (status.ended is not None and status.ended[0] != 0):
+    if status.supervisor is Supervised.GONE or (status.ended is not None and status.ended.exit_code != 0):
         return "bold red"
     return _PHASES.get(status.phase, "bold yellow")
 
@@ -100,4 +108,15 @@ def _table(ranks: list[RankState], width: int) -> Table:
         row = [Text(cell) for cell in cells(rank)]
         row[2].stylize(_COLOURS.get(rank.state, ""))
         table.add_row(*row, *([Text(rank.what, style="red")] if wide else []))
+    return table
+
+
+def _table_of_nodes(nodes: list[NodeRow]) -> Table:
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    for column in COLUMNS_OF_NODES:
+        table.add_column(column, no_wrap=True, overflow="ellipsis")
+    for one in nodes:
+        row = [Text(cell) for cell in cells_of_node(one)]
+        row[1].stylize(_COLOURS.get(one.state, ""))
+        table.add_row(*row)
     return table

@@ -1,18 +1,18 @@
-"""How a run stands at one moment, as ``faultrun status`` shows it: values, and plain words for any shell."""
+"""How a run stands at one moment, as ``faultrun status`` shows it: values, and the same as JSON-ready data.
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+Two sources make it: the files of one log_dir, and what the nodes of a run agreed on in etcd.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
-from faultrun.core.humanize import span
-from faultrun.model.printable import printable
-from faultrun.observe.card.card import duration
+from faultrun.model.incident import Card
 
-COLUMNS = ("rank", "pid", "state", "step", "steps/s", "last step", "memory", "cpu")
-_MOST_RANKS = 24
-_MIB = 1 << 20
-_ORDINARY = ("training", "ended")
+_SCHEMA = 1
+ALIVE, LEFT, SPARE = "alive", "left", "spare"
+"""What is said of a node in ``NodeRow.state``, among other words."""
 
 
 class Supervised(Enum):
@@ -90,169 +90,185 @@ class StandbyStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunStatus:
-    """Everything on one screen. ``elapsed_s`` is wall time since the run began; it stops when the run ends.
+class NodeRow:
+    """One supervisor of a node. ``state``: alive, lost, left (the run is over), spare, waits (no plan yet),
+    aside (it gets no rank until it is well).
 
-    ``suspected`` is the newest word on a hang that is neither taken back nor acted on, mostly empty.
-    ``step`` is the furthest rank's, ``slowest_step`` the one furthest behind, ``rate`` steps a second.
-    ``savings`` are those of ``savings_document``, None where nobody looked. ``workers``: who was left out of
-    a run that may shrink.
+    ``says`` is its own newest statement, about ``incarnation``; ``failure`` why it cannot go on, ``lacks``
+    why it can resume from nothing that it sees. ``ranks`` are the first and the last that the plan gives it.
+    ``arrived`` counts those that are here, 0: it is not. ``hangs``: which of its ranks may hang, and
+    where it is.
+    """
+
+    node: str
+    boot: str
+    state: str
+    address: str
+    says: str = ""
+    incarnation: int | None = None
+    failure: str = ""
+    lacks: str = ""
+    hangs: str = ""
+    stopping: bool = False
+    node_rank: int | None = None
+    ranks: tuple[int, int] | None = None
+    arrived: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartsSpent:
+    """Restarts and incidents so far; ``counted``: restarts since training last moved on.
+
+    ``left`` of ``allowed`` in ``window_s`` may follow; None: an older plan does not say.
+    """
+
+    restarts: int
+    counted: int
+    incidents: int
+    high_step: int | None
+    allowed: int | None = None
+    left: int | None = None
+    window_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnd:
+    """How the run ended. ``stopped``: it was told to."""
+
+    exit_code: int
+    why: str
+    stopped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncarnationAlarm:
+    """That an incarnation is over. ``node``: which said so, empty for the coordinator."""
+
+    incarnation: int
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgreedState:
+    """What several nodes agreed on in etcd, and no file of one node tells.
+
+    ``run_s`` is the run's clock when the plan was written last; ``waits`` what the coordinator waits for.
+    ``began_after`` is the cause of the incident that the plan answers, empty where it answers none.
+    ``card`` is of the newest incident, None where the plan tells of none.
+    """
+
+    etcd: tuple[str, ...]
+    run_s: float
+    coordinator: str
+    waits: str
+    began: str
+    began_after: str
+    kept: tuple[int, ...]
+    workers_at: str
+    alarms: tuple[IncarnationAlarm, ...]
+    card: Card | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatus:
+    """Everything on one screen. Of a log_dir ``agreed`` is None and ``nodes`` is empty; of etcd there are no
+    ``ranks``, steps and files.
+
+    ``incarnation`` is -1 before the first plan. ``elapsed_s`` is wall time since the run began; it stops when
+    the run ends. ``suspected`` is the newest word on a hang that is neither taken back nor acted on, mostly
+    empty. ``step`` is the furthest rank's, ``slowest_step`` the one furthest behind, ``rate`` steps a second.
+    ``workers``: who was left out of a run that may shrink. ``savings`` are those of ``savings_document``,
+    None where nobody looked. ``log_dir`` of several nodes has a folder for each where they share it.
     """
 
     run_id: str
-    command: str
     log_dir: str
     supervisor: Supervised
     phase: str
-    why: str
-    suspected: str
     incarnation: int
     world_size: int
-    here: int
-    elapsed_s: float
-    last_event_age_s: float | None
-    step: int | None
-    slowest_step: int | None
-    rate: float | None
-    restarts: int
-    restarts_in_window: int
-    restarts_left: int
-    window_s: float
-    incidents: int
+    spent: RestartsSpent
     last_incident: LastIncident | None
     resumed_from: str
     resumed_step: int | None
-    last_checkpoint: NewestCheckpoint | None
-    outlook: Outlook | None
-    standbys: StandbyStatus | None
-    ended: tuple[int, str] | None
-    ranks: tuple[RankState, ...]
-    savings: Mapping[str, Any] | None = None
+    ended: RunEnd | None
     workers: str = ""
+    nodes: tuple[NodeRow, ...] = ()
+    agreed: AgreedState | None = None
+    command: str = ""
+    why: str = ""
+    suspected: str = ""
+    here: int = 0
+    elapsed_s: float | None = None
+    last_event_age_s: float | None = None
+    step: int | None = None
+    slowest_step: int | None = None
+    rate: float | None = None
+    last_checkpoint: NewestCheckpoint | None = None
+    outlook: Outlook | None = None
+    standbys: StandbyStatus | None = None
+    ranks: tuple[RankState, ...] = ()
+    savings: Mapping[str, Any] | None = None
 
     @property
     def up(self) -> int:
         """Workers that run."""
         return sum(rank.state in ("running", "training") for rank in self.ranks)
 
-
-_SUPERVISED = {
-    Supervised.RUNNING: "",
-    Supervised.ENDED: "",
-    Supervised.GONE: "no supervisor is running; the same command continues the run",
-    Supervised.ELSEWHERE: "its supervisor is on another machine; this is what its files say",
-}
+    @property
+    def members(self) -> tuple[NodeRow, ...]:
+        """Nodes that have ranks, in their order."""
+        return tuple(one for one in self.nodes if one.ranks is not None)
 
 
-def lines(status: RunStatus, *, most_ranks: int = _MOST_RANKS) -> Iterator[str]:
-    """The whole status, a line each."""
-    yield f"run {status.run_id}  {title(status)}"
-    for name, text in facts(status):
-        yield f"  {name:<11} {text}"
-    shown, left_out = chosen(status.ranks, most_ranks)
-    if shown:
-        widths = "{:>6} {:>8}  {:<9} {:>9} {:>8} {:>10} {:>10} {:>6}  {}"
-        yield widths.format(*COLUMNS, "").rstrip()
-        for rank in shown:
-            yield widths.format(*cells(rank), rank.what).rstrip()
-    if left_out:
-        yield f"  {left_out}"
+def document(status: RunStatus) -> dict[str, Any]:
+    """What ``--json`` prints; ``docs/watching.md`` and ``docs/several-nodes.md`` describe it."""
+    return {
+        "schema": _SCHEMA,
+        **(_of_log_dir(status) if status.agreed is None else _of_etcd(status, status.agreed)),
+    }
 
 
-def title(status: RunStatus) -> str:
-    """Phase, incarnation, how many are up and for how long."""
-    if status.ended is not None:
-        code, why = status.ended[0], printable(status.ended[1].partition("\n")[0])
-        return f"ended with exit code {code} after {span(status.elapsed_s)}: {why}"
-    beyond = f" here, {status.world_size:,} in all" if status.world_size > status.here else ""
-    up = f"{status.up} of {status.here} ranks up{beyond}"
-    return f"{status.phase}  incarnation {status.incarnation}  {up}  for {span(status.elapsed_s)}"
+def _of_log_dir(status: RunStatus) -> dict[str, Any]:
+    data, spent, ended = asdict(status), status.spent, status.ended
+    for name in ("agreed", "nodes", "spent", *(("workers",) if not status.workers else ())):
+        del data[name]  # of workers only runs that may shrink have something to tell
+    return {
+        **data,
+        "supervisor": status.supervisor.value,
+        "restarts": spent.restarts,
+        "restarts_in_window": (spent.allowed or 0) - (spent.left or 0),
+        "restarts_left": spent.left,
+        "window_s": spent.window_s,
+        "incidents": spent.incidents,
+        "ended": None if ended is None else {"exit_code": ended.exit_code, "why": ended.why},
+    }
 
 
-def facts(status: RunStatus) -> Iterator[tuple[str, str]]:
-    """What is worth a line, by name; what nobody knows has none."""
-    return ((name, printable(text)) for name, text in _facts(status))
-
-
-def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
-    if _SUPERVISED[status.supervisor]:
-        yield "supervisor", _SUPERVISED[status.supervisor]
-    if status.suspected:
-        yield "a hang?", status.suspected
-    if status.phase != "running" and status.ended is None and status.why:
-        yield "now", status.why.splitlines()[0]
-    if status.workers:
-        yield "workers", status.workers
-    if status.step is not None:
-        rate = f"   {status.rate:.3g} steps/s" if status.rate is not None else ""
-        behind = status.slowest_step is not None and status.slowest_step < status.step
-        slowest = f"   (slowest {status.slowest_step:,})" if behind else ""
-        by_log = "   by the logs" if any(rank.by_log for rank in status.ranks) else ""
-        yield "step", f"{status.step:,}{by_log}{slowest}{rate}"
-    left = f"{status.restarts_left} left in {duration(status.window_s)}"
-    yield "restarts", f"{status.restarts} so far; {left}" if status.ended is None else f"{status.restarts}"
-    if status.last_incident is not None:
-        ago = "" if status.last_incident.age_s is None else f"   {span(status.last_incident.age_s)} ago"
-        yield "newest" if status.last_incident.ordered else "last fault", status.last_incident.headline + ago
-    if status.resumed_from:
-        step = "" if status.resumed_step is None else f"step {status.resumed_step:,}   "
-        yield "resumed", step + status.resumed_from
-    newest = status.last_checkpoint
-    if newest is not None:
-        step = "" if newest.step is None else f"step {newest.step:,}   "
-        yield "checkpoint", f"{step}{span(newest.age_s)} old, not verified   {newest.path}"
-    if status.outlook is not None:
-        yield "next fault", status.outlook.text
-    if status.savings is not None and status.savings["text"]:
-        yield "saved", str(status.savings["text"]).removeprefix("saved ")
-    if status.standbys is not None and status.standbys.text:
-        yield "standbys", status.standbys.text
-
-
-def chosen(ranks: Sequence[RankState], most: int) -> tuple[list[RankState], str]:
-    """All of a few; of many those that are not well, then those furthest behind, and a word on the others."""
-    if len(ranks) <= most:
-        return list(ranks), ""
-    order = sorted(
-        ranks, key=lambda one: (one.state in _ORDINARY, one.step if one.step is not None else -1, one.rank)
+def _of_etcd(status: RunStatus, agreed: AgreedState) -> dict[str, Any]:
+    data, told, last = (
+        asdict(replace(status, agreed=None)),
+        asdict(replace(agreed, card=None)),
+        status.last_incident,
     )
-    shown, others = order[:most], order[most:]
-    steps = [one.step for one in others if one.step is not None]
-    between = f", steps {min(steps):,} to {max(steps):,}" if steps else ""
-    states = ", ".join(sorted({one.state for one in others}))
-    word = f"{len(others)} more: {states}{between}   (--json has all)"
-    return sorted(shown, key=lambda one: one.rank), word
-
-
-def cells(rank: RankState) -> tuple[str, ...]:
-    """One rank under ``COLUMNS``."""
-    return (
-        str(rank.rank),
-        "" if rank.pid is None else str(rank.pid),
-        rank.doing if rank.state == "training" and rank.doing not in ("", "computing") else rank.state,
-        "" if rank.step is None else f"{rank.step:,}",
-        "" if rank.rate is None else f"{rank.rate:.3g}",
-        _age(rank.step_age_s),
-        "" if not rank.rss_bytes else f"{rank.rss_bytes / _MIB:,.0f} MiB",
-        "" if rank.cpu is None else f"{rank.cpu:.0%}",
+    del told["card"]
+    same = (
+        "run_id",
+        "log_dir",
+        "phase",
+        "world_size",
+        "resumed_from",
+        "resumed_step",
+        "spent",
+        "ended",
+        "nodes",
     )
-
-
-def _age(seconds: float | None) -> str:
-    """A healthy rank's is a flicker of milliseconds, which nobody reads."""
-    return "" if seconds is None else "now" if seconds < 1 else span(seconds)
-
-
-def brief(status: RunStatus) -> str:
-    """One line: for a pipe that follows the run."""
-    if status.ended is not None:
-        return title(status)
-    words = [status.phase, f"incarnation {status.incarnation}", f"{status.up}/{status.here} ranks"]
-    if status.step is not None:
-        words.append(f"step {status.step:,}")
-    if status.rate is not None:
-        words.append(f"{status.rate:.3g} steps/s")
-    words.append(f"{status.restarts} restarts")
-    if status.supervisor is Supervised.GONE:
-        words.append("supervisor gone")
-    return "  ".join(words)
+    return {
+        **{name: data[name] for name in same},
+        **told,
+        "incarnation": status.incarnation if status.incarnation >= 0 else None,
+        "left_out": status.workers,
+        "restarts_left": status.spent.left,
+        "last_incident": None if last is None else {"number": last.number, "headline": last.headline},
+    }

@@ -1,11 +1,10 @@
-"""How a run of several nodes stands, from the keys that they agree by: values, and plain words. Pure.
+"""How a run of several nodes stands, from the keys that they agree by, as one ``RunStatus``. Pure.
 
 etcd holds what the nodes agreed on, and the newest card. Steps, logs and journals are in each node's folder.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from faultrun.core.placement.slots import workers_words
 from faultrun.core.plan.restart_budget import restarts_left
@@ -17,10 +16,20 @@ from faultrun.nodes.values.membership import BODIES, ROSTERS, CommonKeys, KnownK
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster, RosterEntry
 from faultrun.observe.card.card import headline
 from faultrun.observe.card.joint_card import agreed_card
+from faultrun.observe.status.status import (
+    ALIVE,
+    LEFT,
+    SPARE,
+    AgreedState,
+    IncarnationAlarm,
+    LastIncident,
+    NodeRow,
+    RestartsSpent,
+    RunEnd,
+    RunStatus,
+    Supervised,
+)
 
-_SCHEMA = 1
-ALIVE, LEFT, SPARE = "alive", "left", "spare"
-"""What is said of a node in ``NodeState.state``, among other words."""
 _LOST, _WAITS, _ASIDE = "lost", "waits", "aside"
 _ENDED, _DRAINING, _REPLACING = "ended", "draining", "replacing"
 _PHASES = {
@@ -31,109 +40,10 @@ _PHASES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeState:
-    """One supervisor of a node. ``state``: alive, lost, left (the run is over), spare, waits (no plan yet),
-    aside (it gets no rank until it is well).
-
-    ``says`` is its own newest statement, about ``incarnation``; ``failure`` why it cannot go on, ``lacks``
-    why it can resume from nothing that it sees. ``ranks`` are the first and the last that the plan gives it.
-    ``arrived`` counts those that are here, 0: it is not. ``hangs``: which of its ranks may hang, and
-    where it is.
-    """
-
-    node: str
-    boot: str
-    state: str
-    address: str
-    says: str = ""
-    incarnation: int | None = None
-    failure: str = ""
-    lacks: str = ""
-    hangs: str = ""
-    stopping: bool = False
-    node_rank: int | None = None
-    ranks: tuple[int, int] | None = None
-    arrived: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodesAlarm:
-    """That an incarnation is over. ``node``: who said so, empty for the coordinator."""
-
-    incarnation: int
-    node: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodesEnd:
-    """How the run ended."""
-
-    exit_code: int
-    why: str
-    stopped: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestartsTold:
-    """What the plan says that was spent when it was made; ``counted``: since training last moved on.
-
-    ``left`` of ``allowed`` in ``window_s`` are what would be allowed then; None: an older plan does not say.
-    """
-
-    restarts: int
-    counted: int
-    incidents: int
-    high_step: int | None
-    allowed: int | None = None
-    left: int | None = None
-    window_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodesStatus:
-    """The whole run. Without a plan ``incarnation`` is None and ``phase`` is ``gathering``.
-
-    ``run_s`` is the run's clock when the plan was written last; ``waits`` what the coordinator waits for.
-    ``card`` is of the newest incident, None where the plan tells of none. ``log_dir`` is that of the node
-    which wrote the plan, with the folders of all nodes where they share it; empty where it does not say.
-    ``left_out``: which nodes a run that may go on with fewer does without, and why. ``began_after`` is the
-    cause of the incident that the plan answers, empty where it answers none.
-    """
-
-    run_id: str
-    etcd: tuple[str, ...]
-    phase: str
-    incarnation: int | None
-    world_size: int
-    run_s: float
-    coordinator: str
-    waits: str
-    began: str
-    resumed_from: str
-    resumed_step: int | None
-    kept: tuple[int, ...]
-    workers_at: str
-    spent: RestartsTold
-    alarms: tuple[NodesAlarm, ...]
-    ended: NodesEnd | None
-    nodes: tuple[NodeState, ...]
-    card: Card | None = None
-    log_dir: str = ""
-    left_out: str = ""
-    began_after: str = ""
-
-    @property
-    def members(self) -> tuple[NodeState, ...]:
-        """Those that have ranks, in their order."""
-        return tuple(one for one in self.nodes if one.ranks is not None)
-
-
-def nodes_status(run_id: str, etcd: tuple[str, ...], known: KnownKeys) -> NodesStatus:
+def nodes_status(run_id: str, etcd: tuple[str, ...], known: KnownKeys) -> RunStatus:
     """What ``known`` says, read at one moment with all of its parts."""
     common = known.common or CommonKeys(revision=0)
-    header, leader = common.header, common.coordinator
+    header = common.header
     roster = known.parts.get(f"{ROSTERS}{header.roster}") if header is not None else None
     body = known.parts.get(f"{BODIES}{header.body}") if header is not None else None
     roster = roster if isinstance(roster, Roster) else Roster(entries=())
@@ -142,44 +52,60 @@ def nodes_status(run_id: str, etcd: tuple[str, ...], known: KnownKeys) -> NodesS
     last = roster.completes(final) if isinstance(final, Plan) else plan
     point = plan.point if plan is not None else None
     settings = plan.settings if plan is not None else None
-    started = header is not None and header.phase is PlanPhase.GO
-    return NodesStatus(
+    card = _card(last, settings, header, roster)
+    nodes, ended = tuple(_nodes(known, header, roster, _set_aside(plan))), _end(header)
+    return RunStatus(
         run_id=run_id,
-        etcd=etcd,
+        log_dir="" if settings is None else settings.log_dir,
+        supervisor=_supervised(nodes, ended),
         phase=_phase(common),
-        incarnation=None if header is None or header.incarnation < 0 else header.incarnation,
+        incarnation=-1 if header is None else header.incarnation,
         world_size=roster.topology.world_size,
+        spent=_spent(Ledger() if last is None else last.ledger, settings, header),
+        last_incident=None if card is None else _told(card),
+        resumed_from="" if point is None else point.path,
+        resumed_step=None if point is None else point.global_step,
+        ended=ended,
+        workers="" if plan is None else workers_words(plan),
+        nodes=nodes,
+        agreed=_agreed(etcd, common, plan, card),
+    )
+
+
+def _agreed(etcd: tuple[str, ...], common: CommonKeys, plan: Plan | None, card: Card | None) -> AgreedState:
+    header, leader = common.header, common.coordinator
+    started = header is not None and header.phase is PlanPhase.GO
+    after = None if plan is None else plan.aftermath
+    return AgreedState(
+        etcd=etcd,
         run_s=0.0 if header is None else header.run_s,
         coordinator="" if leader is None else leader.node,
         waits="" if leader is None else leader.waits,
         began="" if plan is None else plan.reason.value,
-        resumed_from="" if point is None else point.path,
-        resumed_step=None if point is None else point.global_step,
+        began_after="" if after is None else after.incident.cause.value,
         kept=() if plan is None else tuple(sorted(plan.kept)),
         workers_at=f"{header.master_addr}:{header.master_port}" if header is not None and started else "",
-        spent=_spent(Ledger() if last is None else last.ledger, settings, header),
-        alarms=tuple(NodesAlarm(incarnation=a.incarnation, node=a.node, why=a.why) for a in common.alarms),
-        ended=_end(header),
-        nodes=tuple(_nodes(known, header, roster, _set_aside(plan))),
-        card=_card(last, settings, header, roster),
-        log_dir="" if settings is None else settings.log_dir,
-        left_out="" if plan is None else workers_words(plan),
-        began_after="" if plan is None or plan.aftermath is None else plan.aftermath.incident.cause.value,
+        alarms=tuple(
+            IncarnationAlarm(incarnation=a.incarnation, node=a.node, why=a.why) for a in common.alarms
+        ),
+        card=card,
     )
 
 
-def document(status: NodesStatus) -> dict[str, Any]:
-    """What ``status --json`` prints; ``docs/several-nodes.md`` describes it."""
-    data = asdict(replace(status, card=None))
-    del data["card"]
-    card = status.card
-    told = None if card is None else {"number": card.incident.number, "headline": headline(card)}
-    return {"schema": _SCHEMA, **data, "restarts_left": status.spent.left, "last_incident": told}
+def _told(card: Card) -> LastIncident:
+    number, ordered = card.incident.number, card.incident.ordered
+    return LastIncident(number=number, headline=headline(card), age_s=None, ordered=ordered)
 
 
-def _spent(ledger: Ledger, settings: RunSettings | None, header: PlanHeader | None) -> RestartsTold:
+def _supervised(nodes: tuple[NodeRow, ...], ended: RunEnd | None) -> Supervised:
+    if ended is not None:
+        return Supervised.ENDED
+    return Supervised.RUNNING if any(one.says for one in nodes) else Supervised.GONE
+
+
+def _spent(ledger: Ledger, settings: RunSettings | None, header: PlanHeader | None) -> RestartsSpent:
     """By the run's clock when the plan was written: nobody outside has another."""
-    told = RestartsTold(
+    told = RestartsSpent(
         restarts=ledger.total_restarts,
         counted=len(ledger.restarts),
         incidents=ledger.incidents,
@@ -210,10 +136,10 @@ def _phase(common: CommonKeys) -> str:
     return _PHASES[header.phase] if alarm is None else _REPLACING if alarm.stays else _DRAINING
 
 
-def _end(header: PlanHeader | None) -> NodesEnd | None:
+def _end(header: PlanHeader | None) -> RunEnd | None:
     if header is None or header.phase is not PlanPhase.FINISHED:
         return None
-    return NodesEnd(exit_code=header.exit_code, why=header.why, stopped=header.stopped)
+    return RunEnd(exit_code=header.exit_code, why=header.why, stopped=header.stopped)
 
 
 def _set_aside(plan: Plan | None) -> frozenset[NodeId]:
@@ -224,7 +150,7 @@ def _set_aside(plan: Plan | None) -> frozenset[NodeId]:
 
 def _nodes(
     known: KnownKeys, header: PlanHeader | None, roster: Roster, aside: frozenset[NodeId]
-) -> Iterator[NodeState]:
+) -> Iterator[NodeRow]:
     """Members in the order of their ranks, then everybody else in the order of arrival."""
     stated = sorted(known.nodes.stated if known.nodes is not None else (), key=lambda one: one.created)
     arrived = {(one.node, one.boot): at for at, one in enumerate(stated, 1)}
@@ -235,7 +161,7 @@ def _nodes(
         ranks = _ranks(roster.topology, entry)
         if member is None:
             at = _host(entry.peer_addr)
-            yield NodeState(node=entry.node, boot=entry.boot, state=gone, address=at, ranks=ranks)
+            yield NodeRow(node=entry.node, boot=entry.boot, state=gone, address=at, ranks=ranks)
         else:
             yield _here(member, ALIVE, arrived[entry.node, entry.boot], ranks)
     beside = _WAITS if gone is LEFT else SPARE
@@ -244,9 +170,9 @@ def _nodes(
         yield _here(one, _ASIDE if unwell and gone is _LOST else beside, arrived[who], None)
 
 
-def _here(one: Stated, state: str, arrived: int, ranks: tuple[int, int] | None) -> NodeState:
+def _here(one: Stated, state: str, arrived: int, ranks: tuple[int, int] | None) -> NodeRow:
     fact, said = one.statement.fact, one.statement
-    return NodeState(
+    return NodeRow(
         node=one.node,
         boot=one.boot,
         state=state,

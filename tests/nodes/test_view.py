@@ -1,8 +1,10 @@
 """What the keys of several nodes mean to somebody who looks: who is there, who is lost, what comes next."""
 
+import io
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from faultrun.model.exits import Signaled
 from faultrun.model.incident import Aftermath, Cause, Incident
@@ -22,8 +24,10 @@ from faultrun.nodes.values.roster import (
     RosterEntry,
     Statement,
 )
-from faultrun.nodes.view.status import NodesStatus, document, nodes_status
-from faultrun.nodes.view.words import brief, lines, where_files_are
+from faultrun.nodes.view import nodes_status
+from faultrun.observe.status.screen import fitted
+from faultrun.observe.status.status import AgreedState, RunStatus, document
+from faultrun.observe.status.words import brief, lines, where_files_are
 
 HEADER = PlanHeader(incarnation=2, phase=PlanPhase.GO, roster="r", body="b", run_s=40.0)
 PLAN = Plan(
@@ -65,7 +69,7 @@ def seen(
     alarms: tuple[Alarm, ...] = (),
     members: str = "ab",
     plan: Plan = PLAN,
-) -> NodesStatus:
+) -> RunStatus:
     leader = Leadership(node=NodeId("a"), boot=BootId("boot-a"), waits="node b")
     common = CommonKeys(revision=9, header=header, coordinator=leader, alarms=alarms)
     roster = Roster(entries=tuple(map(entry, members)))
@@ -73,6 +77,11 @@ def seen(
     return nodes_status(
         "job42", ("e0:2379",), KnownKeys(common=common, nodes=NodeKeys(revision=9, stated=here), parts=parts)
     )
+
+
+def agreed(status: RunStatus) -> AgreedState:
+    assert status.agreed is not None
+    return status.agreed
 
 
 def test_a_member_without_a_statement_is_lost_and_its_next_supervisor_is_a_spare() -> None:
@@ -111,14 +120,15 @@ def test_nobody_is_lost_in_a_run_that_has_ended() -> None:
 
 
 def test_a_run_whose_supervisors_are_all_gone_says_how_it_goes_on() -> None:
-    gone = [line for line in lines(seen(HEADER)) if line.startswith("  supervisors")]
-    assert gone == ["  supervisors none is here; the same command on each node continues the run"]
-    assert not [line for line in lines(seen(HEADER, stated("a", 1))) if line.startswith("  supervisors")]
+    gone = [line for line in lines(seen(HEADER)) if line.startswith("  supervisor ")]
+    assert gone == ["  supervisor  no supervisor is running; the same command on each node continues the run"]
+    assert not [line for line in lines(seen(HEADER, stated("a", 1))) if line.startswith("  supervisor ")]
 
 
 def test_before_a_plan_nodes_gather() -> None:
     status = seen(None, stated("a", 3, status=NodeStatus.JOINED))
-    assert (status.phase, status.incarnation, status.nodes[0].state) == ("gathering", None, "waits")
+    assert (status.phase, status.nodes[0].state) == ("gathering", "waits")
+    assert document(status)["incarnation"] is None
     assert next(lines(status)) == "run job42  gathering  1 node here, no plan yet"
 
 
@@ -133,7 +143,8 @@ def test_a_run_that_ended_before_its_first_plan_has_no_incarnation() -> None:
         why="nobody came",
     )
     status = seen(end)
-    assert (status.phase, status.incarnation, status.world_size, status.nodes) == ("ended", None, 0, ())
+    assert (status.phase, status.world_size, status.nodes) == ("ended", 0, ())
+    assert document(status)["incarnation"] is None
     assert not [line for line in lines(status) if line.startswith("  restarts")]
 
 
@@ -171,7 +182,7 @@ def test_the_plan_tells_how_many_restarts_are_left_and_where_the_folders_are() -
     assert "  restarts    2 so far; 4 of 5 left in 1h; all again once training is past step 60" in lines(
         status
     )
-    assert "  newest      incident 3  rank 1 of 4 killed by SIGKILL at step 60   failed first; " in "\n".join(
+    assert "  last fault  incident 3  rank 1 of 4 killed by SIGKILL at step 60   failed first; " in "\n".join(
         lines(status)
     )
     assert next(iter(where_files_are(status))) == "node a (10.0.0.3): /shared/logs/node_a"
@@ -192,7 +203,7 @@ def test_a_run_that_was_given_up_tells_of_the_incident_that_ended_it() -> None:
     roster = Roster(entries=tuple(map(entry, "ab")))
     parts: dict[str, Roster | Plan] = {f"{ROSTERS}r": roster, f"{BODIES}p": TOLD, f"{BODIES}f": final}
     known = KnownKeys(common=CommonKeys(revision=9, header=end), parts=parts)
-    card = nodes_status("job42", ("e0:2379",), known).card
+    card = agreed(nodes_status("job42", ("e0:2379",), known)).card
     assert card is not None
     assert (card.incident.number, card.restart, card.why) == (4, None, why)
 
@@ -200,7 +211,7 @@ def test_a_run_that_was_given_up_tells_of_the_incident_that_ended_it() -> None:
 def test_a_rank_that_failed_is_one_of_those_that_there_were() -> None:
     told = Aftermath(incident=replace(KILLED, rank=4), world_size=6)
     status = seen(replace(HEADER, body="p"), stated("a", 3), plan=replace(TOLD, aftermath=told))
-    assert "  newest      incident 3  rank 4 of 6 killed by SIGKILL at step 60" in "\n".join(lines(status))
+    assert "  last fault  incident 3  rank 4 of 6 killed by SIGKILL at step 60" in "\n".join(lines(status))
 
 
 def test_one_line_says_who_is_there() -> None:
@@ -213,10 +224,11 @@ def test_survivors_that_wait_and_those_that_stayed_are_told() -> None:
     kept = replace(TOLD, kept=frozenset({0, 2, 3}))
     alarm = Alarm(incarnation=2, node=NodeId("b"), why="rank 1 fell", stays=True)
     status = seen(replace(HEADER, body="p"), stated("a", 3), stated("b", 4), alarms=(alarm,), plan=kept)
-    assert (status.phase, status.kept) == ("replacing", (0, 2, 3))
+    assert (status.phase, agreed(status).kept) == ("replacing", (0, 2, 3))
     assert "after a fault; ranks 0 2 3 stayed" in "\n".join(lines(status))
-    assert status.card is not None
-    assert status.card.kept == (0, 2, 3)
+    card = agreed(status).card
+    assert card is not None
+    assert card.kept == (0, 2, 3)
 
 
 def test_it_is_told_which_nodes_the_run_does_without_and_which_is_set_aside() -> None:
@@ -235,10 +247,20 @@ def test_it_is_told_which_nodes_the_run_does_without_and_which_is_set_aside() ->
     well = replace(here[2], statement=replace(said, fact=replace(said.fact, usable=(0, 1))))
     again = seen(header, *here[:2], well, plan=replace(TOLD, slots=slots))
     assert again.nodes[-1].state == "spare", "its health check has passed"
-    assert f"  nodes       {words}" in list(lines(status))
+    assert f"  workers     {words}" in list(lines(status))
     assert document(status)["left_out"] == words
-    assert status.card is not None
-    assert status.card.workers == words
+    card = agreed(status).card
+    assert card is not None
+    assert card.workers == words
+
+
+def test_the_screen_that_watches_shows_the_nodes_too() -> None:
+    console = Console(file=io.StringIO(), width=100, height=30, color_system=None)
+    console.print(fitted(seen(HEADER, stated("a", 3)), console))
+    assert isinstance(console.file, io.StringIO)
+    rows = [line.split() for line in console.file.getvalue().splitlines()]
+    assert ["b", "lost", "2-3", "fd00::b", "boot-b"] in rows
+    assert ["waits", "for", "node", "b"] in rows
 
 
 @pytest.mark.parametrize(
