@@ -12,13 +12,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from filelock import BaseFileLock
 
 from faultrun.errors import LogDirError
 from faultrun.files import replace_durably, sync_folder
 from faultrun.journal.append import FILE_NAME, utc_now
+from faultrun.journal.codec import CodecError, decode
 from faultrun.journal.lines import journal_lines
 from faultrun.journal.own_names import own_entries
 from faultrun.journal.read import Past, replay
@@ -29,6 +30,7 @@ from faultrun.model.spec.output import Logs
 from faultrun.model.topology import NODE_FOLDER, NodeId, node_folder
 
 RECORD = "run.json"
+Value = TypeVar("Value")
 _ENDED = "ended"
 _LOCK = ".lock"
 _RUNS = "runs"
@@ -238,6 +240,15 @@ def recorded(record: object, *names: str) -> object:
     for name in names:
         record = record.get(name) if isinstance(record, dict) else None
     return record
+
+
+def recorded_as(record: object, kind: type[Value], *names: str) -> Value:
+    """The value of ``kind`` that is there, else that of its defaults: of a version before, or none at all."""
+    try:
+        found: Value = decode(recorded(record, *names), kind)
+    except CodecError:
+        return kind()
+    return found
 
 
 def worker_log_name(record: object) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from faultrun.observe.standby_words import StandbyTally
 from faultrun.observe.status.screen import fitted
 from faultrun.observe.status.status import (
     LastIncident,
@@ -14,7 +15,6 @@ from faultrun.observe.status.status import (
     RankState,
     RestartsSpent,
     RunStatus,
-    StandbyStatus,
     Supervised,
 )
 from faultrun.observe.status.words import COLUMNS, facts
@@ -24,7 +24,7 @@ STATUS = RunStatus(
     run_id="calm-heron-3f7a", command="train.py", log_dir="faultrun_log", supervisor=Supervised.GONE,
     phase="draining", why=f"rank 1: killed by SIGKILL {LONG}", suspected="rank 2 may hang",
     incarnation=3, world_size=2, here=2, elapsed_s=7263.0, last_event_age_s=1.0, step=1_234_567,
-    standbys=StandbyStatus(ready=1, wanted=2, memory_bytes=230 << 20, text=f"1 of 2 ready {LONG}"),
+    standbys=StandbyTally(wanted=2, off=LONG),
     slowest_step=1_234_560, rate=12.34,
     spent=RestartsSpent(restarts=2, counted=1, incidents=2, high_step=9, allowed=3, left=2, window_s=3600.0),
     last_incident=LastIncident(number=2, headline=f"incident 2  {LONG}", age_s=5.0),

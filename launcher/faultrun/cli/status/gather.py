@@ -20,7 +20,7 @@ from faultrun.journal.append import FILE_NAME
 from faultrun.journal.codec import CodecError, decode
 from faultrun.journal.is_supervised import is_supervised
 from faultrun.journal.lines import JournalLine, Tail, moment, tail
-from faultrun.journal.logdir import read_record, recorded, which_log_dir
+from faultrun.journal.logdir import read_record, recorded, recorded_as, which_log_dir
 from faultrun.model.incident import Card
 from faultrun.model.spec.run_spec import Recovery, RestartPolicy
 from faultrun.observe.card.card import duration, headline
@@ -34,7 +34,6 @@ from faultrun.observe.status.status import (
     RestartsSpent,
     RunEnd,
     RunStatus,
-    StandbyStatus,
     Supervised,
 )
 
@@ -71,22 +70,22 @@ class _Look:
         for line in end.lines:
             self._view.take(line)
         self._now = datetime.now(timezone.utc)
-        self._supervisor = self._who_supervises()
+        self._supervisor = who_supervises(record, ended=self._view.ended is not None)
 
     def status(self, pace: Pace) -> RunStatus:
         """Everything that is known."""
-        view = self._view
+        view, record = self._view, self._record
         here = self._supervisor is not Supervised.ELSEWHERE
-        ranks = rank_states(self._folder, view, self._record, pace, processes_are_here=here)
+        ranks = rank_states(self._folder, view, record, pace, processes_are_here=here)
         steps = [rank.step for rank in ranks if rank.step is not None]
-        policy, now_s = self._policy(), self._run_s()
+        policy, now_s = recorded_as(record, RestartPolicy, "spec", "supervision", "policy"), self._run_s()
         left = view.restarts_left(policy, self._folder, now_s)
         point = view.plan.point if view.plan is not None else None
         incident = self._incident()
-        newest = newest_checkpoint(self._dirs(), self._recovery())
+        newest = newest_checkpoint(self._dirs(), recorded_as(record, Recovery, "spec", "recovery"))
         return RunStatus(
-            run_id=str(self._record.get("run_id", "")),
-            command=str(recorded(self._record, "spec", "command", "shown") or ""),
+            run_id=str(record.get("run_id", "")),
+            command=str(recorded(record, "spec", "command", "shown") or ""),
             log_dir=str(self._folder),
             supervisor=self._supervisor,
             phase=view.phase.value if view.phase is not None else "",
@@ -182,33 +181,11 @@ class _Look:
         mute = view.up - view.can_stay
         return f"; of all, until rank {min(mute)} says that it can stay" if view.can_stay and mute else ""
 
-    def _standbys(self) -> StandbyStatus | None:
+    def _standbys(self) -> StandbyTally | None:
         """None where nobody lives to keep any, or none is wanted."""
         tally, supervised = self._view.standbys, self._supervisor
-        if supervised not in (Supervised.RUNNING, Supervised.ELSEWHERE) or not (tally.wanted or tally.off):
-            return None
-        return StandbyStatus(
-            wanted=tally.wanted, ready=len(tally.ready), memory_bytes=tally.memory_bytes, text=tally.words()
-        )
-
-    def _recovery(self) -> Recovery:
-        try:
-            recovery: Recovery = decode(recorded(self._record, "spec", "recovery"), Recovery)
-        except CodecError:
-            return Recovery()
-        return recovery
-
-    def _policy(self) -> RestartPolicy:
-        try:
-            policy: RestartPolicy = decode(
-                recorded(self._record, "spec", "supervision", "policy"), RestartPolicy
-            )
-        except CodecError:
-            return RestartPolicy()
-        return policy
-
-    def _who_supervises(self) -> Supervised:
-        return who_supervises(self._record, ended=self._view.ended is not None)
+        lives = supervised in (Supervised.RUNNING, Supervised.ELSEWHERE)
+        return tally if lives and (tally.wanted or tally.off) else None
 
     def _dirs(self) -> tuple[str, ...]:
         """Absolute: the run may have been started somewhere else."""

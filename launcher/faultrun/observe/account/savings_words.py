@@ -5,8 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from faultrun.core.humanize import several, span
-from faultrun.journal.codec import CodecError, decode
-from faultrun.journal.logdir import recorded
+from faultrun.journal.logdir import recorded_as
 from faultrun.model.spec.assumptions import Assumptions, UsualLauncher
 from faultrun.observe.account.fault_chains import STILL_OPEN
 from faultrun.observe.account.savings import Cost, Savings
@@ -18,10 +17,7 @@ _NOTHING_S = 0.05
 def assumptions_of(record: Mapping[str, Any]) -> Assumptions:
     """What the run was told to assume (``run.json``), with the launcher that is usual for its framework."""
     spec = record.get("spec")
-    try:
-        told: Assumptions = decode(recorded(record, "spec", "view", "assume"), Assumptions)
-    except CodecError:  # a record of a version before, or none
-        told = Assumptions()
+    told = recorded_as(record, Assumptions, "spec", "view", "assume")
     return told.settled(str(spec.get("framework", "")) if isinstance(spec, dict) else "")
 
 

@@ -21,7 +21,7 @@ from faultrun.observe.report.sections import sections
 from faultrun.observe.report.stages import STAGES
 from faultrun.observe.status.status import RunStatus
 from faultrun.observe.status.status import document as status_document
-from faultrun.observe.status.words import COLUMNS_OF_NODES, cells_of_node, facts, title, where_files_are
+from faultrun.observe.status.words import facts, table, title, where_files_are
 
 _LACKS = (
     "Where the time went, steps, checkpoints, logs and earlier incidents are in the nodes' journals alone"
@@ -74,8 +74,7 @@ def _of_nodes(status: RunStatus) -> dict[str, Any]:
         "state": words.state,
         "outcome": lambda _: title(status),
         "known": [*facts(status)],
-        "columns": COLUMNS_OF_NODES,
-        "rows": [cells_of_node(one) for one in status.nodes],
+        "nodes": table(status, len(status.nodes)),
     }
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from rich.console import Console, Group
 from rich.layout import Layout
@@ -11,17 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from faultrun.model.printable import printable
-from faultrun.observe.status.status import NodeRow, RankState, RunStatus, Supervised
-from faultrun.observe.status.words import (
-    COLUMNS,
-    COLUMNS_OF_NODES,
-    cells,
-    cells_of_node,
-    chosen,
-    chosen_nodes,
-    facts,
-    title,
-)
+from faultrun.observe.status.status import RunStatus, Supervised
+from faultrun.observe.status.words import LEFT_ALIGNED, StatusTable, facts, table, title
 
 _COLOURS = {
     "training": "green",
@@ -58,17 +50,16 @@ def fitted(status: RunStatus, console: Console) -> Layout:
     head = _head(status, width, leave_out=_LESS_IMPORTANT if height < _SHORT else ())
     head_lines = len(console.render_lines(head, console.options.update(width=width, height=None)))
     room = max(1, height - head_lines - 4)
-    if status.nodes:
-        nodes, left_out = chosen_nodes(status.nodes, room)
-        table = _table_of_nodes(nodes)
-    else:
-        ranks, left_out = chosen(status.ranks, room)
-        table = _table(ranks, width)
-    foot = Text(f" {left_out}", style="dim", no_wrap=True, overflow="ellipsis")
+    shown = table(status, room)
+    body = Layout(_drawn(shown, width))
+    foot = Text(f" {shown.left_out}", style="dim", no_wrap=True, overflow="ellipsis")
     keys = Text(" Ctrl-C leaves; the run goes on", style="dim", no_wrap=True)
     screen = Layout()
     screen.split_column(
-        Layout(head, size=head_lines), Layout(table), Layout(foot, size=1), Layout(keys, size=1)
+        Layout(head, size=head_lines),
+        body,
+        Layout(foot, size=1),
+        Layout(keys, size=1),
     )
     return screen
 
@@ -97,26 +88,21 @@ def _style_of(status: RunStatus) -> str:
     return _PHASES.get(status.phase, "bold yellow")
 
 
-def _table(ranks: list[RankState], width: int) -> Table:
-    wide = width >= _WIDE
-    table = Table(box=None, padding=(0, 1), collapse_padding=not wide, header_style="dim", expand=wide)
-    for column in COLUMNS:
-        table.add_column(column, justify="left" if column == "state" else "right", no_wrap=True)
-    if wide:
-        table.add_column("", ratio=1, no_wrap=True, overflow="ellipsis")
-    for rank in ranks:
-        row = [Text(cell) for cell in cells(rank)]
-        row[2].stylize(_COLOURS.get(rank.state, ""))
-        table.add_row(*row, *([Text(rank.what, style="red")] if wide else []))
-    return table
-
-
-def _table_of_nodes(nodes: list[NodeRow]) -> Table:
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    for column in COLUMNS_OF_NODES:
-        table.add_column(column, no_wrap=True, overflow="ellipsis")
-    for one in nodes:
-        row = [Text(cell) for cell in cells_of_node(one)]
-        row[1].stylize(_COLOURS.get(one.state, ""))
-        table.add_row(*row)
-    return table
+def _drawn(shown: StatusTable, width: int) -> Table:
+    """How a rank ended has the room that is left, where there is some."""
+    wide, told = width >= _WIDE, "" in shown.columns
+    drawn = Table(
+        box=None, padding=(0, 1), collapse_padding=not wide, header_style="dim", expand=wide and told
+    )
+    for column in shown.columns if wide else filter(None, shown.columns):
+        justify: Literal["left", "right"] = "left" if column in LEFT_ALIGNED else "right"
+        drawn.add_column(
+            column, justify=justify, ratio=None if column else 1, no_wrap=True, overflow="ellipsis"
+        )
+    for cells, state in zip(shown.rows, shown.states, strict=True):
+        row = [Text(cell) for cell in cells]
+        row[[*shown.columns].index("state")].stylize(_COLOURS.get(state, ""))
+        if told:
+            row[-1].stylize("red")
+        drawn.add_row(*row[: len(drawn.columns)])
+    return drawn

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from faultrun.model.incident import Card
+from faultrun.observe.standby_words import StandbyTally
 
 _SCHEMA = 1
 ALIVE, LEFT, SPARE = "alive", "left", "spare"
@@ -76,16 +77,6 @@ class Outlook:
     number: int
     allowed: int
     backoff_s: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StandbyStatus:
-    """``ready`` of ``wanted`` standbys wait; ``memory_bytes`` (PSS) is of all of them, ``text`` in words."""
-
-    wanted: int
-    ready: int
-    memory_bytes: int
     text: str
 
 
@@ -207,7 +198,7 @@ class RunStatus:
     rate: float | None = None
     last_checkpoint: NewestCheckpoint | None = None
     outlook: Outlook | None = None
-    standbys: StandbyStatus | None = None
+    standbys: StandbyTally | None = None
     ranks: tuple[RankState, ...] = ()
     savings: Mapping[str, Any] | None = None
 
@@ -237,6 +228,7 @@ def _of_log_dir(status: RunStatus) -> dict[str, Any]:
     return {
         **data,
         "supervisor": status.supervisor.value,
+        "standbys": None if status.standbys is None else _standbys(status.standbys),
         "restarts": spent.restarts,
         "restarts_in_window": (spent.allowed or 0) - (spent.left or 0),
         "restarts_left": spent.left,
@@ -244,6 +236,11 @@ def _of_log_dir(status: RunStatus) -> dict[str, Any]:
         "incidents": spent.incidents,
         "ended": None if ended is None else {"exit_code": ended.exit_code, "why": ended.why},
     }
+
+
+def _standbys(tally: StandbyTally) -> dict[str, Any]:
+    ready, memory_bytes = len(tally.ready), tally.memory_bytes
+    return {"wanted": tally.wanted, "ready": ready, "memory_bytes": memory_bytes, "text": tally.words()}
 
 
 def _of_etcd(status: RunStatus, agreed: AgreedState) -> dict[str, Any]:

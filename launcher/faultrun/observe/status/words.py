@@ -1,6 +1,7 @@
 """How a run stands, in plain words for any shell: all of it, one line, and where its files are. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 
 from faultrun.core.humanize import rank_names, several, span
@@ -20,8 +21,12 @@ from faultrun.observe.status.status import (
     Supervised,
 )
 
-COLUMNS = ("rank", "pid", "state", "step", "steps/s", "last step", "memory", "cpu")
-COLUMNS_OF_NODES = ("node", "state", "says", "ranks", "address", "boot")
+COLUMNS = {
+    "rank": 4, "pid": 7, "state": 9, "step": 8, "steps/s": 7, "last step": 9, "memory": 9, "cpu": 5, "": 0,
+}  # fmt: skip
+"""Of a row for a rank, with the width that is kept from look to look; the last one says how it ended."""
+COLUMNS_OF_NODES = dict.fromkeys(("node", "state", "says", "ranks", "address", "boot"), 0)
+LEFT_ALIGNED = ("state", "", *COLUMNS_OF_NODES)
 _MOST_ROWS = 24
 _MOST_FOLDERS = 8
 _MIB = 1 << 20
@@ -51,20 +56,19 @@ def lines(status: RunStatus, *, most_rows: int = _MOST_ROWS) -> Iterator[str]:
     yield f"run {status.run_id}  {title(status)}"
     for name, text in facts(status):
         yield f"  {name:<11} {text}"
-    nodes, left_out = chosen_nodes(status.nodes, most_rows)
-    if nodes:
-        rows = [COLUMNS_OF_NODES, *map(cells_of_node, nodes)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            yield f"  {'  '.join(map(str.ljust, row, widths))}".rstrip()
-    ranks, ranks_left_out = chosen(status.ranks, most_rows)
-    if ranks:
-        columns = "{:>6} {:>8}  {:<9} {:>9} {:>8} {:>10} {:>10} {:>6}  {}"
-        yield columns.format(*COLUMNS, "").rstrip()
-        for rank in ranks:
-            yield columns.format(*cells(rank), rank.what).rstrip()
-    for word in filter(None, (left_out, ranks_left_out)):
-        yield f"  {word}"
+    shown = table(status, most_rows)
+    rows = [tuple(shown.columns), *shown.rows] if shown.rows else []
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    for row in rows:
+        columns = zip(row, shown.columns.items(), widths, strict=True)
+        cells = [_aligned(cell, name, max(least, width)) for cell, (name, least), width in columns]
+        yield f"  {'  '.join(cells)}".rstrip()
+    if shown.left_out:
+        yield f"  {shown.left_out}"
+
+
+def _aligned(cell: str, column: str, width: int) -> str:
+    return cell.ljust(width) if column in LEFT_ALIGNED else cell.rjust(width)
 
 
 def brief(status: RunStatus) -> str:
@@ -190,8 +194,29 @@ def _of_files(status: RunStatus) -> Iterator[tuple[str, str]]:
         yield "next fault", status.outlook.text
     if status.savings is not None and status.savings["text"]:
         yield "saved", str(status.savings["text"]).removeprefix("saved ")
-    if status.standbys is not None and status.standbys.text:
-        yield "standbys", status.standbys.text
+    if status.standbys is not None and status.standbys.words():
+        yield "standbys", status.standbys.words()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusTable:
+    """Rows under ``columns``, by name with the least width, and the state of each; ``left_out`` in words."""
+
+    columns: Mapping[str, int]
+    rows: list[tuple[str, ...]]
+    states: list[str]
+    left_out: str
+
+
+def table(status: RunStatus, most: int) -> StatusTable:
+    """A row for each node of several, else for each rank; of many those that are not well come first."""
+    if status.nodes:
+        nodes, left_out = _chosen_nodes(status.nodes, most)
+        columns, rows = COLUMNS_OF_NODES, [*map(_cells_of_node, nodes)]
+        return StatusTable(columns=columns, rows=rows, states=[one.state for one in nodes], left_out=left_out)
+    ranks, left_out = chosen(status.ranks, most)
+    rows, states = [*map(_cells, ranks)], [one.state for one in ranks]
+    return StatusTable(columns=COLUMNS, rows=rows, states=states, left_out=left_out)
 
 
 def chosen(ranks: Sequence[RankState], most: int) -> tuple[list[RankState], str]:
@@ -209,7 +234,15 @@ def chosen(ranks: Sequence[RankState], most: int) -> tuple[list[RankState], str]
     return sorted(shown, key=lambda one: one.rank), word
 
 
-def cells(rank: RankState) -> tuple[str, ...]:
+def _chosen_nodes(nodes: Sequence[NodeRow], most: int) -> tuple[list[NodeRow], str]:
+    """All of a few; of many those that are not well first, and a word on how many more there are."""
+    kept = sorted(nodes, key=lambda one: one.state in (ALIVE, LEFT))[:most]
+    more = len(nodes) - len(kept)
+    word = f"{several(more, 'more node')}   (--json has all)" if more else ""
+    return [one for one in nodes if one in kept], word
+
+
+def _cells(rank: RankState) -> tuple[str, ...]:
     """One rank under ``COLUMNS``."""
     return (
         str(rank.rank),
@@ -220,6 +253,7 @@ def cells(rank: RankState) -> tuple[str, ...]:
         _age(rank.step_age_s),
         "" if not rank.rss_bytes else f"{rank.rss_bytes / _MIB:,.0f} MiB",
         "" if rank.cpu is None else f"{rank.cpu:.0%}",
+        rank.what,
     )
 
 
@@ -228,15 +262,7 @@ def _age(seconds: float | None) -> str:
     return "" if seconds is None else "now" if seconds < 1 else span(seconds)
 
 
-def chosen_nodes(nodes: Sequence[NodeRow], most: int) -> tuple[list[NodeRow], str]:
-    """All of a few; of many those that are not well first, and a word on how many more there are."""
-    kept = sorted(nodes, key=lambda one: one.state in (ALIVE, LEFT))[:most]
-    more = len(nodes) - len(kept)
-    word = f"{several(more, 'more node')}   (--json has all)" if more else ""
-    return [one for one in nodes if one in kept], word
-
-
-def cells_of_node(one: NodeRow) -> tuple[str, ...]:
+def _cells_of_node(one: NodeRow) -> tuple[str, ...]:
     """One node under ``COLUMNS_OF_NODES``."""
     ranks = "" if one.ranks is None else f"{one.ranks[0]}-{one.ranks[1]}"
     says = one.says if not one.stopping else f"{one.says}, told to stop"
