@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.cli.doctor.checks import CheckStatus
-from faultrun.cli.doctor.devices import health_check
+from faultrun.cli.doctor.command import health_check
 from faultrun.platforms.device_health import AskedDevice, DeviceHealth, ask, devices_to_ask
 from faultrun.platforms.device_probe import Unwell, check_sums
 

@@ -1,8 +1,10 @@
 """The whole rehearsal: an undisturbed part, then faults until all are tried or the time is over."""
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 
 from faultrun.checkpoints.registry import Registry
@@ -11,7 +13,6 @@ from faultrun.rehearse.find_saves import find_saves
 from faultrun.rehearse.inject_faults import RehearsalLimits
 from faultrun.rehearse.isolation.choose_isolation import Isolation
 from faultrun.rehearse.isolation.private_view import SHARED
-from faultrun.rehearse.isolation.scratch_space import require_room
 from faultrun.rehearse.loss_comparison import Losses, compare, noise_of
 from faultrun.rehearse.observed_saves import SavesSeen
 from faultrun.rehearse.outcome import Fate, Trial, Tried, Undisturbed
@@ -33,6 +34,10 @@ _ANYBODY_S = 60.0
 _PATIENCE_S = 20.0
 _AGAIN = 2
 
+_LEAST_BYTES = 256 << 10
+_BLOCK_BYTES = 512
+_SAID = tuple(os.strerror(one) for one in (ENOSPC, EDQUOT))
+
 
 class CannotRehearse(FaultrunError):
     """This machine, or this training, does not let itself be rehearsed (EX_UNAVAILABLE)."""
@@ -44,6 +49,34 @@ class DoesNotTrain(FaultrunError):
     """It fails without any fault: there is nothing to rehearse yet."""
 
     exit_code = 1
+
+
+class ScratchFull(FaultrunError):
+    """No room is left for what the training writes (EX_OSERR, as a run that has none)."""
+
+    exit_code = 71
+
+
+def require_room(scratch: Path, said: str = "") -> None:
+    """Raise ScratchFull where no room, or no inode, is left in ``scratch``, or ``said`` tells of that."""
+    disk = os.statvfs(scratch)
+    free_bytes = disk.f_bavail * disk.f_frsize
+    inodes_gone = disk.f_files > 0 and disk.f_favail == 0
+    if free_bytes >= _LEAST_BYTES and not inodes_gone and not any(one in said for one in _SAID):
+        return
+    written_bytes = sum(path.lstat().st_blocks * _BLOCK_BYTES for path in scratch.rglob("*"))
+    left = (
+        "no inode is" if inodes_gone else f"{_mib(free_bytes)} of {_mib(disk.f_blocks * disk.f_frsize)} are"
+    )
+    raise ScratchFull(
+        f"the scratch folder of the rehearsal ran out of room, and so it says nothing: {scratch.parent}",
+        because=f"{_mib(written_bytes)} were written there, and {left} left",
+        hint="--scratch=DIR on a disk with room for the checkpoints of some minutes",
+    )
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:,.1f} MiB"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

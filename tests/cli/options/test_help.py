@@ -9,8 +9,7 @@ import click
 import pytest
 
 from faultrun.cli import app
-from faultrun.cli.options.command import FaultrunGroup, everything
-from faultrun.cli.options.help.short_help import EXAMPLE, everyday_rows
+from faultrun.cli.options.command import EXAMPLE, FaultrunGroup, everyday_rows, everything
 from faultrun.cli.options.option import Takes
 from faultrun.cli.options.settings import OPTIONS
 from faultrun.cli.verbs import VERBS, verb_command

@@ -4,7 +4,8 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,7 +15,6 @@ import psutil
 from faultrun.cli.console import answer
 from faultrun.cli.doctor import checks
 from faultrun.cli.doctor.checks import Check, CheckStatus, NewestSave, ProbedFolder
-from faultrun.cli.doctor.devices import devices_checks
 from faultrun.cli.options.help.completion import folders
 from faultrun.cli.options.settings import Asked, Settings, collect
 from faultrun.cli.resolve.supervision import resolve_windows
@@ -23,11 +23,20 @@ from faultrun.errors import FaultrunError
 from faultrun.model.spec.output import Logs
 from faultrun.model.spec.run_spec import Windows
 from faultrun.platforms import cgroup, host, ports, storage, this_machine
+from faultrun.platforms.device_health import DeviceHealth, ask, devices_to_ask
 
 _USUAL_PORTS = (8118, 29500)
 _SAMPLE_BYTES = 32 << 20
 _SAMPLE_S = 1.0
 _ANSWER_S = 20.0
+
+_WITHIN_S = 25.0
+"""Less than a run gives its ``--health_check``."""
+_LOOK = {
+    "cpu": "dmesg: the kernel tells of memory and machine checks",
+    "gpu": "nvidia-smi -q -d ECC,ROW_REMAPPER; the torch of this Python has to see it",
+    "npu": "npu-smi info -t health; the torch and torch_npu of this Python have to see it",
+}
 
 
 @click.command(
@@ -158,3 +167,19 @@ def _room(path: str) -> storage.Room | None:
         return storage.room(Path(path))
     except OSError:
         return None
+
+
+def devices_checks(environ: Mapping[str, str]) -> Iterator[Check]:
+    """A line for each device. All are asked at once, so all take no longer than one."""
+    asked = devices_to_ask(environ)
+    with ThreadPoolExecutor(max(1, len(asked))) as askers:
+        yield from askers.map(lambda one: health_check(ask(one, environ, _WITHIN_S)), asked)
+
+
+def health_check(answered: DeviceHealth) -> Check:
+    """What a device that was asked to remember and to compute has answered."""
+    device = answered.device
+    if answered.well:
+        return Check("device", CheckStatus.OK, f"{device.name} is well: {answered.said}")
+    what = f"{device.name} is not well: {answered.said}"
+    return Check("device", CheckStatus.FAIL, what, _LOOK[device.kind])

@@ -6,15 +6,15 @@ short one, and the one with everything.
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from faultrun.cli.options.help.completion import completer, files
-from faultrun.cli.options.help.short_help import EXAMPLE, SENTENCE, everyday_rows
 from faultrun.cli.options.help.usage_errors import as_usage_error, same_spelling
-from faultrun.cli.options.option import Takes
-from faultrun.cli.options.settings import OPTIONS, SECTIONS, Asked
+from faultrun.cli.options.option import Option, Takes
+from faultrun.cli.options.settings import OPTIONS, SECTIONS, Asked, Settings
 
 RUN = "run"
 """The verb that may be left out."""
@@ -52,6 +52,32 @@ _CONTEXT: dict[str, object] = {
     "max_content_width": _WIDTH,
     "token_normalize_func": same_spelling,
 }
+
+EXAMPLE = (
+    "faultrun --worker_num=4 --checkpoint_dir=ckpt \\",
+    "  --resume_arg=--resume={checkpoint} train.py",
+)
+"""Lines to be typed as they stand."""
+SENTENCE = (
+    "Start N training workers and keep them training: when one fails, the others save, and all go on "
+    "from the newest whole checkpoint."
+)
+_LONGEST_DEFAULT = 12
+_ROWS: tuple[tuple[Option[Any], str, str], ...] = (
+    (Settings.worker_num, "N", "Workers; without it one for each visible device."),
+    (Settings.recipe, "NAME", "Settings for a known code: faultrun recipes."),
+    (Settings.checkpoint_dir, "DIR", "Where the script saves its checkpoints."),
+    (Settings.resume_arg, "TEMPLATE", "How it is told of one: --resume={checkpoint}."),
+    (Settings.rewrite, "FILE:KEY", "Or: the value in its configuration to set."),
+    (Settings.max_restarts, "N", f"Restarts for faults within {Settings.restart_window.default_text}."),
+    (Settings.grace, "TIME", "Time to save after a peer died."),
+    (Settings.hang_timeout, "TIME", "Replace a rank without a step for so long."),
+    (Settings.standby, "N", "Spare processes that take over at once."),
+    (Settings.log_dir, "DIR", "Logs, journal, cards and report."),
+    (Settings.tee, "3", "Show the workers' output here, too."),
+    (Settings.config, "FILE", "Options from FILE; else faultrun.yaml beside SCRIPT."),
+    (Settings.dry_run, "", "Show what would be started; start nothing."),
+)
 
 
 class RunCommand(click.Command):
@@ -281,3 +307,19 @@ def _takes(word: str) -> Takes | None:
         return None if option is None else option.takes
     valued = "".join(one.short for one in OPTIONS.values() if one.takes is not Takes.NOTHING)
     return Takes.VALUE if re.fullmatch(f"-[^{valued}]*[{valued}]", word) else None
+
+
+def everyday_rows() -> list[tuple[str, str]]:
+    """The names with what follows them, and what they do, with a default that is short."""
+    return [(_term(option, metavar), _with_default(option, says)) for option, metavar, says in _ROWS]
+
+
+def _term(option: Option[Any], metavar: str) -> str:
+    short = f"-{option.short}, " if option.short else ""
+    return f"{short}{option.spelled} {metavar}".rstrip()
+
+
+def _with_default(option: Option[Any], says: str) -> str:
+    default = option.default_text
+    shown = default not in ("", "none", "0") and len(default) <= _LONGEST_DEFAULT
+    return f"{says}  [{default}]" if shown else says

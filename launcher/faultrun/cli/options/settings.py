@@ -14,8 +14,8 @@ from typing import Any
 from faultrun.cli.options.choices import likely
 from faultrun.cli.options.config_beside_script import CONFIG_NAME, NO_CONFIG, config_beside
 from faultrun.cli.options.option import Layer, Option, Takes, Written
-from faultrun.cli.options.table.command_rows import CommandOptions
 from faultrun.cli.options.table.run_rows import (
+    CommandOptions,
     FailureOptions,
     MeetingOptions,
     ResumeOptions,

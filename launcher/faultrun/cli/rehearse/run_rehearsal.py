@@ -1,17 +1,26 @@
 """A rehearsal as it was asked for: from the options of a run to its outcome, and the files compared."""
 
+import os
 import shutil
 import sys
 import tempfile
 import time
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import click
+
+from faultrun.adopt.launch import AdoptedOption, FoundLaunch
+from faultrun.adopt.program import KnownProgram, NearbyFiles, read_program
+from faultrun.adopt.proposal import propose, yaml_value
+from faultrun.adopt.questions import loaded_by
 from faultrun.checkpoints.registry import registry_for
+from faultrun.cli.console import say
+from faultrun.cli.options.config_beside_script import CONFIG_NAME, NO_CONFIG
 from faultrun.cli.options.option import Takes
 from faultrun.cli.options.settings import OPTIONS, Asked, Settings
-from faultrun.cli.rehearse.progress_bar import TimeBar
-from faultrun.cli.rehearse.proposed_diff import proposed
 from faultrun.cli.rehearse.request import Wishes, settings_of
 from faultrun.cli.resolve.spec import Resolved
 from faultrun.errors import UsageError
@@ -20,8 +29,12 @@ from faultrun.rehearse.isolation.choose_isolation import Apart, InCopy, InView, 
 from faultrun.rehearse.isolation.file_digests import changed, marks_of, own_streams
 from faultrun.rehearse.isolation.private_view import ASIDE
 from faultrun.rehearse.outcome import RehearsalOutcome, Trial
+from faultrun.rehearse.proposed_options import as_diff, wanted_options, with_options
 from faultrun.rehearse.rehearsal import Rehearser, Request
 from faultrun.workers.process import become_subreaper
+
+if TYPE_CHECKING:
+    from click._termui_impl import ProgressBar
 
 _SHORTEST_WINDOW_S = 10.0
 _SHARE_OF_A_WINDOW = 0.1
@@ -37,6 +50,8 @@ _SET = {
 }
 """What a rehearsal decides: it must tell nobody, and may restart as often as it makes faults."""
 _LEFT_OUT = frozenset({"dry_run", "shutdown_timeout", "tail_worker_log", "tee", "redirects", *_SET})
+
+_LABEL_WIDTH = 56
 
 
 def every_trial(resolved: Resolved) -> tuple[Trial, ...]:
@@ -173,3 +188,74 @@ def _ways(resolved: Resolved, wanted: str) -> tuple[Isolation, ...]:
             return (InView(outputs),)
         case Apart.COPY:
             return (copy,)
+
+
+class TimeBar:
+    """Fills while the time passes; ``close`` ends its line. With NO_COLOR or no terminal there is no bar."""
+
+    def __init__(self, total_s: float) -> None:
+        self._begin_s = time.monotonic()
+        self._total_s = total_s
+        self._bar: ProgressBar[int] | None = None
+        if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
+            self._bar = click.progressbar(length=max(1, int(total_s)), file=sys.stderr, show_eta=False)
+
+    def doing(self, text: str) -> None:
+        """What is being done from now on."""
+        if self._bar is None:
+            say(f"rehearsal {time.monotonic() - self._begin_s:4.0f} s: {text}")
+            return
+        self._bar.label = text[:_LABEL_WIDTH].ljust(_LABEL_WIDTH)
+        self._bar.render_progress()
+
+    def tick(self) -> None:
+        """Time has passed."""
+        if self._bar is not None:
+            passed_s = min(int(time.monotonic() - self._begin_s), int(self._total_s))
+            self._bar.update(max(0, passed_s - self._bar.pos))
+
+    def close(self) -> None:
+        """Nothing follows."""
+        if self._bar is not None:
+            self._bar.render_finish()
+
+
+def proposed(asked: Asked, found: RehearsalOutcome) -> str:
+    """A diff from the working directory; empty where nothing is to be changed.
+
+    What was typed wins over a file: for those options a line before the diff says what to type.
+    """
+    settings = settings_of(asked)
+    program = _program(asked, module=settings.module)
+    launch = FoundLaunch(launcher="faultrun", program=asked.words, module=settings.module)
+    read = propose(launch, program, {}).options
+    by_name = loaded_by(program)
+    if by_name is not None and not any(one.name == "recipe" for one in read):
+        read = (*read, replace(by_name, read=f"by its name: {by_name.read}"))
+    options = wanted_options(found, read, str(Path.cwd()))
+    typed = [one for one in options if one.name in asked.options]
+    parts = [f"# type --{one.name}={value}  ({one.read})\n" for one in typed for value in one.values]
+    options = tuple(one for one in options if one not in typed)
+    if options:
+        parts.append(_in_config(program, settings, options))
+    return "".join(parts)
+
+
+def _program(asked: Asked, *, module: bool) -> KnownProgram:
+    launch = FoundLaunch(launcher="faultrun", program=asked.words, module=module)
+    return read_program(launch, NearbyFiles(root=Path.cwd(), beside=(Path.cwd(),)), os.environ)
+
+
+def _in_config(program: KnownProgram, settings: Settings, options: tuple[AdoptedOption, ...]) -> str:
+    named = settings.config
+    if named and named != NO_CONFIG:
+        path = Path(named)
+    elif program.script is not None and named != NO_CONFIG:
+        path = program.script.parent / CONFIG_NAME
+    else:
+        words = (f"--{one.name}={yaml_value(one.values, one.name)}" for one in options)
+        return "".join(f"# type {word}\n" for word in words)
+    before = None
+    with suppress(FileNotFoundError):
+        before = path.read_text(encoding="utf-8")
+    return as_diff(os.path.relpath(path), before, with_options(before or "", options))

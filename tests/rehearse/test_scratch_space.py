@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.rehearse.isolation.scratch_space import ScratchFull, require_room
+from faultrun.rehearse.rehearsal import ScratchFull, require_room
 from support.places import TESTS
 
 SCRIPT = TESTS / "rehearse" / "scripts" / "train.py"
