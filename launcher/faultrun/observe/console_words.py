@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from faultrun.core.humanize import rank_names
+from faultrun.core.humanize import rank_names, several
 from faultrun.model.run import RunState
 from faultrun.model.spec.output import LogFormat, Stream
 from faultrun.model.spec.run_spec import RunSpec
@@ -40,13 +40,8 @@ def saved_words(state: RunState) -> str:
 def running_words(ranks: Collection[int], kept: Collection[int], port: int) -> str:
     """``4 workers running, port 8118``; where of all ``ranks`` some were ``kept``, who was started again."""
     if not kept:
-        return f"{workers_words(len(ranks))} running, port {port}"
+        return f"{several(len(ranks), 'worker')} running, port {port}"
     anew = tuple(sorted(set(ranks) - set(kept)))
     if not anew:
-        return f"{workers_words(len(kept))} stayed, one of them repaired in place"
-    return f"{rank_names(anew)} started again, {workers_words(len(kept))} stayed"
-
-
-def workers_words(count: int) -> str:
-    """``1 worker``, ``4 workers``."""
-    return f"{count} worker{'s' if count != 1 else ''}"
+        return f"{several(len(kept), 'worker')} stayed, one of them repaired in place"
+    return f"{rank_names(anew)} started again, {several(len(kept), 'worker')} stayed"

@@ -17,7 +17,7 @@ from pathlib import Path
 from unicodedata import east_asian_width
 
 from faultrun.checkpoints.find import VerifyProgress
-from faultrun.core.humanize import span
+from faultrun.core.humanize import several, span
 from faultrun.files import bytes_from
 from faultrun.journal.lines import JournalLine
 from faultrun.model.checkpoint import Entry
@@ -149,7 +149,7 @@ class LiveLine(Work):
         words.append(span(int(now_s - self._began_s)))
         restarts = self._view.restarts
         if restarts:
-            words.append(f"{restarts} restart{'s' if restarts != 1 else ''}")
+            words.append(several(restarts, "restart"))
         return "  ".join(words)
 
     def _progress(self, now_s: float) -> list[str]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from faultrun.core.diagnosis.diagnose import describe
+from faultrun.core.humanize import several
 from faultrun.core.phases.hang_response import warning
 from faultrun.core.phases.platform_notices import HOLD_S
 from faultrun.core.plan.choose_scheduler import INSTEAD
@@ -48,7 +49,7 @@ from faultrun.model.spec.run_spec import RunSpec
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.observe.card.card import duration, place_taken
 from faultrun.observe.card.card_keeper import CardKeeper, local_time, newer
-from faultrun.observe.console_words import running_words, saved_words, shown_output, workers_words
+from faultrun.observe.console_words import running_words, saved_words, shown_output
 from faultrun.observe.standby_words import StandbyTally
 
 _FENCED = "the other nodes decide how the run goes on; this one comes back as a spare"
@@ -189,7 +190,7 @@ class ConsoleReporter:
     def _started(self, notices: tuple[Notice, ...]) -> None:
         workers, command = self._spec.topology.world_size, without_secret_words(self._spec.command.shown)
         logs = f"logs in {self._log_dir}{shown_output(self._spec)}"
-        self._say(f"run {self._spec.run_id}: {workers_words(workers)} of {command}; {logs}")
+        self._say(f"run {self._spec.run_id}: {several(workers, 'worker')} of {command}; {logs}")
         for notice in notices:
             if isinstance(notice, UnreadableNotice):
                 self._warn(notice.words)
@@ -220,7 +221,7 @@ class ConsoleReporter:
         told = f"stop window: {self._spec.supervision.windows.stop_grace_source}"
         source = "--grace" if state.stop is None else told
         window = f"SIGKILL in {duration(round(window_s, 1))}"
-        self._say(f"{workers_words(workers)} asked to save; {window} ({source})")
+        self._say(f"{several(workers, 'worker')} asked to save; {window} ({source})")
 
     def _noticed(self, notice: Notice, before: RunState | None, step: Step) -> None:
         """Words of the platform that change what we do, or that cannot be understood; no others."""
@@ -316,7 +317,7 @@ class ConsoleReporter:
         if "\n" in why:
             self._say(why)
             why = why.splitlines()[0]
-        line = f"{why}{saved}; exit code {code}, {restarts} restart{'s' if restarts != 1 else ''}"
+        line = f"{why}{saved}; exit code {code}, {several(restarts, 'restart')}"
         self.outcome = Outcome(line=line, exit_code=code)
         well = Tone.WARNING if event.unheard else Tone.GOOD
         ended = well if code == 0 else Tone.FAILED if state.stop is None else Tone.PLAIN
