@@ -9,6 +9,7 @@ from pathlib import Path
 
 from faultrun.checkpoints.registry import Registry
 from faultrun.errors import FaultrunError
+from faultrun.platforms.storage import room
 from faultrun.rehearse.find_saves import find_saves
 from faultrun.rehearse.inject_faults import RehearsalLimits
 from faultrun.rehearse.isolation.choose_isolation import Isolation
@@ -59,15 +60,12 @@ class ScratchFull(FaultrunError):
 
 def require_room(scratch: Path, said: str = "") -> None:
     """Raise ScratchFull where no room, or no inode, is left in ``scratch``, or ``said`` tells of that."""
-    disk = os.statvfs(scratch)
-    free_bytes = disk.f_bavail * disk.f_frsize
-    inodes_gone = disk.f_files > 0 and disk.f_favail == 0
-    if free_bytes >= _LEAST_BYTES and not inodes_gone and not any(one in said for one in _SAID):
+    disk = room(scratch)
+    if disk.free_bytes >= _LEAST_BYTES and disk.free_inodes != 0 and not any(one in said for one in _SAID):
         return
     written_bytes = sum(path.lstat().st_blocks * _BLOCK_BYTES for path in scratch.rglob("*"))
-    left = (
-        "no inode is" if inodes_gone else f"{_mib(free_bytes)} of {_mib(disk.f_blocks * disk.f_frsize)} are"
-    )
+    left = f"{_mib(disk.free_bytes)} of {_mib(disk.total_bytes)} are"
+    left = "no inode is" if disk.free_inodes == 0 else left
     raise ScratchFull(
         f"the scratch folder of the rehearsal ran out of room, and so it says nothing: {scratch.parent}",
         because=f"{_mib(written_bytes)} were written there, and {left} left",
