@@ -1,3 +1,3 @@
 """faultrun: a launcher that keeps training jobs training."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -9,6 +9,7 @@ from pathlib import Path
 import grimp
 import pytest
 
+from ratchet import measured
 from support.places import ROOT, TESTS
 
 PACKAGE = ROOT / "launcher" / "faultrun"
@@ -113,6 +114,10 @@ def test_no_folder_holds_more_than_a_reader_keeps_in_mind(root: Path, pattern: s
         for folder in folders
     }
     assert {folder: size for folder, size in sizes.items() if size > most} == {}
+
+
+def test_there_is_no_more_of_it_than_was_agreed() -> None:
+    assert [one for one in measured() if one[1] > one[2]] == []
 
 
 @pytest.mark.parametrize("module", [name for name in PUBLIC if name not in NEEDS])

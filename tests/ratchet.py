@@ -1,0 +1,36 @@
+"""How much there is of faultrun: no more than this, and what is added names what goes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import grimp
+
+ROOT = Path(__file__).resolve().parent.parent
+
+MOST_LINES = {"launcher": 79_300, "tests": 76_300, "benchmarks": 21_800}
+"""Lines of Python below each folder."""
+MOST_MODULES = 60
+"""That a reader of ``supervisor.loop`` may come to."""
+
+
+def lines_of(folder: str) -> int:
+    """How many lines of Python are below ``folder``."""
+    return sum(path.read_bytes().count(b"\n") for path in (ROOT / folder).rglob("*.py"))
+
+
+def modules_of_the_loop() -> int:
+    """How many modules ``supervisor.loop`` imports, and these, and so on."""
+    graph = grimp.build_graph("faultrun", cache_dir=None)
+    return len(graph.find_upstream_modules("faultrun.supervisor.loop"))
+
+
+def measured() -> Iterator[tuple[str, int, int]]:
+    """What is counted, how much there is of it, and how much there may be."""
+    for folder, most in MOST_LINES.items():
+        yield f"lines of {folder}", lines_of(folder), most
+    yield "modules behind supervisor.loop", modules_of_the_loop(), MOST_MODULES
+
+
+if __name__ == "__main__":
+    for what, count, most in measured():
+        print(f"{what}: {count:,} of {most:,}")  # noqa: T201
