@@ -14,7 +14,7 @@ FAULTS ?= 500
 MINUTES ?= 60
 WALKS ?= 10
 
-.PHONY: help setup deepspeed demo docs check check-model test test-all tensorflow pythons bench bench-all bench-scale bench-nodes soak soak-gasps soak-day soak-everything soak-hostile soak-nodes soak-pauses soak-properties soak-stay matrix codes goodput format clean
+.PHONY: help setup deepspeed demo docs check check-model test test-all tensorflow pythons bench bench-all bench-scale bench-nodes soak soak-gasps soak-day soak-everything soak-hostile soak-nodes soak-pauses soak-properties soak-stay matrix codes format clean
 
 help:
 	@echo "make demo    install into .venv, train on 4 workers, kill two, watch a warm restart and a cold one"
@@ -32,7 +32,6 @@ help:
 	@echo "make bench-all  every promise about performance"
 	@echo "make bench-scale  1,000 and 4,000 simulated supervisors at one etcd: two minutes"
 	@echo "make bench-nodes  2 and 3 nodes in network namespaces: a rank, a host, etcd's leader dies; next to torchrun: 20 minutes"
-	@echo "make goodput SEED=1 ASSUME=--save_s=1s: a month of faults on 8 to 16,384 devices, simulated from the measured recoveries"
 	@echo "make soak    N=50 SEED=1: that many jobs with a rank killed at random"
 	@echo "make soak-day FAULTS=500: a day of random faults, compressed; make matrix: every fault in every phase, and a second one in every phase of a repair"
 	@echo "make codes   the codes that people train with, each with each fault, beside torchrun; goes on where it was cut off"
@@ -143,9 +142,6 @@ matrix: $(STAMP)
 
 codes: $(STAMP)
 	$(BIN)/python -m benchmarks.codes --minutes $(MINUTES)
-
-goodput: $(STAMP)
-	PYTHONPATH=launcher:. $(BIN)/python -m benchmarks.goodput --seed $(SEED) $(ASSUME)
 
 soak-pauses: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.pauses --pauses $(N) --hangs $$(($(N) * 3 / 10)) --seed $(SEED)
