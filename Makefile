@@ -125,12 +125,12 @@ soak-hostile: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.hostile --histories $(N) --seed $(SEED)
 
 soak-nodes: $(STAMP)
-	PYTHONPATH=launcher:tests:. $(BIN)/python -m benchmarks.campaigns.nodes --faults $(N) --seed $(SEED) \
-		--keep benchmarks/results/attempts/nodes-$(SEED).jsonl --page benchmarks/results/nodes_campaign.md
+	PYTHONPATH=launcher:tests:. $(BIN)/python -m benchmarks.campaigns.everything --preset nodes --faults $(N) --seed $(SEED) \
+		--keep benchmarks/results/attempts/soak-nodes-$(SEED).jsonl --page benchmarks/results/soak_nodes.md
 
 soak-stay: $(STAMP)
-	PYTHONPATH=launcher:. $(BIN)/python -m benchmarks.campaigns.stay --deaths $(N) --seed $(SEED) \
-		--keep benchmarks/results/attempts/stay-$(SEED).jsonl --page benchmarks/results/stay_campaign.md
+	PYTHONPATH=launcher:tests:. $(BIN)/python -m benchmarks.campaigns.everything --preset stay --faults $(N) --seed $(SEED) \
+		--keep benchmarks/results/attempts/soak-stay-$(SEED).jsonl --page benchmarks/results/soak_stay.md
 
 soak-everything: $(STAMP)
 	PYTHONPATH=launcher:tests:. $(BIN)/python -m benchmarks.campaigns.everything --faults $(N) --seed $(SEED) --minutes $(MINUTES) \
@@ -138,7 +138,7 @@ soak-everything: $(STAMP)
 
 matrix: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.matrix
-	PYTHONPATH=launcher:. $(BIN)/python -m benchmarks.campaigns.stay --phases
+	PYTHONPATH=launcher:tests:. $(BIN)/python -m benchmarks.campaigns.everything --preset phases
 
 codes: $(STAMP)
 	$(BIN)/python -m benchmarks.codes --minutes $(MINUTES)

@@ -1,11 +1,12 @@
 """Restarts of this checkout beside those of another one, in turns: ``python -m benchmarks.beside OTHER``.
 
-OTHER is a checkout of faultrun with a ``.venv`` of its own. Each way is measured by each checkout's own
-benchmark. A change is no slower if the interval of the ratio of medians reaches 1.05 or less.
+OTHER is a checkout of faultrun; it runs by its own ``.venv`` where it has one. Each way is measured by each
+checkout's own benchmark. A change is no slower if the interval of the ratio of medians reaches 1.05 or less.
 """
 
 import argparse
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -19,6 +20,8 @@ WAYS = {
     "cold": ("benchmarks.restart", "faultrun", "survivor raises"),
     "warm": ("benchmarks.warm", "faultrun, standbys", "2 workers"),
     "stay": ("benchmarks.stay", "faultrun, survivors stay", "3 ranks of DDP"),
+    "mindspore": ("benchmarks.restart_mindspore", "faultrun", "2 workers"),
+    "mindspore-warm": ("benchmarks.restart_mindspore", "faultrun, standbys", "2 workers"),
 }
 """The module that measures, the contender and the case by the names that it knows."""
 MOST = 1.05
@@ -41,7 +44,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("other", type=Path)
-    parser.add_argument("--ways", default=",".join(WAYS), help="of %(default)s")
+    parser.add_argument("--ways", default="cold,warm,stay", help=f"of {','.join(WAYS)} [%(default)s]")
     parser.add_argument("--rounds", type=int, default=15)
     asked = parser.parse_args()
     print(f"{commit(ROOT)} beside {commit(asked.other)}, {asked.rounds} rounds in turns, kill to first step")
@@ -70,10 +73,11 @@ def measured(way: str, other: Path, rounds: int) -> tuple[list[float], list[floa
 
 def attempt(checkout: Path, way: str) -> Iterator[float]:
     """One restart of that checkout."""
-    python = checkout / ".venv" / "bin" / "python"
-    command = [str(python), "-c", _ONE, *WAYS[way]]
+    own = checkout / ".venv" / "bin" / "python"
+    command = [str(own if own.exists() else sys.executable), "-c", _ONE, *WAYS[way]]
+    environ = {**os.environ, "PYTHONPATH": f"{checkout}:{checkout / 'launcher'}"}
     done = subprocess.run(
-        command, cwd=checkout, capture_output=True, text=True, timeout=_ATTEMPT_S, check=False
+        command, cwd=checkout, env=environ, capture_output=True, text=True, timeout=_ATTEMPT_S, check=False
     )
     if done.returncode == 0:
         yield from json.loads(done.stdout.splitlines()[-1])

@@ -172,6 +172,11 @@ class Cell:
     contender: Contender
     round: int = 0
 
+    @property
+    def number(self) -> tuple[str, str, str, int]:
+        """Which one it is."""
+        return self.code.name, self.fault.value, self.contender.name, self.round
+
 
 def cells(
     codes: Sequence[Code], faults: Sequence[Fault], contenders: Sequence[Contender], *, rounds: int

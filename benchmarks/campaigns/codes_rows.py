@@ -1,13 +1,24 @@
 """The rows of the matrix of codes: kept as they are made, judged against the undisturbed run."""
 
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
-from benchmarks.campaigns.codes_plan import CODES, TORCHRUN, YARDSTICK, Cell, Code, Contender, Fault
+from benchmarks.campaigns import kept
+from benchmarks.campaigns.codes_plan import (
+    CODES,
+    CONTENDERS,
+    TORCHRUN,
+    YARDSTICK,
+    Cell,
+    Code,
+    Contender,
+    Fault,
+)
 from benchmarks.campaigns.codes_run import Seen
+from benchmarks.campaigns.engine import Campaign
 
 
 class Verdict(Enum):
@@ -43,48 +54,61 @@ class Row:
     why: str
     overdue: str
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "Row":
+        """As it was kept."""
+        known = {field.name: row[field.name] for field in fields(cls)}
+        return cls(**{**known, "codes": tuple(known["codes"])})
+
     @property
     def key(self) -> tuple[str, str, str, int]:
         """Which attempt it was."""
         return self.code, self.fault, self.contender, self.round
 
 
-def row(cell: Cell, seen: Seen, *, load: str, took_s: float) -> Row:
-    """What is kept of an attempt."""
-    return Row(
-        code=cell.code.name,
-        fault=cell.fault.value,
-        contender=cell.contender.name,
-        round=cell.round,
-        steps=cell.contender.size.steps,
-        stamp=cell.code.stamp,
-        load=load,
-        took_s=round(took_s, 1),
-        **{**asdict(seen), "codes": tuple(seen.codes)},
+def read(path: Path | None, codes: Sequence[Code] = CODES) -> list[dict[str, Any]]:
+    """The rows of a file, but for those of an older version of an example, and of another length."""
+    current = {(code.name, code.stamp) for code in codes}
+    lengths = {contender.name: contender.size.steps for contender in (*CONTENDERS, YARDSTICK)}
+    rows = [row for row in kept.read(path) if (row["code"], row["stamp"]) in current]
+    return [
+        {**row, "number": Row.of(row).key, "broken": []}
+        for row in rows
+        if lengths.get(row["contender"]) == row["steps"]
+    ]
+
+
+def campaign(run: Callable[[Cell, Path], Seen], codes: Sequence[Code] = CODES) -> Campaign[Cell, Seen]:
+    """The cells, as they are carried out, and what is kept of each: a verdict needs the others, too."""
+    of_seen = {field.name: _field(field.name) for field in fields(Seen)}
+    return Campaign(
+        name="codes",
+        cases="cells",
+        run=run,
+        judge=lambda _cell, _seen: (),
+        columns={
+            "code": lambda cell, _: cell.code.name,
+            "fault": lambda cell, _: cell.fault.value,
+            "contender": lambda cell, _: cell.contender.name,
+            "round": lambda cell, _: cell.round,
+            "steps": lambda cell, _: cell.contender.size.steps,
+            "stamp": lambda cell, _: cell.code.stamp,
+            **of_seen,
+        },
+        numbered=False,
+        read=lambda path, _seed: read(path, codes),
     )
 
 
+def _field(name: str) -> Callable[[Cell, Seen], object]:
+    return lambda _cell, seen: getattr(seen, name)
+
+
 class Rows:
-    """All rows of a file; of the same attempt the last counts, and none of an older version of an example."""
+    """All attempts; of the same one the last counts."""
 
-    def __init__(self, path: Path | None = None, codes: Sequence[Code] = CODES) -> None:
-        stamps = {code.name: code.stamp for code in codes}
-        self._path = path
-        kept = [] if path is None else _read(path)
-        self._rows = {one.key: one for one in kept if stamps.get(one.code) == one.stamp}
-
-    def has(self, cell: Cell) -> bool:
-        """Whether that attempt was made, and nothing of it is missing."""
-        kept = self._rows.get((cell.code.name, cell.fault.value, cell.contender.name, cell.round))
-        return kept is not None and kept.steps == cell.contender.size.steps
-
-    def add(self, new: Row) -> None:
-        """Keep one more."""
-        self._rows[new.key] = new
-        if self._path is not None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(new)) + "\n")
+    def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
+        self._rows = {one.key: one for one in map(Row.of, rows)}
 
     def all(self) -> list[Row]:
         """As they were made."""
@@ -114,14 +138,3 @@ class Rows:
             if found is not None and found.steps == one.steps:
                 return found.final
         return ""
-
-
-def _read(path: Path) -> Iterable[Row]:
-    if not path.exists():
-        return
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            fields = json.loads(line)
-        except ValueError:  # cut in the middle: an attempt that was not made
-            continue
-        yield Row(**{**fields, "codes": tuple(fields["codes"])})

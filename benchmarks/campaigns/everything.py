@@ -2,8 +2,10 @@
 
 One node and three (network namespaces, a real etcd of three members); torch with DistributedDataParallel and
 fully_shard, MindSpore; with the SDK and without, with standbys, with survivors that stay, with fewer ranks.
-``--keep`` holds a line a fault and goes on where it was cut. Ends with 1 when a promise was broken; what such
-a run left is below ``--see``.
+``--preset nodes``: faults over three nodes and a spare. ``--preset stay``: ranks killed at exact places of a
+step where the others keep their processes; ``phases``: another in each phase of the repair. ``--keep`` holds
+a line a fault and goes on where it was cut. Ends with 1 when a promise was broken; what such a run left is
+below ``--see``.
 """
 
 import argparse
@@ -14,37 +16,33 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.campaigns import kept
+from benchmarks.campaigns import engine, kept
 from benchmarks.campaigns.everything_page import HEAD, faults, shown, summary, write
-from benchmarks.campaigns.everything_plan import draw
+from benchmarks.campaigns.everything_presets import PRESETS
 from benchmarks.campaigns.everything_run import run
-from benchmarks.campaigns.nodes_site import own_mounts
 from benchmarks.campaigns.promises import Row
+from benchmarks.campaigns.stage import own_mounts
 from benchmarks.harness.netns import refused
-
-_NOT_POSSIBLE = 77
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run what is missing; the exit code says whether every promise was kept."""
     asked = read_options(argv)
     if asked.only_page:
-        write(asked.page, asked.keep, asked.seed, asked.faults)
+        write(asked.page, asked.keep, asked.preset, asked.seed, asked.faults)
         return 0
     if refused():
-        print(f"not possible here: {refused()}", file=sys.stderr)
-        return _NOT_POSSIBLE
+        return engine.impossible(refused())
     own_mounts()
     rows = kept.read(asked.keep, asked.seed)
-    see = asked.see or Path(tempfile.gettempdir(), f"thousand-see-{os.getpid()}")
+    see = asked.see or Path(tempfile.gettempdir(), f"{asked.preset}-see-{os.getpid()}")
     print(f"{asked.faults} faults, seed {asked.seed}; {len(faults(rows))} done\n\n{HEAD}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="thousand-") as folder:
+    with tempfile.TemporaryDirectory(prefix=f"{asked.preset}-") as folder:
         for row in _more(rows, asked, Path(folder), see):
             print(shown(row), flush=True)
-            kept.add(asked.keep, [{"seed": asked.seed, **row}])
+            kept.add(asked.keep, asked.seed, row)
     print(f"\n{summary(rows)}")
-    if asked.page is not None:
-        write(asked.page, asked.keep, asked.seed, asked.faults)
+    write(asked.page, asked.keep, asked.preset, asked.seed, asked.faults)
     return 1 if any(row["broken"] for row in rows) else 0
 
 
@@ -53,7 +51,9 @@ def _more(rows: list[Row], asked: argparse.Namespace, folder: Path, see: Path) -
     until_s = time.monotonic() + asked.minutes * 60
     number = asked.only[0] if asked.only else 0
     while len(faults(rows)) < asked.faults and time.monotonic() < until_s:
-        session = draw(number, asked.seed)
+        session = PRESETS[asked.preset].draw(number, asked.seed)
+        if session is None:
+            return
         had = [row["place"] for row in rows if row["session"] == number]
         first = len(session.faults) if {-1, len(session.faults) - 1} & set(had) else max(had, default=-1) + 1
         for fresh in run(session, first, asked.seed, folder, see):
@@ -67,14 +67,10 @@ def _more(rows: list[Row], asked: argparse.Namespace, folder: Path, see: Path) -
 
 
 def read_options(argv: Sequence[str] | None) -> argparse.Namespace:
-    """How many, and where the rows go."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.campaigns.everything", description=__doc__)
+    """How many, of which campaign, and where the rows go."""
+    parser = engine.options("everything", __doc__)
     parser.add_argument("--faults", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="no fault after that")
-    parser.add_argument("--only", type=int, action="append", help="this run alone")
-    parser.add_argument("--keep", type=Path, default=None, help="a file of rows, to go on from")
-    parser.add_argument("--page", type=Path, default=None, help="where the result is written")
+    parser.add_argument("--preset", choices=tuple(PRESETS), default="thousand", help="[thousand]")
     parser.add_argument("--only_page", action="store_true", help="run nothing, write the page anew")
     parser.add_argument("--see", type=Path, default=None, help="where runs are kept that broke a promise")
     return parser.parse_args(argv)

@@ -1,15 +1,15 @@
-"""Which promises one of a thousand faults broke, and which way back was taken. Pure.
+"""Which promises a fault broke, and which way back was taken. Pure.
 
 By the ranks' own words beside a training whose every bit is known, by the pages that show when a process ran
 last, and by the journals. Nothing here asks faultrun whether it did right.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from benchmarks.campaigns.nodes_ledger import Life, Told
+from benchmarks.campaigns.ledgers import Life, Told
 
 Line = dict[str, Any]
 UNSAID_S = 8.0
@@ -84,6 +84,9 @@ class Steps:
 
 def out_of_step(told: Sequence[Told], since_life: int) -> Iterator[str]:
     """Incarnations behind ``since_life`` whose ranks did not begin alike, or before the newest whole save."""
+    for one in told:
+        if one.what == "wrong" and one.life > since_life:
+            yield f"{_who(one)} has a wrong weight at step {one.step}"
     for life in sorted({one.life for one in told if one.life > since_life}):
         begins = {one.rank: one.step for one in told if one.life == life and one.what == "begin"}
         there = [one.step for one in told if one.life == life and one.what == "there"]
@@ -122,6 +125,20 @@ def perhaps_kept(lives: Sequence[Life], told: Mapping[int, frozenset[int]]) -> d
     for one in lives:
         of_lives.setdefault(one.life, set()).add(one.rank)
     return {life: told.get(life, frozenset(ranks - of_lives[life])) for life in of_lives} | dict(told)
+
+
+def began_anew(journal: Iterable[Line], since_life: int = 0) -> int | None:
+    """The first incarnation behind ``since_life`` that has no process of the one before; None: all have."""
+    return next(
+        (life for life, ranks in sorted(kept_by(journal).items()) if life > since_life and not ranks), None
+    )
+
+
+def deserters(before: Sequence[Life], struck: Collection[int], spared: int) -> Iterator[str]:
+    """Survivors whose process is gone although nobody struck it; ``spared`` of them ended themselves."""
+    gone = [one for one in before if one.pid not in struck and not one.lives()]
+    if len(gone) > spared:
+        yield f"{len(gone)} processes ended that nobody had killed: {', '.join(one.words() for one in gone)}"
 
 
 def ran_on(lives: Sequence[Life], kept: Mapping[int, frozenset[int]]) -> Iterator[str]:

@@ -1,15 +1,30 @@
-"""What each rank tells of a step when nothing happens: computed, not measured."""
+"""What each rank tells of a step when nothing happens: computed, or told by a training left alone."""
 
+import json
+import subprocess
+import sys
+import tempfile
 from functools import cache
+from pathlib import Path
 
 from benchmarks.campaigns.everything_judge import Law, Right
 from benchmarks.campaigns.everything_plan import Setting
+from benchmarks.harness.launched import ROOT, clean_environ
+from benchmarks.harness.launchers import free_port
 from benchmarks.jobs import everything_numbers as numbers
+from benchmarks.jobs.small_state import State, gradient
+
+EXACT_STEPS = 4000
+_ALONE_S = 900.0
 
 
 @cache
 def law_of(setting: Setting) -> Law:
     """Of this training."""
+    if setting.small:
+        return _of_plain(setting.ranks)
+    if setting.exact:
+        return _of_undisturbed(setting)
     return _of_mindspore(setting.ranks) if setting.code == "mindspore" else _of_torch(setting)
 
 
@@ -39,3 +54,44 @@ def _of_mindspore(world: int) -> Law:
         return Right(numbers.digest([sums.after(step)], []), loss, 0.0, ())
 
     return law
+
+
+def _of_plain(world: int) -> Law:
+    state, weights = State(), [1]
+
+    def law(step: int, rank: int) -> Right:
+        del rank
+        while len(weights) <= step:
+            state.update(sum(gradient(state.step + 1, one) for one in range(world)))
+            weights.append(state.weight)
+        return Right(f"{weights[step]:x}", 0.0, 0.0, ())
+
+    return law
+
+
+def _of_undisturbed(setting: Setting) -> Law:
+    """Train without a launcher and without a fault, so many steps. RuntimeError: it failed."""
+    with tempfile.TemporaryDirectory(prefix="undisturbed-") as name:
+        folder = Path(name)
+        for own in ("told", "orders", "ckpt"):
+            (folder / own).mkdir()
+        (folder / "finish_at").write_text(str(EXACT_STEPS))
+        script = str(ROOT / "benchmarks" / "jobs" / "everything_exact.py")
+        command = [sys.executable, script, setting.code, "alone", str(folder), "0"]
+        meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(setting.ranks)}
+        environ = {**clean_environ(), "PYTHONPATH": f"{ROOT}:{ROOT / 'launcher'}", **meet}
+        ranks = [
+            subprocess.Popen(command, cwd=folder, env={**environ, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+            for rank in range(setting.ranks)
+        ]
+        try:
+            if any(rank.wait(_ALONE_S) for rank in ranks):
+                raise RuntimeError(f"the undisturbed training {setting.code} failed")
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+        lines = [json.loads(line) for path in folder.glob("told/*.notes") for line in path.open()]
+    told = {(one["step"], one["rank"]): one["path"].split() for one in lines if one["what"] == "step"}
+    rights = {key: Right(digest, float(loss), 0.0, ()) for key, (digest, loss) in told.items()}
+    return lambda step, rank: rights[step, rank]

@@ -1,15 +1,15 @@
-"""What the thousand faults have shown, for people: rows as they come, the page of all, and its plot."""
+"""What many faults have shown, for people: rows as they come, the page of all, and its plot."""
 
-import json
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.campaigns import everything_headline
-from benchmarks.campaigns.everything_plan import HANG_S, IS_NO_FAULT, LEASE_S, SETTINGS, Kind, When
+from benchmarks.campaigns import everything_headline, kept
+from benchmarks.campaigns.everything_plan import IS_NO_FAULT, SETTINGS, Kind, When
 from benchmarks.campaigns.everything_plot import draw
+from benchmarks.campaigns.everything_presets import PRESETS
 from benchmarks.campaigns.spread import p95
 from benchmarks.harness import machine
 from benchmarks.harness.launched import ROOT
@@ -37,18 +37,8 @@ WAYS = (
     *("survivors stayed", "warm restart", "partly warm restart", "cold restart"),
     *("shrunk", "grown", "shrunk and grown", "went on by itself", "ended"),
 )
+_LONGEST = 100
 _KINDS = frozenset(kind.value for kind in Kind if kind not in IS_NO_FAULT)
-_METHOD = f"""\
-`make soak-everything N=1000 SEED={{seed}}`: a schedule drawn from the seed, over {len(SETTINGS)} kinds of
-runs, up to 12 faults in a run, a third of them in what the fault before set off. Each fault is judged by what
-the ranks wrote down beside a training whose every bit is computed beforehand (a gradient depends on
-samples and not on weights, all numbers are whole: sums are the same in any order), by pages in which
-each rank shows when it ran last, and by the journals. *Again after* is from the fault to the moment
-when every rank has done a step in the newest incarnation; a hang counts from its beginning
-(`--hang_timeout={HANG_S}s`), a lost node from its loss (lease {LEASE_S} s); the time for which a link, a
-disk or a host was away is in it, and what strikes in the way back of another shares its end. Faults begin
-behind the first save of a run. Where ranks were left out, weights are held to those of all within
-1e-5, samples exactly."""
 
 
 def faults(rows: Iterable[Row]) -> list[Row]:
@@ -78,59 +68,87 @@ def summary(rows: Sequence[Row]) -> str:
     )
 
 
-def write(page: Path | None, keep: Path | None, seed: int, wanted: int) -> None:
+def write(page: Path | None, keep: Path | None, preset: str, seed: int, wanted: int) -> None:
     """The page, and its plot beside it, from the rows that are kept; with ours the README and the docs."""
     if page is None or keep is None:
         return
-    rows = _read(keep)
-    rivals = _read(keep.with_name(f"{keep.stem}-rivals.jsonl"))
-    mended = _read(keep.with_name(f"{keep.stem}-mended.jsonl"))
+    rows = kept.read(keep)
+    rivals = kept.read(keep.with_name(f"{keep.stem}-rivals.jsonl"))
+    mended = kept.read(keep.with_name(f"{keep.stem}-mended.jsonl"))
     draw(rows, rivals, page.with_suffix(".svg"))
-    page.write_text(_page(rows, rivals, mended, seed, wanted), encoding="utf-8")
+    about = PRESETS[preset]
+    lines = [
+        f"# {about.title}",
+        "",
+        *_measured(rows, seed, wanted),
+        about.method.format(seed=seed, faults=wanted),
+    ]
+    lines += ["", f"{summary(rows)}.", "", f"![how long until all ranks train again]({page.stem}.svg)", ""]
+    page.write_text("\n".join([*lines, *_tables(rows, rivals, mended)]), encoding="utf-8")
     if page.resolve() == PAGE:
         everything_headline.write(faults(rows))
 
 
-def _page(rows: Sequence[Row], rivals: Sequence[Row], mended: Sequence[Row], seed: int, wanted: int) -> str:
-    own, loads = faults(rows), sorted(float(row["load"]) for row in rows) or [0.0]
-    about = ", ".join(f"{name} {value}" for name, value in machine.describe().items())
+def _measured(rows: Sequence[Row], seed: int, wanted: int) -> list[str]:
+    """How many, and on which machine."""
+    loads = sorted(float(row["load"]) for row in rows) or [0.0]
+    about = machine.describe()
+    return [
+        f"{everything_headline.counted(len(faults(rows)), wanted, 'faults')}, seed {seed}. The machine was"
+        f" shared with other work while times were taken: load average {loads[0]:g} to {loads[-1]:g}, median"
+        f" {statistics.median(loads):g}, on {about['cores']} cores; each row has its own. Times show what to"
+        " expect of a busy machine and are no benchmark (those are in the README and in several_nodes.md).",
+        "",
+        f"Machine: {', '.join(f'{name} {value}' for name, value in about.items())}.",
+        "",
+    ]
+
+
+def _tables(rows: Sequence[Row], rivals: Sequence[Row], mended: Sequence[Row]) -> list[str]:
+    own = faults(rows)
+    exact = [row for row in own if row["run"].startswith("exact")]
     lines = [
-        "# A thousand faults",
-        "",
-        f"{everything_headline.counted(len(own), wanted, 'faults')}, seed {seed}. The machine was shared with"
-        f" other work while times were taken: load average {loads[0]:g} to {loads[-1]:g}, median"
-        f" {statistics.median(loads):g}, on {machine.describe()['cores']} cores; each row has its own. Times"
-        " show what to expect of a busy machine and are no benchmark (those are in the README and in"
-        " several_nodes.md).",
-        "",
-        f"Machine: {about}.",
-        "",
-        _METHOD.format(seed=seed),
-        "",
-        summary(rows) + ".",
-        "",
-        "![how long until all ranks train again](thousand.svg)",
-        "",
-        "## Promises",
-        "",
-        "| broken would be | rows |",
-        "|---|---|",
+        *("## Promises", "", "| broken would be | rows |", "|---|---|"),
         *(f"| {words} | {sum(name in row['broken'] for row in rows)} |" for name, words in PROMISES.items()),
         "",
         *_table("fault", own, lambda row: str(row["kind"]), [kind.value for kind in Kind]),
         *_table("when", own, lambda row: str(row["when"]), [when.value for when in When]),
         *_table("way back", own, lambda row: str(row["way"]), WAYS),
         *_table("training", own, lambda row: str(row["run"]), [one.name for one in SETTINGS]),
+        *(_table("place", exact, lambda row: str(row["at"])) if exact else ()),
+        *(
+            _table("standbys", exact, lambda row: "waited for" if row["ready"] else "as it comes")
+            if exact
+            else ()
+        ),
         *_ways_of_kinds(own),
+        *_counted(
+            "A run ended after", (f"{row['kind']}, with {row['ended'][0]}" for row in rows if row["ended"])
+        ),
+        *_counted(
+            "A node ended alone after",
+            (f"{row['kind']}, with {one.split()[1]}" for row in rows for one in row.get("alone", ())),
+        ),
+        *_counted("Nodes waited for", (words[:_LONGEST] for row in rows for words in row["waits"])),
         *_beside(rows, rivals),
     ]
     lines += ["## Found, mended, and run again", "", *_mended(mended), ""] if mended else []
     broken = [row for row in rows if row["broken"]]
-    lines += ["## Broken", "", HEAD, *map(shown, broken), ""] if broken else []
-    return "\n".join(lines)
+    return lines + (["## Broken", "", HEAD, *map(shown, broken), ""] if broken else [])
 
 
-def _table(what: str, rows: Sequence[Row], of: Callable[[Row], str], names: Iterable[str]) -> list[str]:
+def _counted(what: str, words: Iterable[str]) -> list[str]:
+    """A table of how often each was."""
+    counts = Counter(words).most_common()
+    return (
+        [f"| {what} | times |", "|---|---|", *(f"| {one} | {count} |" for one, count in counts), ""]
+        if counts
+        else []
+    )
+
+
+def _table(what: str, rows: Sequence[Row], of: Callable[[Row], str], names: Iterable[str] = ()) -> list[str]:
+    """A line for each of ``names``, and for others that are in the rows."""
     head = f"| {what} | faults | restarts or repairs | again after: median, p95, longest"
     lines = [
         f"## By {what}",
@@ -138,7 +156,7 @@ def _table(what: str, rows: Sequence[Row], of: Callable[[Row], str], names: Iter
         f"{head} | steps lost: median, most | broken |",
         "|---|---|---|---|---|---|",
     ]
-    for name in names:
+    for name in dict.fromkeys((*names, *sorted(map(of, rows)))):
         mine = [row for row in rows if of(row) == name]
         if mine:
             again = [row for row in mine if row["lives"] > 0]
@@ -215,8 +233,3 @@ def _spread(rows: Sequence[Row]) -> str:
     if not took:
         return "-"
     return f"{statistics.median(took):.1f}, {p95(took):.1f}, {took[-1]:.1f} s"
-
-
-def _read(path: Path) -> list[Row]:
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return [json.loads(line) for line in text.splitlines() if line.endswith("}")]

@@ -1,4 +1,4 @@
-"""A thousand faults, drawn from a seed: over which training, what, to whom, when, and what else then."""
+"""Faults, drawn from a seed: over which training, what, to whom, when, and what else then."""
 
 import random
 from collections.abc import Sequence
@@ -32,6 +32,7 @@ class Kind(Enum):
     SPIN = "spin"
     DEVICE = "device"
     RANK = "kill a rank from outside"
+    STUCK = "stop a rank, then kill it"
     TWO = "kill two ranks at once"
     ALL = "kill all ranks at once"
     STANDBY = "kill a standby"
@@ -61,6 +62,7 @@ class When(Enum):
     STARTING = "as the next are born"
     FIRST = "in the next one's start"
     COMPILE = "before the next one's first step"
+    REPAIR = "in the repair"
 
 
 class Whom(Enum):
@@ -78,12 +80,21 @@ HANGS = frozenset({Kind.STOP, Kind.SLEEP, Kind.SPIN})
 ARMED = {When.FIRST: "startup", When.COMPILE: "compile"}
 """Ordered beforehand, from whoever comes there in a later incarnation."""
 
+PHASES = tuple(one for one in When if one not in (When.TRAINING, When.REPAIR))
+"""Those of a restart."""
+
 IS_NO_FAULT = frozenset({Kind.WELL})
 PLACES = ("step", "step", "inside", "save", "saved")
 LEASE_S = 3
 HANG_S = 10
 MEMBERS = ("e0", "e1", "e2")
 SEATS = 3
+NODE_WAIT_S = 60.0
+ENDS = "ends"
+"""A place: behind the last step, before all leave."""
+
+_READY = 0.7
+"""Before so many faults standbys are waited for."""
 
 _USUAL = {
     Kind.KILL: 6,
@@ -130,12 +141,23 @@ class Setting:
     def name(self) -> str:
         """In a few words."""
         where = "3 nodes" if self.nodes > 1 else f"1 node, {self.ranks} ranks"
-        return f"{self.code}, {where}, {self.way.value}"
+        each = f", {self.ranks // SEATS} a node" if self.ranks > SEATS else ""
+        return f"{self.code}, {where}, {self.way.value}{each}"
 
     @property
     def sdk(self) -> bool:
         """Whether its ranks save when they are asked to."""
         return self.way is not Way.BARE
+
+    @property
+    def small(self) -> bool:
+        """Whether its training is that of ``everything_plain``, which takes no orders."""
+        return self.code in ("plain", "gloo")
+
+    @property
+    def exact(self) -> bool:
+        """Whether its training is that of ``everything_exact``, held to an undisturbed one bit for bit."""
+        return self.code.startswith("exact")
 
 
 SETTINGS = (
@@ -160,7 +182,10 @@ SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """``after_s`` after its phase began; what it breaks is whole ``for_s`` later. ``chance``: which rank."""
+    """``after_s`` after its phase began; what it breaks is whole ``for_s`` later. ``chance``: which rank.
+
+    ``ready``: standbys are waited for before it.
+    """
 
     kind: Kind
     whom: Whom
@@ -169,15 +194,17 @@ class Fault:
     chance: float
     after_s: float
     for_s: float
+    ready: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One run from its start to its end."""
+    """One run from its start to its end: ``stopped`` by SIGTERM to all, else it ends by itself."""
 
     number: int
     setting: Setting
     faults: tuple[Fault, ...]
+    stopped: bool = False
 
 
 def draw(number: int, seed: int) -> Session:
@@ -201,7 +228,7 @@ def _with_devices(faults: list[Fault], chance: random.Random, setting: Setting) 
         well = first + 2 + chance.randrange(2)
         for place, kind in ((first, Kind.DEVICE), (well, Kind.WELL))[: 1 if setting.nodes > 1 else 2]:
             old = faults[place]
-            kept = {name: getattr(old, name) for name in ("whom", "chance", "after_s", "for_s")}
+            kept = {name: getattr(old, name) for name in ("whom", "chance", "after_s", "for_s", "ready")}
             faults[place] = Fault(kind=kind, when=When.TRAINING, place="step", **kept)
     return faults
 
@@ -226,8 +253,7 @@ def _fault(chance: random.Random, setting: Setting, *, first: bool) -> Fault:
     kind = chance.choices(tuple(kinds), tuple(kinds.values()))[0]
     when = When.TRAINING
     if inside:
-        phases = [one for one in When if one is not When.TRAINING]
-        when = chance.choice(phases)
+        when = chance.choice(PHASES)
     if when in ARMED and kind not in AT_A_PLACE:
         kind = Kind.KILL
     if when in ARMED and kind in (Kind.TORN, Kind.SLOW, *HANGS):
@@ -236,12 +262,16 @@ def _fault(chance: random.Random, setting: Setting, *, first: bool) -> Fault:
         kind = Kind.RANK  # whoever waits for a dead peer comes to no place of its script
     if when is When.GONE and kind in (*AT_A_PLACE, Kind.RANK, Kind.TWO, Kind.ALL):
         kind = Kind.SUPERVISOR
+    whom = chance.choice((Whom.FIRST, Whom.OTHER, Whom.OTHER, Whom.SPARE))
+    place = "saved" if kind is Kind.TORN else chance.choice(PLACES)
+    rank = round(chance.random(), 4)
     return Fault(
         kind=kind,
-        whom=chance.choice((Whom.FIRST, Whom.OTHER, Whom.OTHER, Whom.SPARE)),
+        whom=whom,
         when=when,
-        place="saved" if kind is Kind.TORN else chance.choice(PLACES),
-        chance=round(chance.random(), 4),
+        place=place,
+        chance=rank,
+        ready=rank < _READY,
         after_s=round(chance.choice((0.0, chance.uniform(0.0, 0.5))), 3),
         for_s=round(chance.uniform(0.2, 2.5 * LEASE_S), 2),
     )
@@ -249,7 +279,7 @@ def _fault(chance: random.Random, setting: Setting, *, first: bool) -> Fault:
 
 def is_ordered(fault: Fault) -> bool:
     """Whether it is ordered before the first of its round strikes: what comes there, meets it."""
-    return fault.when in ARMED or (fault.when is When.AT_ONCE and fault.kind in AT_A_PLACE)
+    return fault.when in (*ARMED, When.REPAIR) or (fault.when is When.AT_ONCE and fault.kind in AT_A_PLACE)
 
 
 def rounds(faults: Sequence[tuple[int, Fault]]) -> list[list[tuple[int, Fault]]]:

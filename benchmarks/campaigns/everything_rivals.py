@@ -6,7 +6,6 @@ trains. The script is the same without the SDK; it finds its newest whole save b
 
 import argparse
 import json
-import os
 import random
 import shutil
 import sys
@@ -16,20 +15,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.campaigns import engine, kept
 from benchmarks.campaigns.everything_judge import Steps, lost_steps
 from benchmarks.campaigns.everything_law import law_of
 from benchmarks.campaigns.everything_plan import AT_A_PLACE, HANGS, Fault, Kind, Session, Way, When, draw
 from benchmarks.campaigns.everything_site import Site
 from benchmarks.campaigns.everything_strike import Striker
-from benchmarks.campaigns.kept import read
-from benchmarks.campaigns.nodes_site import Node, own_mounts
 from benchmarks.campaigns.promises import Row
+from benchmarks.campaigns.stage import Node, own_mounts
 from benchmarks.harness import launchers, machine
 from benchmarks.harness.netns import refused
-from benchmarks.jobs.nodes import boot_s
+from benchmarks.jobs.everything_notes import boot_s
 from support.nodes.hosts import Network, network
 
-_NOT_POSSIBLE = 77
 _STARTS_S, _RECOVERS_S, _SHOWS_S = 180.0, 90.0, 0.3
 _NOT_THEIRS = frozenset({Kind.DEVICE})
 _OUTSIDE = frozenset({Kind.RANK, Kind.TWO, Kind.ALL})
@@ -144,16 +142,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run what is missing."""
     asked = read_options(argv)
     if refused():
-        print(f"not possible here: {refused()}", file=sys.stderr)
-        return _NOT_POSSIBLE
+        return engine.impossible(refused())
     own_mounts()
     until_s = time.monotonic() + asked.minutes * 60
-    had = {(row["launcher"], row["session"], row["place"]) for row in read(asked.keep, asked.seed)}
+    had = {(row["launcher"], row["session"], row["place"]) for row in kept.read(asked.keep, asked.seed)}
     for name in asked.launcher or _NAMES:
         if launchers.missing(name):
             if (name, -1, -1) not in had:
                 missing = {**_nothing(-1), "missing": launchers.missing(name)}
-                _write(asked.keep, asked.seed, {"launcher": name, "session": -1, "run": "-", **missing})
+                kept.add(asked.keep, asked.seed, {"launcher": name, "session": -1, "run": "-", **missing})
             continue
         for one in chosen(asked.seed):
             fit = tuple(fault for fault in one.faults if (name, one.session.number, fault[0]) not in had)
@@ -163,23 +160,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             with tempfile.TemporaryDirectory(prefix="rival-") as folder:
                 for row in run(replace(one, faults=fit), name, asked.seed, Path(folder)):
                     print(json.dumps(row), flush=True)
-                    _write(asked.keep, asked.seed, row)
+                    kept.add(asked.keep, asked.seed, row)
     return 0
-
-
-def _write(path: Path, seed: int, row: Row) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"seed": seed, **row}) + os.linesep)
 
 
 def read_options(argv: Sequence[str] | None) -> argparse.Namespace:
     """How many, and where the rows go."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.campaigns.everything_rivals")
-    parser.add_argument("--seed", type=int, default=1)
+    parser = engine.options("everything_rivals", __doc__)
     parser.add_argument("--launcher", action="append", choices=_NAMES, help="this one alone (repeatable)")
-    parser.add_argument("--only", type=int, action="append", help="these runs alone")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run after that")
-    parser.add_argument("--keep", type=Path, required=True, help="a file of rows, to go on from")
     return parser.parse_args(argv)
 
 

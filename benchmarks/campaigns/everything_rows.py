@@ -1,4 +1,4 @@
-"""Rows of the thousand faults: what befell whom, by which way it came back, and what was broken."""
+"""Rows of faults: what befell whom, by which way it came back, and what was broken."""
 
 import time
 from datetime import datetime, timezone
@@ -7,10 +7,10 @@ from benchmarks.campaigns.everything_judge import lost_steps, way_back
 from benchmarks.campaigns.everything_plan import Fault, Session
 from benchmarks.campaigns.everything_site import Site
 from benchmarks.campaigns.everything_strike import Struck
-from benchmarks.campaigns.nodes_judge import waits_said
+from benchmarks.campaigns.judge_nodes import waits_said
 from benchmarks.campaigns.promises import Broken, Row
 from benchmarks.harness import machine
-from benchmarks.jobs.nodes import boot_s
+from benchmarks.jobs.everything_notes import boot_s
 
 _CLOCK = time.time() - boot_s()
 
@@ -22,6 +22,8 @@ def row_of(place: int, fault: Fault, struck: Struck, life: int) -> Row:
         "kind": fault.kind.value,
         "struck": struck.whom or "nobody",
         "when": fault.when.value,
+        "at": fault.place,
+        "ready": fault.ready,
         "at_s": struck.at_s,
         "life": life,
     }
@@ -30,7 +32,15 @@ def row_of(place: int, fault: Fault, struck: Struck, life: int) -> Row:
 def unbegun(session: Session, place: int, wrong: list[str]) -> Row:
     """A run that did not begin."""
     about = {"place": place, "kind": "the start", "struck": "nobody", "when": "-", "at_s": 0.0, "life": -1}
-    none: Row = {"lives": 0, "way": "-", "recovery_s": None, "lost": 0, "waits": [], "ended": None}
+    none: Row = {
+        "lives": 0,
+        "way": "-",
+        "recovery_s": None,
+        "lost": 0,
+        "waits": [],
+        "alone": [],
+        "ended": None,
+    }
     row: Row = {"session": session.number, "run": session.setting.name, **about, **none}
     return {**row, "load": machine.load(), "broken": {"recovery": wrong}}
 
@@ -57,7 +67,16 @@ def finished(site: Site, row: Row, wrong: Broken, began_s: float) -> Row:
         "recovery_s": None if trained_s is None else round(trained_s - at_s, 2),
         "lost": lost_steps(site.steps.lines, row["life"], life) if restarted else 0,
         "waits": waits_said(said, at_s)[:5],
+        "alone": _ended_alone(site),
         "ended": ended,
         "load": machine.load(),
         "broken": wrong.by_name(),
     }
+
+
+def _ended_alone(site: Site) -> list[str]:
+    """Nodes that have ended by themselves since the last row, each with its code."""
+    alone = [f"{node.name} {code}" for node in site.nodes.values() for code in node.alone]
+    for node in site.nodes.values():
+        node.alone.clear()
+    return alone

@@ -1,4 +1,4 @@
-"""One run of the thousand faults, from its start to its end: each fault in its phase, and what came of it."""
+"""One run, from its start to its end: each fault in its phase, and what came of it."""
 
 import random
 import shutil
@@ -12,6 +12,8 @@ from benchmarks.campaigns.broken_runs import kept_if_broken
 from benchmarks.campaigns.everything_judge import (
     Line,
     Steps,
+    began_anew,
+    deserters,
     kept_by,
     out_of_step,
     perhaps_kept,
@@ -19,8 +21,9 @@ from benchmarks.campaigns.everything_judge import (
     saved_twice,
     unsaid,
 )
-from benchmarks.campaigns.everything_law import law_of
+from benchmarks.campaigns.everything_law import EXACT_STEPS, law_of
 from benchmarks.campaigns.everything_plan import (
+    ENDS,
     HANG_S,
     HANGS,
     MEMBERS,
@@ -32,20 +35,25 @@ from benchmarks.campaigns.everything_plan import (
     is_ordered,
     rounds,
 )
+from benchmarks.campaigns.everything_presets import REJOIN_S
 from benchmarks.campaigns.everything_rows import finished, row_of, unbegun
 from benchmarks.campaigns.everything_site import NODES, Site
 from benchmarks.campaigns.everything_strike import Striker, Struck
-from benchmarks.campaigns.nodes_judge import unequal_ends, unnamed_waits
+from benchmarks.campaigns.judge_nodes import unequal_ends, unnamed_waits
+from benchmarks.campaigns.ledgers import Life
 from benchmarks.campaigns.promises import Broken, Row, add
-from benchmarks.jobs.nodes import boot_s
+from benchmarks.harness.procfs import environment
+from benchmarks.jobs.everything_notes import boot_s
 from support.nodes.hosts import network
 
 _STARTS_S, _RECOVERS_S, _ENDS_S, _GROWS_S = 180.0, 150.0, 90.0, 60.0
 _PHASE_S, _GONE_S, _SHOWS_S, _LOOK_S = 6.0, 5.0, 0.3, 0.02
-_READY, _READY_S = 0.7, 25.0
-"""Of so many faults standbys are waited for, and so long."""
+_READY_S = 25.0
+"""So long standbys are waited for."""
 
+_SPARE = "spare of run"
 _CANNOT_START = 71
+_LAST_LINES, _STEPS_LEFT = 100, 800
 
 
 class Passage:
@@ -57,7 +65,7 @@ class Passage:
         self._striker = Striker(site, self._chance)
         self._began_s = boot_s()
         self._judge = Steps(law_of(self._setting), self._setting.ranks)
-        self._judged = self._apart = 0
+        self._judged = self._apart = self._stuck = 0
         self._known: set[str] = set()
         self._filled: set[str] = set()
         self.over = False
@@ -71,6 +79,7 @@ class Passage:
     def through(self, faults: Sequence[tuple[int, Fault]]) -> list[Row]:
         """Faults of which all but the first meet what the one before set off; a row for each."""
         site, since_life = self._site, self._site.steps.newest_life()
+        before = site.census.newest()
         rows: list[Row] = []
         waiting = [(place, fault) for place, fault in faults if is_ordered(fault)]
         orders: list[int] = []
@@ -100,6 +109,8 @@ class Passage:
             wrong.codes += unequal_ends(site.codes, traces.late(self._site), None)
             if not self._may_end(faults):
                 wrong.recovery.append(f"the run ended: {self._last_words()}")
+        elif self._setting.exact:
+            wrong.recovery += self._stayed(before, since_life, rows[0]["at_s"])
         for row in rows:
             wrong.recovery += row.pop("wrong", [])
         rows.sort(key=lambda row: float(row["at_s"]))
@@ -107,17 +118,24 @@ class Passage:
 
     def ends(self) -> Row:
         """End the run as planned; a row about it."""
-        site = self._site
+        site, stopped = self._site, self._site.session.stopped
+        if self._setting.small:
+            site.wait(self._all_are_here, _STARTS_S)
         at_s, life = boot_s(), site.steps.newest_life()
-        (site.folder / "finish").touch()
+        if stopped:
+            for node in site.nodes.values():
+                if node.process is not None:
+                    node.process.terminate()
+        else:
+            (site.folder / "finish").touch()
         site.wait(lambda: False, _ENDS_S)
         wrong = Broken()
-        wrong.codes += unequal_ends(site.codes, traces.late(self._site), 0)
+        wrong.codes += unequal_ends(site.codes, traces.late(self._site), 143 if stopped else 0)
         if not site.ended:
             wrong.codes.append(f"it did not end within {_ENDS_S:g} s")
         row = {
             "place": -1,
-            "kind": "the end",
+            "kind": "stop of all" if stopped else "the end",
             "struck": "all",
             "when": "training",
             "at_s": at_s,
@@ -138,9 +156,15 @@ class Passage:
         traces.keep(self._site, self._began_s, folder)
 
     def _may_end(self, faults: Sequence[tuple[int, Fault]]) -> bool:
-        """Where no worker can be started because the one node's disk is full, that is what is promised."""
+        """Where no worker can be started because the one node's disk is full, that is what is promised.
+
+        Where all were to end they may; and three nodes may agree that nothing goes on.
+        """
+        codes = set(self._site.codes.values())
+        if self._setting.small or (codes == {0} and any(fault.place == ENDS for _, fault in faults)):
+            return True
         full = any(fault.kind is Kind.LOG_DISK for _, fault in faults)
-        return full and set(self._site.codes.values()) == {_CANNOT_START}
+        return full and codes == {_CANNOT_START}
 
     def _trained(self, since_s: float) -> float | None:
         return self._site.steps.trains_since(since_s)
@@ -156,7 +180,7 @@ class Passage:
                 site.wait(lambda: not any(one.lives() for one in ranks), _PHASE_S)
             case When.STARTING:
                 site.wait(lambda: any(one.life > life for one in site.census.lives), _PHASE_S)
-            case When.TRAINING if fault.chance < _READY:
+            case When.TRAINING if fault.ready:
                 site.wait(site.has_standbys, _READY_S)
             case _:
                 pass
@@ -195,10 +219,35 @@ class Passage:
         may_be_less = setting.way is not Way.SHRINKS or setting.nodes == 1
         return may_be_less or steps.world(steps.newest_life()) == setting.ranks
 
+    def _all_are_here(self) -> bool:
+        """Whether every supervisor is the run's: one that comes when the run is over begins another."""
+        seats = {one.node for one in self._site.census.newest()}
+        nodes = self._site.nodes.values()
+        return all(node.name in seats or any(_SPARE in line for _, line in node.here()) for node in nodes)
+
+    def _stayed(self, before: Sequence[Life], since_life: int, since_s: float) -> list[str]:
+        """What is wrong with survivors; where all began anew, or the law ends soon, the run is over."""
+        site = self._site
+        anew = began_anew(site.journal(), since_life) is not None
+        newest = max((one.step for one in site.steps.lines[-_LAST_LINES:] if one.what == "step"), default=0)
+        self.over = newest > EXACT_STEPS - _STEPS_LEFT or (anew and self._setting.code == "exact-ddp")
+        stuck = site.stuck() - self._stuck
+        self._stuck += stuck
+        if anew:
+            return []
+        struck = {one.pid for one in site.steps.struck} | self._striker.killed
+        wrong = list(deserters(before, struck, stuck))
+        lives, trained_s = site.steps.newest_life() - since_life, self._trained(since_s)
+        if lives and trained_s is not None and trained_s - since_s > REJOIN_S * lives:
+            wrong.append(f"{trained_s - since_s:.1f} s without falling back")
+        return wrong
+
     def _fresh(self) -> list[Any]:
+        """What is to be judged: a model that was wrapped anew adds up in another order from then on."""
         lines = self._site.steps.lines[self._judged :]
         self._judged += len(lines)
-        return lines
+        anew = began_anew(self._site.journal()) if self._setting.code == "exact-ddp" else None
+        return [one for one in lines if anew is None or one.life < anew]
 
     def _new(self, words: Iterator[str]) -> list[str]:
         """Those that have not been said about this run."""
@@ -218,6 +267,8 @@ class Passage:
         wrong.resumes += out_of_step(lines, since_life)
         wrong.together += self._new(ran_on(site.census.lives, self._kept(journal)))
         wrong.orphans += self._orphans()
+        if self._setting.small:
+            self._ask_the_kernel(wrong)
         wrong.saves += self._new(saved_twice(lines, journal))
         wrong.waits += unsaid(moments, said, since_s, more_s)
         if len(site.nodes) > 1 and not hangs and not kept_by(journal).get(site.steps.newest_life()):
@@ -233,15 +284,31 @@ class Passage:
         site = self._site
         until_s = boot_s() + _GONE_S
         while True:
-            now = {one.pid for one in site.census.newest()}
+            newest = site.census.newest()
+            now, ranks = {one.pid for one in newest}, {(one.life, one.rank) for one in newest}
             children = [one for one in site.steps.lines if one.what == "child" and one.pid not in now]
             there = {pid for name in site.nodes for pid in site.net[name].pids}
             left = [f"a child of rank {one.rank} of {one.life}" for one in children if one.step in there]
-            left += [one.words() for one in site.census.lives if one.pid not in now and one.lives()]
+            others = [one for one in site.census.lives if one.pid not in now and one.lives()]
+            left += [one.words() for one in others if one.is_rank or (one.life, one.rank) not in ranks]
             if not left or boot_s() > until_s:
                 return self._new(iter(left))
             site.tick()
             time.sleep(_LOOK_S)
+
+    def _ask_the_kernel(self, wrong: Broken) -> None:
+        """What lived although one of a newer incarnation was born, or bears the number of an older one."""
+        site = self._site
+        apart = site.census.together[self._apart :]
+        self._apart += len(apart)
+        wrong.together += [words for words in apart if words.startswith("rank")]
+        wrong.orphans += [words for words in apart if not words.startswith("rank")]
+        life = site.steps.newest_life()
+        for host in (site.net[name] for name in site.nodes):
+            for pid in host.pids:
+                of = environment(pid).get("FAULTRUN_INCARNATION")
+                if of is not None and int(of) < life:
+                    wrong.orphans.append(f"{traces.named(pid)} of incarnation {of} on {host.name}")
 
     def _last_words(self) -> str:
         said = sorted(line for node in self._site.nodes.values() for line in node.said)

@@ -1,4 +1,4 @@
-"""Where a run of the thousand faults takes place: one host, or three and a spare, and an etcd of three."""
+"""Where a run takes place: one host, or three and a spare, and an etcd of three."""
 
 import bisect
 import json
@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from benchmarks.campaigns.everything_plan import HANG_S, LEASE_S, MEMBERS, SEATS, Session, Way
-from benchmarks.campaigns.nodes_ledger import Census, Ledgers, Life, Told
-from benchmarks.campaigns.nodes_plan import NODE_WAIT_S
-from benchmarks.campaigns.nodes_site import Node, Stage
+from benchmarks.campaigns.everything_plan import HANG_S, LEASE_S, MEMBERS, NODE_WAIT_S, SEATS, Session, Way
+from benchmarks.campaigns.everything_presets import REJOIN_S
+from benchmarks.campaigns.ledgers import Census, Ledgers, Life, Told
+from benchmarks.campaigns.stage import Node, Stage
 from benchmarks.harness.launched import ROOT
 from benchmarks.jobs.everything_notes import HANDED
 from support.nodes.hosts import Network
@@ -22,6 +22,7 @@ NODES = dict.fromkeys(Way, ("a", "b", "c", "d")) | {Way.SHRINKS: ("a", "b", "c")
 
 _DISK_MIB, _STORE_MIB, _LOG_MIB = 32, 256, 32
 _JOBS = ROOT / "benchmarks" / "jobs"
+_STUCK = "stuck in a broken process group"
 
 
 class Steps(Ledgers):
@@ -113,9 +114,14 @@ class Site(Stage):
         """The script and its words."""
         setting = self.session.setting
         guard = guard or ("sdk" if setting.sdk else "bare")
+        words = (guard, str(self.folder), str(STEP_S))
         if setting.code == "mindspore":
-            return (str(_JOBS / "everything_mindspore.py"), guard, str(self.folder), str(STEP_S))
-        return (str(_JOBS / "everything_torch.py"), setting.code, guard, str(self.folder), str(STEP_S))
+            return (str(_JOBS / "everything_mindspore.py"), *words)
+        if setting.small:
+            light = () if setting.code == "gloo" else ("-S",)
+            return (sys.executable, *light, str(_JOBS / "everything_plain.py"), setting.code, *words)
+        job = "everything_exact.py" if setting.exact else "everything_torch.py"
+        return (str(_JOBS / job), setting.code, *words)
 
     def log_dir(self, node: Node) -> Path:
         """Where its journal is."""
@@ -142,6 +148,11 @@ class Site(Stage):
         newest = {(line["node"], line["rank"]): line["state"] for line in changed}
         return bool(newest) and all(state in ("ready", "parked", "off") for state in newest.values())
 
+    def stuck(self) -> int:
+        """How many survivors have ended themselves because no abort freed them."""
+        logs = (self.folder / "logs").rglob("worker_*.log")
+        return sum(log.read_text(errors="replace").count(_STUCK) for log in logs)
+
     @property
     def well(self) -> Path:
         """Is there while every device is well."""
@@ -149,18 +160,20 @@ class Site(Stage):
 
     def _options(self, node: Node) -> tuple[str, ...]:
         setting, way = self.session.setting, self.session.setting.way
-        framework = "mindspore" if setting.code == "mindspore" else "torch"
+        framework = setting.code if setting.code in ("mindspore", "plain") else "torch"
         standbys = {Way.WARM: setting.ranks, Way.STAYS: 1 if setting.nodes > 1 else setting.ranks}.get(way)
         options = [
             *(f"--framework={framework}", f"--standby={standbys or 'none'}", "--grace=6s"),
             *("--backoff=10ms..50ms", "--max_restarts=1000", f"--checkpoint_dir={self.folder / 'ckpt'}"),
             f"--log_dir={self.folder / 'logs' / node.name}",
         ]
-        if setting.sdk:
+        if setting.sdk and not setting.small:
             options.append(f"--hang_timeout={HANG_S}s")
+        if setting.exact:
+            options.append(f"--rejoin_timeout={REJOIN_S}s")
         if way is not Way.STAYS:
             options.append("--on_fault=restart")
-        if way is Way.BARE:
+        if way is Way.BARE and not setting.small:
             options.append(f"--resume_arg={HANDED}{{checkpoint}}")
         if way is Way.SHRINKS and setting.nodes == 1:
             options += ["--min_worker_num=2", f"--health_check=test -e {self.well}"]
@@ -175,8 +188,8 @@ class Site(Stage):
         if self.session.setting.way is Way.SHRINKS:
             size = (f"--nnodes={SEATS - 1}:{SEATS}", f"--node_wait={LEASE_S}s")
         return (
-            *(*size, "--nproc-per-node=1", "--rdzv-backend=etcd"),
-            *(f"--rdzv-endpoint={self.etcd.endpoints}", f"--rdzv-id=thousand{self.session.number}"),
+            *(*size, f"--nproc-per-node={self.session.setting.ranks // SEATS}", "--rdzv-backend=etcd"),
+            *(f"--rdzv-endpoint={self.etcd.endpoints}", f"--rdzv-id=soak{self.session.number}"),
             *(f"--local-addr={self.net[node.name].address}", f"--node_name={node.name}"),
             f"--lease_ttl={LEASE_S}",
         )

@@ -1,38 +1,28 @@
-"""What each of the thousand faults does: ordered from a rank, or done from outside to ranks and nodes."""
+"""What each fault does: ordered from a rank, or done from outside to ranks and nodes."""
 
 import json
 import os
 import random
 import signal
+import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from benchmarks.campaigns import nodes_plan
-from benchmarks.campaigns.everything_plan import ARMED, AT_A_PLACE, Fault, Kind, When
+from benchmarks.campaigns.everything_plan import ARMED, AT_A_PLACE, ENDS, Fault, Kind, When
 from benchmarks.campaigns.everything_site import Site
-from benchmarks.campaigns.nodes_ledger import Life
-from benchmarks.campaigns.nodes_strike import Striker as NodeStriker
+from benchmarks.campaigns.ledgers import Life, Told
+from benchmarks.campaigns.strike_nodes import NodeStriker, killed
 from benchmarks.harness.procfs import environment
-from benchmarks.jobs.nodes import boot_s
+from benchmarks.jobs.everything_notes import boot_s
 
 _TAKES_S = 6.0
 """So soon a rank comes to any place in its script."""
 
-_AS_NODES_DO = {
-    Kind.SUPERVISOR: nodes_plan.Kind.SUPERVISOR,
-    Kind.FREEZE: nodes_plan.Kind.FREEZE,
-    Kind.STOPPED: nodes_plan.Kind.STOP,
-    Kind.LOG_DISK: nodes_plan.Kind.LOG_DISK,
-    Kind.SAVE_DISK: nodes_plan.Kind.SAVE_DISK,
-    Kind.HOST: nodes_plan.Kind.HOST,
-    Kind.POWER: nodes_plan.Kind.POWER,
-    Kind.LINK: nodes_plan.Kind.LINK,
-    Kind.STORE_LINK: nodes_plan.Kind.STORE_LINK,
-    Kind.PEER_LINK: nodes_plan.Kind.PEER_LINK,
-    Kind.MEMBER: nodes_plan.Kind.MEMBER,
-    Kind.MAJORITY: nodes_plan.Kind.MAJORITY,
-    Kind.STORE_DISK: nodes_plan.Kind.STORE_DISK,
-}
+_STANDS_S = 0.03
+"""For so long a rank that is struck from outside stands at its place."""
+
+_FROZEN_S = (0.05, 0.15, 0.3)
+_AT_ITS_PLACE = frozenset({Kind.RANK, Kind.STUCK, Kind.TWO})
 
 
 @dataclass(slots=True)
@@ -50,32 +40,63 @@ class Striker:
         self._site = site
         self._nodes = NodeStriker(site, chance)
         self._orders = 0
+        self.killed: set[int] = set()
+        """Ranks that were killed from outside."""
 
     def arm(self, fault: Fault, life: int) -> int:
         """Order it beforehand, one of the next start behind incarnation ``life``; the number of the order."""
         if fault.when is When.AT_ONCE:
             return self._order(fault, self._rank_of(fault), fault.place, -1)
+        if fault.when is When.REPAIR:
+            return self._order(fault, self._rank_of(fault), fault.place, life - 1)
         return self._order(fault, self._rank_of(fault), ARMED[fault.when], life)
 
     def strike(self, fault: Fault) -> Struck:
         """Do it now, and wait until it is done."""
         at_s = boot_s()
         if fault.kind in AT_A_PLACE:
-            order = self._order(fault, self._rank_of(fault), fault.place, -1)
-            self._site.wait(lambda: self.struck(order) is not None, _TAKES_S)
-            self.disarm(order)
-            return self.struck(order) or Struck("", at_s)
-        if fault.kind in _AS_NODES_DO:
-            whom, when = nodes_plan.Whom[fault.whom.name], nodes_plan.When.TRAINING
-            kind = _AS_NODES_DO[fault.kind]
-            one = nodes_plan.Fault(kind=kind, whom=whom, when=when, after_s=0.0, for_s=fault.for_s)
-            return Struck(self._nodes.strike(one), at_s)
+            told = self._obeyed(self._order(fault, self._rank_of(fault), fault.place, -1))
+            return _of(told) if told is not None else Struck("", at_s)
+        if fault.kind in self._nodes.deeds:
+            return Struck(self._nodes.strike(fault), at_s)
+        if self._site.session.setting.exact and fault.kind in _AT_ITS_PLACE:
+            return self._at_its_place(fault)
         return Struck(self._from_outside(fault), at_s)
 
     def struck(self, order: int) -> Struck | None:
         """What a rank told before it was carried out."""
-        own = [one for one in self._site.steps.struck if one.step == order]
-        return Struck(f"rank {own[-1].rank}, {own[-1].path}", own[-1].at_s) if own else None
+        told = self._told(order)
+        return None if told is None else _of(told)
+
+    def _told(self, order: int) -> Told | None:
+        return next((one for one in reversed(self._site.steps.struck) if one.step == order), None)
+
+    def _obeyed(self, order: int) -> Told | None:
+        """What the rank told that was ordered to; None: it did not come there in time."""
+        self._site.wait(lambda: self._told(order) is not None, _TAKES_S)
+        self.disarm(order)
+        return self._told(order)
+
+    def _at_its_place(self, fault: Fault) -> Struck:
+        """Kill a rank from outside while it stands there; of two, the first ends itself there."""
+        kind = Kind.KILL if fault.kind is Kind.TWO else Kind.SLOW
+        first = self._rank_of(fault)
+        others = [one for one in self._site.census.newest() if one.rank != first]
+        told = self._obeyed(self._order(replace(fault, kind=kind), first, fault.place, -1))
+        if told is None:
+            return Struck("", boot_s())
+        if fault.kind is Kind.STUCK:
+            with suppress(ProcessLookupError):
+                os.kill(told.pid, signal.SIGSTOP)
+            time.sleep(_FROZEN_S[first % len(_FROZEN_S)])
+        time.sleep(fault.after_s)
+        self._kill(others[0].pid if fault.kind is Kind.TWO else told.pid)
+        whom = f"ranks {first} {others[0].rank}" if fault.kind is Kind.TWO else f"rank {first}"
+        return Struck(f"{whom}, in {fault.place}", told.at_s)
+
+    def _kill(self, pid: int) -> bool:
+        self.killed.add(pid)
+        return killed(pid)
 
     def disarm(self, order: int) -> None:
         """Not any more, if nobody has done it."""
@@ -90,13 +111,16 @@ class Striker:
         return ranks[int(fault.chance * len(ranks))] if ranks else 0
 
     def _order(self, fault: Fault, rank: int, trigger: str, above: int) -> int:
-        value = {Kind.EXIT: float(2 + int(fault.chance * 50)), Kind.SLOW: 3.0}.get(fault.kind)
+        slow_s = _STANDS_S if self._site.session.setting.exact else 3.0
+        value = {Kind.EXIT: float(2 + int(fault.chance * 50)), Kind.SLOW: slow_s}.get(fault.kind)
         order = {"kind": fault.kind.value, "value": value, "trigger": trigger, "above": above}
         self._orders += 1
         path = self._site.folder / "orders" / f"{rank}_{self._orders}.json"
         partial = path.with_suffix(".new")
         partial.write_text(json.dumps(order))
         partial.replace(path)
+        if trigger == ENDS:
+            (self._site.folder / "finish").touch()
         return self._orders
 
     def _from_outside(self, fault: Fault) -> str:
@@ -108,8 +132,9 @@ class Striker:
             return self._standby(living, fault.chance)
         first = int(fault.chance * len(living))
         wanted = {Kind.TWO: 2, Kind.ALL: len(living)}.get(fault.kind, 1)
-        victims = [*living[first:], *living[:first]][:wanted]
-        gone = [one for one in victims if _killed(one.pid)]
+        turned = [*living[first:], *living[:first]]
+        victims = sorted(turned, key=lambda one: one is not turned[0] and one.node == turned[0].node)[:wanted]
+        gone = [one for one in victims if self._kill(one.pid)]
         return f"rank{'s' * (len(gone) > 1)} {' '.join(str(one.rank) for one in gone)}" if gone else ""
 
     def _standby(self, living: list[Life], chance: float) -> str:
@@ -118,11 +143,8 @@ class Striker:
         hosts = [self._site.net[name] for name in self._site.nodes]
         pids = [pid for host in hosts for pid in host.pids if pid not in ranks]
         waiting = [pid for pid in pids if "FAULTRUN_STANDBY_CHANNEL" in environment(pid)]
-        return "a standby" if waiting and _killed(waiting[int(chance * len(waiting))]) else ""
+        return "a standby" if waiting and killed(waiting[int(chance * len(waiting))]) else ""
 
 
-def _killed(pid: int) -> bool:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-        return True
-    return False
+def _of(told: Told) -> Struck:
+    return Struck(f"rank {told.rank}, {told.path}", told.at_s)

@@ -102,7 +102,7 @@ TRAININGS = {training.name: training for training in (TORCH, _MINDSPORE, _COPIES
 """By name. ``mindspore`` has ``DyingGasp()`` as it comes, ``mindspore-copies`` one that copies every step."""
 
 
-def orphans(launched: Launched, lines: Sequence[dict[str, object]]) -> int:
+def left_over(launched: Launched, lines: Sequence[dict[str, object]]) -> int:
     """Processes of workers that live although the supervisor has ended; its own helper may take a moment."""
     boots = {str(line.get("boot", "")) for line in lines if line["event"] == "RunStarted"}
     workers = {pid for boot in boots for pid in tagged("FAULTRUN_BOOT_ID", boot)} - {os.getpid()}

@@ -1,16 +1,15 @@
 """One training under faultrun of which one rank kills itself, judged."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.campaigns.engine import TooLate
 from benchmarks.campaigns.gasps_evidence import Evidence, Life, Reference, broken
-from benchmarks.campaigns.gasps_job import RUN_S, Training, orphans
+from benchmarks.campaigns.gasps_job import RUN_S, Training, left_over
 from benchmarks.campaigns.gasps_plan import Fault
 from benchmarks.harness import journal
-from benchmarks.harness.benchmark import NotMeasured
 from benchmarks.harness.launched import Launched
 from benchmarks.harness.notes import Note, select
 
@@ -23,39 +22,29 @@ class Outcome:
     ``pause_s`` from the kill to the first step after it.
     """
 
-    fault: Fault
     broken: tuple[str, ...]
-    where: str = "?"
-    newest: int = -1
-    resumed: int = -1
-    lost: int = -1
-    saved: int = 0
-    drained_s: float | None = None
-    pause_s: float | None = None
-    took_s: float = 0.0
-
-
-class Survived(Exception):
-    """The training was over before the rank could die: the run proves nothing."""
+    where: str
+    newest: int
+    resumed: int
+    lost: int
+    saved: int
+    drained_s: float | None
+    pause_s: float | None
 
 
 def run(training: Training, fault: Fault, folder: Path, seed: int, reference: Reference) -> Outcome:
-    """Train, die, recover, end; judge. Survived when nobody died."""
-    began_s = time.monotonic()
+    """Train, die, recover, end; judge. TooLate when nobody died."""
     with Launched(training.command(seed, fault.option), folder, {}) as launched:
         try:
             code = launched.wait_for_the_end(within_s=RUN_S)
-        except NotMeasured as trouble:
-            launched.kill_all()
+        finally:
             launched.save_notes(folder / "notes.txt")
-            return Outcome(fault=fault, broken=(str(trouble),), took_s=time.monotonic() - began_s)
-        launched.save_notes(folder / "notes.txt")
         lines = journal.read(folder)
-        left = orphans(launched, lines)
+        left = left_over(launched, lines)
         notes = tuple(launched.notes)
     dying = select(notes, "dying")
     if not dying and code == 0:
-        raise Survived
+        raise TooLate
     evidence = Evidence(
         exit_code=code,
         workers=training.workers,
@@ -65,7 +54,7 @@ def run(training: Training, fault: Fault, folder: Path, seed: int, reference: Re
         orphans=left,
     )
     found = broken(fault, evidence, reference)
-    return _outcome(fault, evidence, found, dying, time.monotonic() - began_s)
+    return _outcome(evidence, found, dying)
 
 
 def life(notes: Sequence[Note], lines: Sequence[Mapping[str, Any]], number: int) -> Life:
@@ -76,14 +65,11 @@ def life(notes: Sequence[Note], lines: Sequence[Mapping[str, Any]], number: int)
     )
 
 
-def _outcome(
-    fault: Fault, evidence: Evidence, found: Sequence[str], dying: Sequence[Note], took_s: float
-) -> Outcome:
+def _outcome(evidence: Evidence, found: Sequence[str], dying: Sequence[Note]) -> Outcome:
     first, second = evidence.lives
     exits = [line["run_s"] for line in first.lines if line["event"] == "WorkerExit"]
     again = [note.at_s for note in second.notes if note.what in ("step", "final")]
     return Outcome(
-        fault=fault,
         broken=tuple(found),
         where=dying[0].value if dying else "nobody died",
         newest=first.newest,
@@ -92,5 +78,4 @@ def _outcome(
         saved=sum(line["event"] == "GaspSaved" for line in first.lines),
         drained_s=exits[-1] - exits[0] if exits else None,
         pause_s=min(again) - dying[0].at_s if again and dying else None,
-        took_s=took_s,
     )

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.campaigns.engine import TooLate
 from benchmarks.campaigns.gasps_evidence import Life, Reference, State, disturbed_bits, resumed_well, states
-from benchmarks.campaigns.gasps_job import RUN_S, Training, orphans
+from benchmarks.campaigns.gasps_job import RUN_S, Training, left_over
 from benchmarks.campaigns.gasps_plan import Stop
-from benchmarks.campaigns.gasps_run import Survived
 from benchmarks.harness import journal
-from benchmarks.harness.benchmark import NotMeasured
 from benchmarks.harness.launched import Launched, said_at_the_end
 from benchmarks.harness.notes import Note
 
@@ -35,15 +34,13 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopOutcome:
-    """A stop that was judged; -1 and 0.0 where it never came so far."""
+    """A stop that was judged."""
 
-    stop: Stop
     broken: tuple[str, ...]
-    newest: int = -1
-    resumed: int = -1
-    saved: int = 0
-    ended_s: float = 0.0
-    took_s: float = 0.0
+    newest: int
+    resumed: int
+    saved: int
+    ended_s: float
 
     @property
     def lost(self) -> int:
@@ -52,13 +49,9 @@ class StopOutcome:
 
 
 def run(training: Training, stop: Stop, folder: Path, seed: int, reference: Reference) -> StopOutcome:
-    """Train, stop, start again, end; judge. Survived when the training was over before the signal."""
-    began_s = time.monotonic()
-    try:
-        stopped = _stop(training, stop, folder, seed)
-        code, life, left = _go_on(training, folder, seed)
-    except NotMeasured as trouble:
-        return StopOutcome(stop=stop, broken=(str(trouble),), took_s=time.monotonic() - began_s)
+    """Train, stop, start again, end; judge. TooLate when the training was over before the signal."""
+    stopped = _stop(training, stop, folder, seed)
+    code, life, left = _go_on(training, folder, seed)
     found = [
         *restarted(life),
         *broken(stopped, life.resumed),
@@ -68,13 +61,11 @@ def run(training: Training, stop: Stop, folder: Path, seed: int, reference: Refe
         *([f"{left} orphans of the next start"] if left else []),
     ]
     return StopOutcome(
-        stop=stop,
         broken=tuple(found),
         newest=stopped.life.newest,
         resumed=life.resumed,
         saved=len(stopped.files),
         ended_s=stopped.took_s,
-        took_s=time.monotonic() - began_s,
     )
 
 
@@ -118,12 +109,12 @@ def _stop(training: Training, stop: Stop, folder: Path, seed: int) -> Stopped:
         launched.save_notes(folder / "notes-first.txt")
         lines = journal.read(folder)
         if code == 0 and states(launched.notes, "final"):
-            raise Survived
+            raise TooLate
         return Stopped(
             exit_code=code,
             life=_life(launched.notes, lines),
             files=training.read_back(folder, lines),
-            orphans=orphans(launched, lines),
+            orphans=left_over(launched, lines),
             last_line=said_at_the_end(launched.console),
             took_s=launched.ends[launched.pid] - told_s,
         )
@@ -136,7 +127,7 @@ def _go_on(training: Training, folder: Path, seed: int) -> tuple[int, Life, int]
         code = launched.wait_for_the_end(within_s=RUN_S)
         launched.save_notes(folder / "notes-second.txt")
         lines = journal.read(folder)
-        return code, _life(launched.notes, lines[before:]), orphans(launched, lines)
+        return code, _life(launched.notes, lines[before:]), left_over(launched, lines)
 
 
 def _life(notes: Sequence[Note], lines: Sequence[Mapping[str, Any]]) -> Life:

@@ -1,105 +1,56 @@
-"""The campaign in print: a row for each run, a summary in a few lines. Pure: outcomes in, text out."""
+"""What the campaign of dying gasps proved, in a few lines. Pure: rows in, text out."""
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 
+from benchmarks.campaigns.engine import Row
 from benchmarks.campaigns.gasps_deadline import EXACT_S, Deadline
-from benchmarks.campaigns.gasps_run import Outcome
-from benchmarks.campaigns.gasps_stop import StopOutcome
 
 WITHOUT_LOSS = 0.95
 """The share of the deaths after which no step may be done again."""
 
-_FAULT_HEADS = (
-    "run", "rank", "step", "died at", "newest", "resumed", "lost", "gasps", "drained", "again", "took",
-)  # fmt: skip
-_STOP_HEADS = ("stop", "after step", "newest", "resumed", "lost", "gasps", "ended in", "took")
+
+def loses_little(rows: Sequence[Row]) -> bool:
+    """Whether few enough deaths lost a step; of a few runs one may."""
+    without = [row for row in rows if row["lost"] == 0]
+    return len(without) >= int(WITHOUT_LOSS * len(rows))
 
 
-def heads(kind: type[Outcome] | type[StopOutcome]) -> str:
-    """The first two lines of a table."""
-    names = (*(_FAULT_HEADS if kind is Outcome else _STOP_HEADS), "promises")
-    return f"\n| {' | '.join(names)} |\n|{'---|' * len(names)}"
-
-
-def row(done: Outcome | StopOutcome, left_in: Path | None) -> str:
-    """One run; ``left_in`` is where a broken one can be looked at."""
-    cells = _cells(done) if isinstance(done, Outcome) else _cells_of_stop(done)
-    verdict = "kept" if not done.broken else f"**broken**: {'; '.join(done.broken)} (see {left_in})"
-    return f"| {' | '.join(cells)} | {verdict} |"
-
-
-def _cells(done: Outcome) -> tuple[str, ...]:
-    fault = done.fault
-    numbers = (
-        fault.number,
-        fault.rank,
-        fault.step,
-        done.where,
-        done.newest,
-        done.resumed,
-        done.lost,
-        done.saved,
-    )
-    return (*map(str, numbers), _ms(done.drained_s), _s(done.pause_s), _s(done.took_s))
-
-
-def _cells_of_stop(done: StopOutcome) -> tuple[str, ...]:
-    moment = f"{done.stop.step} +{done.stop.after_s * 1e3:.0f} ms"
-    numbers = (done.stop.number, moment, done.newest, done.resumed, done.lost, done.saved)
-    return (*map(str, numbers), _ms(done.ended_s), _s(done.took_s))
-
-
-def keeps(outcomes: Sequence[Outcome]) -> bool:
-    """Whether no run broke a promise, and few enough lost a step; of a few runs one may."""
-    without = sum(done.lost == 0 for done in outcomes)
-    return not any(done.broken for done in outcomes) and without >= int(WITHOUT_LOSS * len(outcomes))
-
-
-def summary(outcomes: Sequence[Outcome]) -> str:
+def summary(rows: Sequence[Row]) -> list[str]:
     """What the deaths proved."""
-    fine = sum(not done.broken for done in outcomes)
-    lost = Counter(done.lost for done in outcomes if done.lost >= 0)
-    share = lost[0] / len(outcomes)
-    spread = ", ".join(f"{steps}: {count} runs" for steps, count in sorted(lost.items()))
-    drained = sorted(done.drained_s for done in outcomes if done.drained_s is not None)
-    took = [done.took_s for done in outcomes]
+    without = sum(row["lost"] == 0 for row in rows) / len(rows)
     lines = [
-        f"{fine} of {len(outcomes)} deaths kept every promise: exit code 0, one restart, no orphan, the right"
-        " rank blamed, at most 1 step lost, and every bit of every rank, step and gasp that of an undisturbed"
-        " training",
-        f"steps lost: {spread}; {share:.1%} without loss, promised {WITHOUT_LOSS:.0%}",
-        f"a run took {median(took):.1f} s (median)",
+        "promised are exit code 0, one restart, no orphan, the right rank blamed, at most 1 step lost, and"
+        " every bit of every rank, step and gasp that of an undisturbed training",
+        f"{_lost(rows)}; {without:.1%} without loss, promised {WITHOUT_LOSS:.0%}",
+        *_spread("first death to last exit", rows, "drained_s"),
     ]
-    if drained:
-        spread = f"median {_ms(median(drained))}, at most {_ms(drained[-1])}"
-        lines.append(f"first death to last exit: {spread}")
-    by_place: dict[str, list[int]] = {}
-    for done in outcomes:
-        by_place.setdefault(done.fault.place.value, []).append(done.lost)
-    lines += [
-        f"  {place}: {len(each)} deaths, lost {sorted(each)[-1]} at most" for place, each in by_place.items()
-    ]
-    return "\n".join(lines)
+    for place in dict.fromkeys(row["place"] for row in rows):
+        lost = [row["lost"] for row in rows if row["place"] == place and row["lost"] is not None]
+        lines.append(f"  {place}: {len(lost)} deaths, lost {max(lost, default=0)} at most")
+    return lines
 
 
-def summary_of_stops(outcomes: Sequence[StopOutcome]) -> str:
+def summary_of_stops(rows: Sequence[Row]) -> list[str]:
     """What the stops proved."""
-    fine = sum(not done.broken for done in outcomes)
-    lost = Counter(done.lost for done in outcomes)
-    spread = ", ".join(f"{steps}: {count} runs" for steps, count in sorted(lost.items()))
-    ended = [done.ended_s for done in outcomes if done.ended_s]
-    took = median(done.took_s for done in outcomes)
-    lines = [
-        f"{fine} of {len(outcomes)} stops kept every promise: exit code 143, no orphan, the next start"
-        " exactly where this one had come, every bit that of an undisturbed training",
-        f"steps lost: {spread}; a run of two starts took {took:.1f} s (median)",
+    return [
+        "promised are exit code 143, no orphan, the next start exactly where this one had come, every bit"
+        " that of an undisturbed training",
+        _lost(rows),
+        *_spread("SIGTERM to the end", rows, "ended_s"),
     ]
-    if ended:
-        lines.append(f"SIGTERM to the end: median {_ms(median(ended))}, at most {_ms(max(ended))}")
-    return "\n".join(lines)
+
+
+def _lost(rows: Sequence[Row]) -> str:
+    counts = Counter(row["lost"] for row in rows if row["lost"] is not None)
+    spread = ", ".join(f"{steps}: {count} runs" for steps, count in sorted(counts.items()))
+    return f"steps lost: {spread}"
+
+
+def _spread(what: str, rows: Sequence[Row], name: str) -> list[str]:
+    seconds = [row[name] for row in rows if row[name] is not None]
+    return [f"{what}: median {_ms(median(seconds))}, at most {_ms(max(seconds))}"] if seconds else []
 
 
 def summary_of_deadlines(found: Sequence[Deadline]) -> str:
@@ -114,9 +65,5 @@ def summary_of_deadlines(found: Sequence[Deadline]) -> str:
     )
 
 
-def _s(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds:.1f} s"
-
-
-def _ms(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds * 1e3:.1f} ms"
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.1f} ms"

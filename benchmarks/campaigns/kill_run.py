@@ -6,37 +6,31 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.campaigns.engine import TooLate
 from benchmarks.campaigns.evidence import Evidence, broken
+from benchmarks.campaigns.gasps_job import left_over
 from benchmarks.campaigns.kill_plan import SAVE_EVERY, STEPS, WORKERS, Kill, Way, When
 from benchmarks.harness import journal
 from benchmarks.harness.benchmark import NotMeasured
 from benchmarks.harness.launched import ROOT, Launched
 from benchmarks.harness.launchers import BARE, FAULTRUN, Job
 from benchmarks.harness.notes import select
-from benchmarks.harness.procfs import tagged
 
 _SCRIPT = str(ROOT / "benchmarks" / "jobs" / "ddp.py")
 _OPTIONS = (f"--steps={STEPS}", f"--save_every={SAVE_EVERY}", "--step_s=0.01")
 _CONFIG = "# a training's configuration\npre_trained: ''  # where to go on\n"
 _START_S = 120.0
 _RUN_S = 240.0
-_HELPERS_GONE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """A run that was judged. ``pause_s`` is from the kill to the first step after it, None if none came."""
 
-    kill: Kill
     broken: tuple[str, ...]
     resumed: int
     lost: int
     pause_s: float | None
-    took_s: float
-
-
-class TooLate(Exception):
-    """The training was over before the kill from outside could hit it: the run proves nothing."""
 
 
 def undisturbed(folder: Path, seed: int) -> str:
@@ -52,28 +46,22 @@ def undisturbed(folder: Path, seed: int) -> str:
 
 def run(kill: Kill, folder: Path, seed: int, expected: str) -> Outcome:
     """Train, kill, wait for the end, judge. TooLate when the kill from outside missed."""
-    began_s = time.monotonic()
     (folder / "config.yaml").write_text(_CONFIG, encoding="utf-8")
     with Launched(FAULTRUN.command(_job(kill, seed)), folder, {}) as launched:
         try:
             killed_s = _kill(launched, kill)
             code = launched.wait_for_the_end(within_s=_RUN_S)
-        except NotMeasured as trouble:
-            launched.kill_all()
+        finally:
             launched.save_notes(folder / "notes.txt")
-            return _failed(kill, str(trouble), time.monotonic() - began_s)
         lines = journal.read(folder)
-        orphans = _orphans(launched, lines)
-        launched.save_notes(folder / "notes.txt")
+        orphans = left_over(launched, lines)
         evidence = Evidence(exit_code=code, notes=tuple(launched.notes), lines=lines, orphans=orphans)
     again = [note.at_s for note in evidence.notes if note.life == 1 and note.what in ("step", "final")]
     return Outcome(
-        kill=kill,
         broken=tuple(broken(kill, evidence, expected)),
         resumed=evidence.resumed,
         lost=evidence.lost,
         pause_s=min(again) - killed_s if again else None,
-        took_s=time.monotonic() - began_s,
     )
 
 
@@ -107,14 +95,3 @@ def _kill(launched: Launched, kill: Kill) -> float:
     except ProcessLookupError:
         raise TooLate from None
     return killed_s
-
-
-def _orphans(launched: Launched, lines: list[dict[str, object]]) -> int:
-    """Processes of workers that live although the supervisor has ended; its own helper may take a moment."""
-    boots = {str(line.get("boot", "")) for line in journal.of(lines, "RunStarted")}
-    workers = {pid for boot in boots for pid in tagged("FAULTRUN_BOOT_ID", boot)}
-    return len(workers | launched.wait_until_gone(within_s=_HELPERS_GONE_S))
-
-
-def _failed(kill: Kill, why: str, took_s: float) -> Outcome:
-    return Outcome(kill=kill, broken=(why,), resumed=-1, lost=-1, pause_s=None, took_s=took_s)

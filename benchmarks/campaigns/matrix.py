@@ -7,13 +7,12 @@ with 1 when any cell differs from what is expected.
 
 import argparse
 import sys
-import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from functools import partial
 
-from benchmarks.campaigns import matrix_page
-from benchmarks.campaigns.matrix_run import HANGS, PHASES, TRAININGS, Cell, run
-from benchmarks.harness import machine
+from benchmarks.campaigns import engine, matrix_page
+from benchmarks.campaigns.engine import Campaign
+from benchmarks.campaigns.matrix_run import HANGS, PHASES, TRAININGS, Cell, Outcome, judge, run
 from faultrun.testing.fault import FaultKind, Trigger
 
 _ALL = tuple(kind for kind in FaultKind if kind not in (FaultKind.TORN, FaultKind.SLOW))
@@ -22,27 +21,38 @@ _ALL = tuple(kind for kind in FaultKind if kind not in (FaultKind.TORN, FaultKin
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the cells that were asked for and, with ``--keep``, are not there already."""
     asked = read_options(argv)
-    until_s = time.monotonic() + asked.minutes * 60
     training = TRAININGS[asked.framework]
-    kept = matrix_page.Kept(asked.framework, asked.keep)
-    cells = [cell for cell in chosen(asked, training.ranks) if asked.again or not kept.has(cell)]
-    print(f"{len(cells)} cells, {training.workers} ranks over {training.meets}\n")
-    print(matrix_page.table(()), flush=True)
-    made = []
-    for cell in cells:
-        if time.monotonic() > until_s:
-            break
-        load = machine.load()
-        outcome = run(cell, asked.framework)
-        made.append(matrix_page.row(outcome, load))
-        if outcome.ran:
-            kept.add(made[-1])
-        print(made[-1].text, f"see {outcome.folder}" if outcome.wrong else "", flush=True)
-    right = matrix_page.right(made)
-    print(f"\n{right} of {len(made)} cells as expected, {len(cells) - len(made)} not run for want of time")
-    if asked.keep:
-        matrix_page.write(asked.keep)
-    return 0 if right == len(cells) else 1
+    print(f"{training.workers} ranks over {training.meets}")
+    folder = asked.keep
+    if folder is not None:
+        asked.keep = matrix_page.kept_in(folder, asked.framework)
+    cells = list(chosen(asked, training.ranks))
+    rows = of(asked.framework).carry_out(cells, asked)
+    if folder is not None:
+        matrix_page.write(folder)
+    return engine.exit_code(rows, also=len(rows) == len(cells))
+
+
+def of(framework: str) -> Campaign[Cell, Outcome]:
+    """The matrix of one framework."""
+    return Campaign(
+        name=f"matrix-{framework}",
+        cases="cells",
+        run=partial(run, framework=framework),
+        judge=judge,
+        columns={
+            "fault": lambda cell, _: cell.name,
+            "phase": lambda cell, _: cell.phase.value,
+            "rank": lambda cell, _: cell.rank,
+            "blamed": lambda _, outcome: outcome.blamed,
+            "fault_class": lambda _, outcome: outcome.fault_class,
+            "cause": lambda _, outcome: outcome.cause,
+            "decision": lambda _, outcome: outcome.decision,
+            "exit_code": lambda _, outcome: outcome.exit_code,
+        },
+        numbered=False,
+        read=matrix_page.read,
+    )
 
 
 def chosen(asked: argparse.Namespace, ranks: Sequence[int]) -> Iterator[Cell]:
@@ -67,21 +77,13 @@ def choose(kinds: Sequence[FaultKind], ranks: Sequence[int], *, every_rank: bool
 
 def read_options(argv: Sequence[str] | None) -> argparse.Namespace:
     """What to run."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.campaigns.matrix", description=__doc__)
+    parser = engine.options("matrix", __doc__)
     parser.add_argument("--framework", choices=tuple(TRAININGS), default="torch")
     parser.add_argument("--kind", type=FaultKind, action="append", help="this fault alone (repeatable)")
     parser.add_argument("--rank", type=int, action="append", help="this rank alone (repeatable)")
     parser.add_argument("--phase", type=Trigger, action="append", help="this phase alone (repeatable)")
     parser.add_argument("--every_rank", action="store_true", help="each cell with each rank, not one in turn")
     parser.add_argument("--hangs", action="store_true", help="also stop, spin and sleep")
-    parser.add_argument(
-        "--keep",
-        type=Path,
-        metavar="DIR",
-        help="keep the rows there, write DIR/matrix.md, run only what is missing",
-    )
-    parser.add_argument("--again", action="store_true", help="run what is kept once more")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing after that")
     return parser.parse_args(argv)
 
 

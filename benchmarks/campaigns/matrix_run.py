@@ -2,15 +2,13 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.campaigns.engine import NotPossible
 from benchmarks.harness.procfs import tagged
 from faultrun.testing.fault import CHAOS_VARIABLE, FaultKind, InjectedFault, Trigger
 from faultrun.testing.inject import remove_groups
@@ -64,6 +62,11 @@ class Cell:
         return self.kind.value if self.value is None else f"{self.kind.value} {self.value:g}"
 
     @property
+    def number(self) -> tuple[str, str, int]:
+        """Which one it is, by fault, phase and rank."""
+        return self.name, self.phase.value, self.rank
+
+    @property
     def fault(self) -> InjectedFault:
         """As ``FAULTRUN_CHAOS`` describes it."""
         step = {Trigger.STEP: _BETWEEN_SAVES, Trigger.SAVE: _AT_SAVE}.get(self.phase)
@@ -85,18 +88,15 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What was said and done; ``wrong`` says what should not be."""
+    """What was said and done. ``orphans`` are processes that outlived the supervisor."""
 
-    cell: Cell
     blamed: int | None
     fault_class: str
     cause: str
     decision: str
     exit_code: int
-    took_s: float
-    wrong: tuple[str, ...]
-    folder: Path
-    ran: bool = True
+    resumed_wrongly: bool
+    orphans: frozenset[int]
 
 
 def expected(cell: Cell) -> Expected:
@@ -120,24 +120,18 @@ def expected(cell: Cell) -> Expected:
     return Expected(cause=causes, fault_class=classes, decision=decision, exit_code=exit_code)
 
 
-def run(cell: Cell, framework: str) -> Outcome:
-    """Train with the fault; the folder is kept when anything is wrong."""
-    folder = Path(tempfile.mkdtemp(prefix=f"matrix-{cell.kind.value}-{cell.phase.value}-{cell.rank}-"))
-    small_disk = cell.kind is FaultKind.DISK and _mount_small(folder / "ckpt")
-    if cell.kind is FaultKind.DISK and not small_disk:
-        return _skipped(cell, folder)
-    began_s = time.monotonic()
+def run(cell: Cell, folder: Path, framework: str) -> Outcome:
+    """Train with the fault. NotPossible where the disk that it fills may not be mounted."""
+    small_disk = cell.kind is FaultKind.DISK
+    if small_disk and not _mount_small(folder / "ckpt"):
+        raise NotPossible("no small file system may be mounted here")
     try:
         code = _train(cell, framework, folder)
     finally:
-        took_s = time.monotonic() - began_s
         remove_groups()
         if small_disk:
             subprocess.run(["umount", str(folder / "ckpt")], check=False)
-    outcome = _judged(cell, folder, code, took_s)
-    if not outcome.wrong:
-        shutil.rmtree(folder)
-    return outcome
+    return _outcome(folder / "faultrun_log", code)
 
 
 def _train(cell: Cell, framework: str, folder: Path) -> int:
@@ -174,44 +168,42 @@ def _train(cell: Cell, framework: str, folder: Path) -> int:
             return -1
 
 
-def _judged(cell: Cell, folder: Path, code: int, took_s: float) -> Outcome:
-    logs = folder / "faultrun_log"
-    right = expected(cell)
-    card = _card(logs)
-    incident: dict[str, Any] = card.get("incident", {})
+def _outcome(logs: Path, code: int) -> Outcome:
+    incident: dict[str, Any] = _card(logs).get("incident", {})
     text = (logs / "incident_1.txt").read_text() if (logs / "incident_1.txt").exists() else ""
     rows = [line.strip() for line in text.splitlines()[1:]]
     cause = next((row[len("cause") :].strip() for row in rows if row.startswith("cause ")), "nothing failed")
-    restarted = (logs / "incarnation_1").exists()
-    outcome = Outcome(
-        cell=cell,
+    said = (log.read_text(errors="replace") for log in logs.glob("incarnation_*/worker_*.log"))
+    return Outcome(
         blamed=incident.get("rank"),
         fault_class=incident.get("fault_class", ""),
         cause=cause,
-        decision=_RESTART if restarted else _STOP,
+        decision=_RESTART if (logs / "incarnation_1").exists() else _STOP,
         exit_code=code,
-        took_s=took_s,
-        wrong=(),
-        folder=folder,
+        resumed_wrongly=any("WRONG" in text for text in said),
+        orphans=frozenset(_orphans(logs)),
     )
-    wrong = []
+
+
+def judge(cell: Cell, outcome: Outcome) -> list[str]:
+    """What is not as it should be."""
+    right, wrong = expected(cell), []
     nobodys = (FaultKind.DISK, FaultKind.STOP)  # shared by all
     if outcome.blamed != cell.rank and cell.kind not in nobodys:
         wrong.append(f"rank {outcome.blamed} blamed")
-    if not any(one in cause for one in right.cause):
+    if not any(one in outcome.cause for one in right.cause):
         wrong.append("wrong cause")
     if outcome.fault_class not in right.fault_class:
         wrong.append(f"class is not {' or '.join(right.fault_class)}")
     if outcome.decision != right.decision:
         wrong.append(f"decision is not {right.decision}")
-    if code != right.exit_code:
+    if outcome.exit_code != right.exit_code:
         wrong.append(f"exit code is not {right.exit_code}")
-    if any("WRONG" in log.read_text(errors="replace") for log in logs.glob("incarnation_*/worker_*.log")):
+    if outcome.resumed_wrongly:
         wrong.append("wrong resume")
-    orphans = _orphans(logs)
-    if orphans:
-        wrong.append(f"orphans {sorted(orphans)}")
-    return replace(outcome, wrong=tuple(wrong))
+    if outcome.orphans:
+        wrong.append(f"orphans {sorted(outcome.orphans)}")
+    return wrong
 
 
 def _card(logs: Path) -> dict[str, Any]:
@@ -234,19 +226,3 @@ def _mount_small(folder: Path) -> bool:
     folder.mkdir(parents=True)
     command = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-def _skipped(cell: Cell, folder: Path) -> Outcome:
-    shutil.rmtree(folder)
-    return Outcome(
-        cell=cell,
-        blamed=cell.rank,
-        fault_class="",
-        cause="not run: no small file system may be mounted here",
-        decision="",
-        exit_code=0,
-        took_s=0.0,
-        wrong=(),
-        folder=folder,
-        ran=False,
-    )

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.campaigns.engine import NotPossible
 from benchmarks.campaigns.pauses_plan import Case
 from benchmarks.harness import journal
-from benchmarks.harness.benchmark import NotMeasured
 from benchmarks.harness.launched import ROOT, Launched
 from benchmarks.harness.launchers import LOG_DIR
 from benchmarks.harness.machine import crowding
@@ -26,25 +26,22 @@ _SOON_S, _SOON_STEPS, _STEP_S = 2.0, 40, 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One outcome, as it is kept. ``warned_s`` is the silence at the first warning, None without one.
+class Seen:
+    """What became of a job. ``lines`` are the journal's, ``crowded`` is how much later things happened."""
 
-    ``killed``: a rank was replaced. ``silent_s`` is the silence when a hang was acted on.
-    """
+    exit_code: int
+    lines: list[dict[str, Any]]
+    crowded: float
 
-    number: int
-    kind: str
-    framework: str
-    seconds: float
-    everybody: bool
-    limit_s: float
-    killed: bool
-    warned_s: float | None
-    warnings: int
-    silent_s: float | None
-    wrong: tuple[str, ...]
-    took_s: float
-    load: float
+    @property
+    def warned(self) -> list[dict[str, Any]]:
+        """The warnings of a hang."""
+        return journal.of(self.lines, "HangWarned")
+
+    @property
+    def acted(self) -> list[dict[str, Any]]:
+        """The hangs for which a rank was replaced."""
+        return journal.of(self.lines, "HangDetected")
 
 
 def missing(case: Case) -> str:
@@ -54,46 +51,25 @@ def missing(case: Case) -> str:
     return ""
 
 
-def run(case: Case, folder: Path) -> Row:
-    """Train, pause or hang, train on; judge."""
-    began_s = time.monotonic()
-    wrong: list[str] = []
-    load, crowded = os.getloadavg()[0], crowding()
+def run(case: Case, folder: Path) -> Seen:
+    """Train, pause or hang, train on."""
+    if why := missing(case):
+        raise NotPossible(why)
+    crowded = crowding()
     with Launched(_command(case), folder, {}) as launched:
-        try:
-            launched.wait_for(
-                lambda: bool(select(launched.notes, "hung")), within_s=_START_S, what="the pause"
-            )
-            if case.kind == "frozen":
-                with _frozen(launched.processes(), f"pauses-{launched.tag}"):
-                    time.sleep(case.seconds)
-            code = launched.wait_for_the_end(within_s=case.seconds + _END_S)
-        except NotMeasured as trouble:
-            code = -1
-            wrong.append(str(trouble))
+        launched.wait_for(lambda: bool(select(launched.notes, "hung")), within_s=_START_S, what="the pause")
+        if case.kind == "frozen":
+            with _frozen(launched.processes(), f"pauses-{launched.tag}"):
+                time.sleep(case.seconds)
+        code = launched.wait_for_the_end(within_s=case.seconds + _END_S)
         launched.kill_all()
-    lines = journal.read(folder)
-    warned = journal.of(lines, "HangWarned")
-    acted = journal.of(lines, "HangDetected")
-    if code not in (0, -1):
-        wrong.append(f"exit code {code}")
-    crowded = max(crowded, crowding())
-    wrong += _wrong_hang(case, warned, acted, crowded) if case.hangs else _wrong_pause(lines, acted)
-    return Row(
-        number=case.number,
-        kind=case.kind,
-        framework=case.framework,
-        seconds=case.seconds,
-        everybody=case.everybody,
-        limit_s=case.limit_s,
-        killed=bool(acted),
-        warned_s=warned[0]["silent_s"] if warned else None,
-        warnings=len(warned),
-        silent_s=acted[0]["silent_s"] if acted else None,
-        wrong=tuple(wrong),
-        took_s=round(time.monotonic() - began_s, 1),
-        load=round(load, 1),
-    )
+    return Seen(exit_code=code, lines=journal.read(folder), crowded=max(crowded, crowding()))
+
+
+def judge(case: Case, seen: Seen) -> list[str]:
+    """What was promised and not kept."""
+    wrong = [f"exit code {seen.exit_code}"] if seen.exit_code else []
+    return [*wrong, *(_wrong_hang(case, seen) if case.hangs else _wrong_pause(seen))]
 
 
 def _command(case: Case) -> tuple[str, ...]:
@@ -115,16 +91,15 @@ def _command(case: Case) -> tuple[str, ...]:
     )
 
 
-def _wrong_pause(lines: list[dict[str, Any]], acted: list[dict[str, Any]]) -> Iterator[str]:
-    for line in acted:
+def _wrong_pause(seen: Seen) -> Iterator[str]:
+    for line in seen.acted:
         yield f"rank {line['rank']} was replaced after {line['silent_s']} s: {line['because']}"
-    if len(journal.of(lines, "IncarnationStarted")) != 1:
+    if len(journal.of(seen.lines, "IncarnationStarted")) != 1:
         yield "it was restarted"
 
 
-def _wrong_hang(
-    case: Case, warned: list[dict[str, Any]], acted: list[dict[str, Any]], crowded: float
-) -> Iterator[str]:
+def _wrong_hang(case: Case, seen: Seen) -> Iterator[str]:
+    warned, acted, crowded = seen.warned, seen.acted, seen.crowded
     if [line["rank"] for line in acted] != [VICTIM]:
         yield f"replaced: {[line['rank'] for line in acted]}, meant rank {VICTIM} once"
     for line in acted:

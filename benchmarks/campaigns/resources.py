@@ -6,42 +6,31 @@ prints as fast as it can. Needs the right to mount. Ends with 1 when anything is
 not as it should be.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 
-from benchmarks.campaigns.resources_run import Outcome, trials
-from benchmarks.harness import machine
-from benchmarks.harness.benchmark import NotMeasured
+from benchmarks.campaigns import engine
+from benchmarks.campaigns.resources_run import Outcome, Trial, trials
 
 _TOLD_CHARS = 160
+
+CAMPAIGN: engine.Campaign[Trial, Outcome] = engine.Campaign(
+    name="resources",
+    cases="trials",
+    run=lambda trial, folder: trial.run(folder),
+    judge=lambda _, outcome: outcome.wrong,
+    columns={
+        "what_runs_out": lambda trial, _: trial.name,
+        "told": lambda _, outcome: outcome.told[:_TOLD_CHARS],
+        "exit": lambda _, outcome: outcome.code,
+    },
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run those that were asked for."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.campaigns.resources", description=__doc__)
-    parser.add_argument("--only", help="those whose name contains this")
-    asked = parser.parse_args(argv)
-    print("| what runs out | told | exit | took | |\n|---|---|---|---|---|", flush=True)
-    wrong = 0
-    for name, trial in trials().items():
-        if asked.only is None or asked.only in name:
-            try:
-                outcome = trial()
-            except NotMeasured as reason:
-                print(f"| {name} | not run: {reason} | | | |", flush=True)
-                continue
-            wrong += bool(outcome.wrong)
-            print(row(name, outcome), flush=True)
-    print(f"\nload average {machine.load()} on {machine.describe()['cores']} cores")
-    return 1 if wrong else 0
-
-
-def row(name: str, outcome: Outcome) -> str:
-    """One line of the table."""
-    verdict = "as expected" if not outcome.wrong else f"**{'; '.join(outcome.wrong)}**"
-    told = outcome.told[:_TOLD_CHARS].replace("|", "/")
-    return f"| {name} | {told} | {outcome.code} | {outcome.took_s:.1f} s | {verdict} |"
+    asked = engine.options("resources", __doc__).parse_args(argv)
+    return engine.exit_code(CAMPAIGN.carry_out(trials(), asked))
 
 
 if __name__ == "__main__":

@@ -3,20 +3,17 @@
 import json
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from benchmarks.campaigns.engine import NotPossible
 from benchmarks.harness import journal
-from benchmarks.harness.benchmark import NotMeasured
 from benchmarks.harness.launched import ROOT, Launched
 from benchmarks.harness.launchers import LOG_DIR
 from benchmarks.harness.notes import select
@@ -59,7 +56,6 @@ class Outcome:
 
     told: str
     code: int
-    took_s: float
     wrong: tuple[str, ...]
 
 
@@ -107,10 +103,9 @@ CASES = (
 )
 
 
-def run(case: Case) -> Outcome:
-    """Train, use it up, and look at what became of it. NotMeasured where no file system may be mounted."""
-    with _folder(case) as folder:
-        began_s = time.monotonic()
+def run(case: Case, folder: Path) -> Outcome:
+    """Train, use it up, and look at what became of it. NotPossible where no file system may be mounted."""
+    with _small_disk(case, folder):
         with Launched(_command(case, case.deed), folder, {}) as training:
             training.wait_for(
                 lambda: len(select(training.notes, "ready", life=0)) == 2, within_s=_START_S, what="training"
@@ -126,40 +121,37 @@ def run(case: Case) -> Outcome:
         wrong += _journal_torn(folder)
         if case.again:
             wrong += _next_start(case, folder)
-        return Outcome(told=_told(text), code=code, took_s=time.monotonic() - began_s, wrong=tuple(wrong))
+        return Outcome(told=_told(text), code=code, wrong=tuple(wrong))
 
 
-def run_flood() -> Outcome:
+def run_flood(folder: Path) -> Outcome:
     """A worker prints as fast as it goes: the supervisor's memory, the disk, the pace of both ranks."""
-    with tempfile.TemporaryDirectory(prefix="flood-") as name:
-        folder = Path(name)
-        alone_mb_s = _flood_alone(folder)
-        began_s = time.monotonic()
-        options = (f"--log_max_size={_LOG_MIB}m",)
-        command = _faultrun(options, (_JOB, "flood", f"--for_s={_FLOOD_S:g}"))
-        with Launched(command, folder, {}) as training:
-            training.wait_for(
-                lambda: len(select(training.notes, "ready")) == 2, within_s=_START_S, what="training"
-            )
-            before = rss_mib(training.pid)
-            (folder / "go").touch()
-            training.wait_for(
-                lambda: bool(select(training.notes, "flooded")), within_s=_FLOOD_S + _START_S, what="a flood"
-            )
-            growth = rss_mib(training.pid) - before
-            code = training.wait_for_the_end(within_s=_END_S)
-        mb_s = select(training.notes, "flooded")[0].number / _FLOOD_S / 1e6
-        slowest_s = select(training.notes, "slowest")[0].number
-        kept = sum(one.stat().st_size for one in (folder / LOG_DIR / "incarnation_0").glob("worker_1.log*"))
-        wrong = ["the supervisor grew"] * (growth > _GROWTH_MIB)
-        wrong += ["the flood was held up"] * (mb_s < _LEAST_SHARE * alone_mb_s)
-        wrong += ["the log is not bounded"] * (kept > 3 * (_LOG_MIB << 20))
-        wrong += [f"exit code {code}"] * (code != 0)
-        told = (
-            f"{mb_s:.0f} MB/s ({alone_mb_s:.0f} into a bare file); supervisor {growth:+.1f} MiB;"
-            f" log {kept >> 20} MiB; p99 of the other rank's 10 ms steps {slowest_s * 1e3:.0f} ms"
+    alone_mb_s = _flood_alone(folder)
+    options = (f"--log_max_size={_LOG_MIB}m",)
+    command = _faultrun(options, (_JOB, "flood", f"--for_s={_FLOOD_S:g}"))
+    with Launched(command, folder, {}) as training:
+        training.wait_for(
+            lambda: len(select(training.notes, "ready")) == 2, within_s=_START_S, what="training"
         )
-        return Outcome(told=told, code=code, took_s=time.monotonic() - began_s, wrong=tuple(wrong))
+        before = rss_mib(training.pid)
+        (folder / "go").touch()
+        training.wait_for(
+            lambda: bool(select(training.notes, "flooded")), within_s=_FLOOD_S + _START_S, what="a flood"
+        )
+        growth = rss_mib(training.pid) - before
+        code = training.wait_for_the_end(within_s=_END_S)
+    mb_s = select(training.notes, "flooded")[0].number / _FLOOD_S / 1e6
+    slowest_s = select(training.notes, "slowest")[0].number
+    kept = sum(one.stat().st_size for one in (folder / LOG_DIR / "incarnation_0").glob("worker_1.log*"))
+    wrong = ["the supervisor grew"] * (growth > _GROWTH_MIB)
+    wrong += ["the flood was held up"] * (mb_s < _LEAST_SHARE * alone_mb_s)
+    wrong += ["the log is not bounded"] * (kept > 3 * (_LOG_MIB << 20))
+    wrong += [f"exit code {code}"] * (code != 0)
+    told = (
+        f"{mb_s:.0f} MB/s ({alone_mb_s:.0f} into a bare file); supervisor {growth:+.1f} MiB;"
+        f" log {kept >> 20} MiB; p99 of the other rank's 10 ms steps {slowest_s * 1e3:.0f} ms"
+    )
+    return Outcome(told=told, code=code, wrong=tuple(wrong))
 
 
 def _flood_alone(folder: Path) -> float:
@@ -190,23 +182,18 @@ def _faultrun(options: Sequence[str], program: Sequence[str]) -> tuple[str, ...]
 
 
 @contextmanager
-def _folder(case: Case) -> Iterator[Path]:
-    """A folder of its own, with a small file system in it; kept by nobody."""
-    folder = Path(tempfile.mkdtemp(prefix="resources-"))
+def _small_disk(case: Case, folder: Path) -> Iterator[None]:
+    """A small file system where the case wants one. NotPossible where none may be mounted."""
     small = folder / case.folder
     small.mkdir()
+    mount = ("mount", "-t", "tmpfs", "-o", case.small or _ROOMY, "none", str(small))
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise NotPossible(f"mount: {done.stderr.strip()}")
     try:
-        _do(("mount", "-t", "tmpfs", "-o", case.small or _ROOMY, "none", str(small)))
-        yield folder
+        yield
     finally:
         subprocess.run(["umount", "-l", str(small)], capture_output=True, check=False)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _do(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise NotMeasured(f"{command[0]}: {done.stderr.strip()}")
 
 
 def _take_descriptors(training: Launched) -> None:
@@ -245,9 +232,17 @@ def _told(text: str) -> str:
     return "; ".join(part.partition("faultrun: ")[2] or part for part in (*causes[:1], *last[-1:]))
 
 
-Trial = Callable[[], Outcome]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One of them, by its number and what runs out in it."""
+
+    number: int
+    name: str
+    run: Callable[[Path], Outcome]
 
 
-def trials() -> dict[str, Trial]:
-    """All of them, by name."""
-    return {**{case.name: partial(run, case) for case in CASES}, "a flood of output": run_flood}
+def trials() -> list[Trial]:
+    """All of them."""
+    runs: dict[str, Callable[[Path], Outcome]] = {case.name: partial(run, case) for case in CASES}
+    runs["a flood of output"] = run_flood
+    return [Trial(number=number, name=name, run=one) for number, (name, one) in enumerate(runs.items(), 1)]

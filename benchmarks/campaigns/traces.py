@@ -7,10 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.campaigns.broken_runs import copied
-from benchmarks.campaigns.nodes_judge import cards_differ, journals_disagree, read_journal
-from benchmarks.campaigns.nodes_site import Stage
+from benchmarks.campaigns.judge_nodes import cards_differ, journals_disagree, read_journal
 from benchmarks.campaigns.promises import Broken
-from benchmarks.jobs.nodes import boot_s
+from benchmarks.campaigns.stage import Stage
+from benchmarks.jobs.everything_notes import boot_s
 
 _GONE_S, _LOOK_S = 5.0, 0.02
 _NOT_KEPT = ("etcd", "ballast", "*.rank", "*.child", "*.sock", "faultrun_chaos_*")

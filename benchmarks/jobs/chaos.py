@@ -7,7 +7,6 @@ leaves with 9 when what it resumed from, or what it ends with, is not the truth.
 """
 
 import argparse
-import json
 import os
 import socket
 import sys
@@ -17,6 +16,7 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
+from benchmarks.jobs.small_state import State, gradient, read
 from faultrun import sdk, testing
 from faultrun.model.checkpoint import Kind
 from faultrun.model.observed.progress import WorkPhase
@@ -24,50 +24,17 @@ from faultrun.sdk.session import read_identity
 from faultrun.sdk.worker.save_files import Folder, Position, SaveWriter, numbered
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-_MODULUS = (1 << 61) - 1
 _KEEP = 2
 _WRONG = 9
 
 Reduce = Callable[[int], int]
 
 
-class State:
-    """All there is to save."""
-
-    def __init__(self) -> None:
-        self.step = 0
-        self.weight = 1
-
-    def update(self, total: int) -> None:
-        """One step, whose gradients sum up to ``total`` over the ranks."""
-        self.weight = (self.weight * 31 + total) % _MODULUS
-        self.step += 1
-
-    def write(self, path: str) -> None:
-        """In one go, and on the disk when this returns."""
-        with Path(path).open("w", encoding="ascii") as file:
-            file.write(json.dumps({"step": self.step, "weight": self.weight}))
-            file.flush()
-            os.fsync(file.fileno())
-
-    def read(self, path: str) -> None:
-        """What ``write`` wrote."""
-        held = json.loads(Path(path).read_text(encoding="ascii"))
-        self.step, self.weight = held["step"], held["weight"]
-
-    def check(self) -> None:
-        """Leave with 9 unless the weight is what an undisturbed training has at this step."""
-        truth = State()
-        while truth.step < self.step:
-            truth.update(sum(gradient(truth.step + 1, rank) for rank in range(WORLD)))
-        if truth.weight != self.weight:
-            print(f"WRONG step {self.step}: {self.weight} is not {truth.weight}", flush=True)
-            os._exit(_WRONG)
-
-
-def gradient(step: int, rank: int) -> int:
-    """What ``rank`` contributes to ``step``."""
-    return step * 1000 + rank
+def check(state: State) -> None:
+    """Leave with 9 unless the weight is what an undisturbed training has at this step."""
+    if state.weight != state.truth(WORLD):
+        print(f"WRONG step {state.step}: {state.weight} is not {state.truth(WORLD)}", flush=True)
+        os._exit(_WRONG)
 
 
 def main() -> None:
@@ -76,13 +43,12 @@ def main() -> None:
     point = sdk.resume()
     chaos.at("startup")
     reduce = gloo(options) if options.collective == "gloo" else known(sockets(options))
-    state = State()
+    state = State() if point is None else read(point.path)
     if point is not None:
-        state.read(point.path)
-        state.check()
+        check(state)
         print(f"resumed at step {state.step}", flush=True)
     folder = Folder(directory=Path(options.ckpt).absolute(), keep=_KEEP)
-    sdk.start(save=state.write, directory=folder, name="state.json")
+    sdk.start(save=state.write, directory=folder, name="state.safetensors")
     chaos.at("compile")
     reduce(0)
     writer = SaveWriter(folder, read_identity(os.environ))
@@ -97,7 +63,7 @@ def main() -> None:
         chaos.at("step", step)
         if step % options.save_every == 0:
             save(state, writer, chaos)
-    state.check()
+    check(state)
     reduce(0)  # nobody leaves before all are done
     print(f"final step {state.step} weight {state.weight}", flush=True)
     sys.stdout.flush()
@@ -107,12 +73,12 @@ def main() -> None:
 def save(state: State, writer: SaveWriter, chaos: testing.Injector) -> None:
     """A periodic checkpoint of this rank, with a manifest; only the newest two are kept."""
     own = writer.folder.path / f"rank_{RANK}"
-    path = own / f"periodic-{state.step}.json"
+    path = own / f"periodic-{state.step}.safetensors"
     chaos.at("save", state.step, path=str(path))
     saved = writer.save_by_path(numbered(path), Position(state.step), state.write, Kind.PERIODIC)
     chaos.at("saved", state.step, path=saved.path)
-    mine = sorted(own.glob("periodic-*.json"), key=lambda one: (len(one.name), one.name))
-    for old in [one for one in mine if not one.name.endswith(".manifest.json")][:-_KEEP]:
+    mine = sorted(own.glob("periodic-*.safetensors"), key=lambda one: (len(one.name), one.name))
+    for old in mine[:-_KEEP]:
         for name in (f"{old.name}.manifest.json", old.name):
             with suppress(FileNotFoundError):
                 (own / name).unlink()
@@ -146,17 +112,17 @@ def known(reduce: Reduce) -> Reduce:
 
 def sockets(options: argparse.Namespace) -> Reduce:
     """Rank 0 adds what all send and sends the sum back; a peer's death breaks the connection at once."""
-    port = int(os.environ["MASTER_PORT"])
+    address = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ["MASTER_PORT"])
     if RANK == 0:
-        return _hub(port, options.peer_timeout)
+        return _hub(address, options.peer_timeout)
     deadline = time.monotonic() + options.peer_timeout
-    peer = socket.socket()
-    while peer.connect_ex(("127.0.0.1", port)) != 0:
+    peer = _socket()
+    while peer.connect_ex(address) != 0:
         if time.monotonic() > deadline:
             raise TimeoutError("rank 0 did not come")
         peer.close()
         time.sleep(0.01)
-        peer = socket.socket()
+        peer = _socket()
     peer.settimeout(options.peer_timeout)
     stream = peer.makefile("rwb")
 
@@ -168,8 +134,15 @@ def sockets(options: argparse.Namespace) -> Reduce:
     return reduce
 
 
-def _hub(port: int, timeout_s: float) -> Reduce:
-    with socket.create_server(("127.0.0.1", port)) as server:
+def _socket() -> socket.socket:
+    """One that soon gives up a host that does not answer."""
+    peer = socket.socket()
+    peer.settimeout(1.0)
+    return peer
+
+
+def _hub(address: tuple[str, int], timeout_s: float) -> Reduce:
+    with socket.create_server(address, backlog=WORLD) as server:
         server.settimeout(timeout_s)
         peers = [server.accept()[0] for _ in range(WORLD - 1)]
     for peer in peers:

@@ -5,15 +5,18 @@ has them, ``trigger``, where in the script it is due, and ``above``, the incarna
 """
 
 import json
+import mmap
 import os
 import re
+import struct
 import subprocess
 import sys
+import threading
+import time
 import zipfile
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.jobs.nodes import Ledger
 from faultrun.testing.fault import FaultKind, InjectedFault, Trigger
 from faultrun.testing.inject import strike
 
@@ -24,9 +27,44 @@ DEVICE = "device"
 """An order of its own: what torch says of a device that is broken."""
 
 HANDED = "--pre_trained="
+PAGE = "<dd"
+"""When a process was born, and when it ran last."""
+
+_BEAT_S = 0.01
 _LIVES = ("FAULTRUN_INCARNATION", "TORCHELASTIC_RESTART_COUNT")
 _SAYS_ECC = "CUDA error: uncorrectable ECC error encountered"
 _STEP = re.compile(r"step[-_](\d+)")
+
+
+def boot_s() -> float:
+    """CLOCK_BOOTTIME, which all hosts of a campaign share."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Ledger:
+    """What this process did, a line each, and the page that shows when it ran last: 100 times a second."""
+
+    def __init__(self, folder: Path, kind: str, life: int) -> None:
+        rank, node = int(os.environ["RANK"]), os.uname().nodename
+        name = f"{life}_{rank}_{os.getpid()}_{node}"
+        self.life = life
+        """Where it is now: a survivor goes on into later ones."""
+        self._about = {"rank": rank, "node": node, "pid": os.getpid()}
+        page = os.open(folder / f"{name}.{kind}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        os.write(page, struct.pack(PAGE, boot_s(), boot_s()))
+        self._page = mmap.mmap(page, struct.calcsize(PAGE))
+        threading.Thread(target=self._beat, daemon=True).start()
+        self._fd = os.open(folder / f"{name}.notes", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def note(self, what: str, step: int, path: str = "") -> None:
+        """One line in one write."""
+        line = {"at_s": boot_s(), "life": self.life, **self._about, "what": what, "step": step, "path": path}
+        os.write(self._fd, (json.dumps(line) + "\n").encode())
+
+    def _beat(self) -> None:
+        while True:
+            self._page[8:] = struct.pack("<d", boot_s())
+            time.sleep(_BEAT_S)
 
 
 class Notes:
@@ -39,9 +77,11 @@ class Notes:
         self._finish = folder / "finish", folder / "finish_at"
         self._ledger: Ledger | None = None
 
-    def born(self) -> None:
+    def born(self, *, child: bool = True) -> None:
         """This process trains from here on: a page of its own, and a child that it would leave behind."""
         self._ledger = Ledger(self._told, "rank", life=self.life)
+        if not child:
+            return
         left = subprocess.Popen(["sleep", "86400"], start_new_session=True, stdin=subprocess.DEVNULL)
         self.note("child", left.pid)
 
@@ -99,6 +139,13 @@ class Notes:
         with suppress(OSError, ValueError):
             return step >= int(at.read_text())
         return False
+
+
+def drop_old(folder: Path, keep: int) -> None:
+    """Drop all but the newest few periodic saves."""
+    for old in sorted(folder.glob("step-*.pt"), key=step_of)[:-keep]:
+        for path in folder.glob(f"{old.name}*"):
+            path.unlink(missing_ok=True)
 
 
 def step_of(path: Path) -> int:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from benchmarks.jobs.everything_notes import INSIDE, Notes, handed, newest_whole, step_of
+from benchmarks.jobs.everything_notes import INSIDE, Notes, drop_old, handed, newest_whole, step_of
 
 CODE, GUARD, FOLDER, STEP_S = sys.argv[1], sys.argv[2], Path(sys.argv[3]), float(sys.argv[4])
 NOTES = Notes(FOLDER)
@@ -147,7 +147,7 @@ def guarded(job: Job) -> None:
             saved = guard.save(own / f"step-{step}.pt")
             NOTES.note("saved", step, str(saved.path))
             NOTES.at("saved", str(saved.path))
-            drop_old(own)
+            drop_old(own, KEEP)
         if NOTES.ends_at(step):
             return
 
@@ -241,7 +241,7 @@ def save(job: Job, step: int) -> Path:
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
-    drop_old(CKPT)
+    drop_old(CKPT, KEEP)
     return path
 
 
@@ -259,13 +259,6 @@ def load(job: Job, path: str) -> int:
     job.net.load_state_dict(saved["model"])
     job.optimizer.load_state_dict(saved["optimizer"])
     return int(saved["global_step"])
-
-
-def drop_old(folder: Path) -> None:
-    """All but the newest few periodic saves."""
-    for old in sorted(folder.glob("step-*.pt"), key=step_of)[:-KEEP]:
-        for path in folder.glob(f"{old.name}*"):
-            path.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -9,17 +9,16 @@ inside, so that they may be called anything.
 import argparse
 import json
 import os
-import struct
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.jobs.chaos import RANK, State, gradient, sockets
+from benchmarks.jobs.chaos import RANK, check, sockets
+from benchmarks.jobs.small_state import State, gradient, read
 from faultrun import sdk
 
 LIFE = int(os.environ.get("FAULTRUN_INCARNATION", "0"))
 _KEEP = 3
-_FORMAT = {"weight": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}}
 
 
 class Ledger:
@@ -34,35 +33,16 @@ class Ledger:
         os.write(self._fd, (json.dumps({**line, "path": path}) + "\n").encode())
 
 
-def write(state: State, path: str) -> None:
-    """The state as a safetensors file that tells its step, on the disk when this returns."""
-    header = json.dumps({"__metadata__": {"step": str(state.step)}, **_FORMAT}).encode()
-    with Path(path).open("wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header + struct.pack("<q", state.weight))
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def read(path: str) -> State:
-    """What ``write`` wrote; leaves with 9 when it is not the truth."""
-    data = Path(path).read_bytes()
-    (length,) = struct.unpack_from("<Q", data)
-    state = State()
-    state.step = int(json.loads(data[8 : 8 + length])["__metadata__"]["step"])
-    (state.weight,) = struct.unpack_from("<q", data, 8 + length)
-    state.check()
-    return state
-
-
 def main() -> None:
     options = read_options()
     ledger = Ledger()
     handed = os.environ.get("FAULTRUN_RESUME_FROM", "")
     state = read(handed) if handed else State()
+    check(state)
     ledger.note("begin", state.step, handed)
     folder = Path(options.ckpt).absolute()
     if options.guard == "sdk":
-        sdk.start(save=lambda path: write(state, path), directory=folder, name="state.safetensors")
+        sdk.start(save=state.write, directory=folder, name="state.safetensors")
     reduce = sockets(options)
     while state.step < options.steps:
         time.sleep(options.step_s)
@@ -75,7 +55,7 @@ def main() -> None:
             sdk.step(state.step)
         if state.step % options.save_every == 0:
             ledger.note("save", state.step, periodic(state, folder))
-    state.check()
+    check(state)
     reduce(0)  # nobody leaves before all are done
     ledger.note("final", state.step)
     if options.guard == "sdk":
@@ -88,9 +68,9 @@ def periodic(state: State, folder: Path) -> str:
     own.mkdir(parents=True, exist_ok=True)
     path = own / f"step_{state.step}.safetensors"
     partial = own / f".{path.name}.tmp"
-    write(state, str(partial))
+    state.write(str(partial))
     partial.replace(path)
-    write(state, str(own / "last.safetensors"))
+    state.write(str(own / "last.safetensors"))
     mine = sorted(own.glob("step_*.safetensors"), key=lambda one: (len(one.name), one.name))
     for old in mine[:-_KEEP]:
         with suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
 """The matrix of codes: what is read from a run, how it is judged and told, and runs that are harmed."""
 
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -22,8 +22,9 @@ from benchmarks.campaigns.codes_plan import (
     cells,
 )
 from benchmarks.campaigns.codes_reading import reading
-from benchmarks.campaigns.codes_rows import Row, Rows, Verdict, row
+from benchmarks.campaigns.codes_rows import Row, Rows, Verdict, campaign, read
 from benchmarks.campaigns.codes_run import Seen, run, tear
+from benchmarks.campaigns.engine import options
 from benchmarks.harness.launched import Overdue
 
 RIGHT = "final step 40 loss 0.25 digest 0badcafe"
@@ -69,7 +70,12 @@ def a_row(
 ) -> Row:
     seen = seen or Seen(codes=[0], final=RIGHT)
     cell = Cell(code=code, fault=fault, contender=contender, round=number)
-    return row(cell, seen, load="0.5", took_s=3.0)
+    row = campaign(lambda _cell, _folder: seen).row(cell, Path("elsewhere"))
+    return Row.of({**row, "load": "0.5", "took_s": 3.0})
+
+
+def rows_of(*made: Row) -> Rows:
+    return Rows(map(asdict, made))
 
 
 def lives(*steps: list[int]) -> list[Life]:
@@ -140,10 +146,9 @@ def test_every_cell_has_what_it_is_compared_with_before_it() -> None:
 
 def test_a_run_is_judged_by_the_last_line_of_the_undisturbed_one_of_its_length(tmp_path: Path) -> None:
     code = a_code(tmp_path)
-    rows = Rows(codes=[code])
     killed = a_row(code, FAULTRUN, Fault.KILL)
-    assert rows.verdict(killed) is Verdict.UNKNOWN
-    rows.add(a_row(code, TORCHRUN, Fault.NONE))
+    assert rows_of().verdict(killed) is Verdict.UNKNOWN
+    rows = rows_of(a_row(code, TORCHRUN, Fault.NONE))
     assert rows.verdict(killed) is Verdict.SAME
     assert rows.verdict(replace(killed, final=RIGHT.replace("0bad", "0bac"))) is Verdict.OTHER
     assert rows.verdict(replace(killed, anew=True, twice=25)) is Verdict.FRESH
@@ -151,7 +156,7 @@ def test_a_run_is_judged_by_the_last_line_of_the_undisturbed_one_of_its_length(t
     assert rows.verdict(replace(killed, codes=(0,), final="")) is Verdict.FAILED
     assert rows.verdict(replace(killed, codes=(None,), overdue="no end")) is Verdict.OVERDUE
     assert rows.verdict(a_row(code, STANDBYS, Fault.KILL)) is Verdict.UNKNOWN, "a longer run ends otherwise"
-    rows.add(a_row(code, YARDSTICK, Fault.NONE))
+    rows = rows_of(a_row(code, YARDSTICK, Fault.NONE))
     assert rows.verdict(a_row(code, STANDBYS, Fault.KILL)) is Verdict.SAME
 
 
@@ -160,32 +165,37 @@ def test_a_matrix_that_was_cut_off_goes_on_and_forgets_rows_of_an_example_that_c
 ) -> None:
     code, kept = a_code(tmp_path), tmp_path / "attempts" / "codes.jsonl"
     made, missing = (Cell(code=code, fault=fault, contender=TORCHRUN) for fault in (Fault.NONE, Fault.STOP))
-    Rows(kept, [code]).add(a_row(code, TORCHRUN, Fault.NONE))
+    asked = options("codes", "").parse_args([f"--keep={kept}"])
+    ran: list[Cell] = []
+
+    def run_it(cell: Cell, _folder: Path) -> Seen:
+        ran.append(cell)
+        return Seen(codes=[0], final=RIGHT)
+
+    campaign(run_it, [code]).carry_out([made], asked)
     with kept.open("a") as file:
         file.write('{"code": "toy", "fau')
-    assert [Rows(kept, [code]).has(cell) for cell in (made, missing)] == [True, False]
-    assert Rows(kept, [code]).all() == [a_row(code, TORCHRUN, Fault.NONE)]
+    campaign(run_it, [code]).carry_out([made, missing], asked)
+    assert ran == [made, missing]
     code.script.write_text(f"{TRAIN}\n# changed\n")
-    assert not Rows(kept, [code]).has(made)
+    assert read(kept, [code]) == []
 
 
 def test_the_page_shows_what_goes_wrong_loudly_and_reads_it_in_plain_words(tmp_path: Path) -> None:
     code = a_code(tmp_path)
-    rows = Rows(codes=[code])
-    for contender in (FAULTRUN, TORCHRUN):
-        rows.add(a_row(code, contender, Fault.NONE))
+    made = [a_row(code, contender, Fault.NONE) for contender in (FAULTRUN, TORCHRUN)]
     for number, after_s in enumerate((2.0, 9.0, 3.0)):
         seen = Seen(codes=[0], final=RIGHT, twice=number % 2, after_s=after_s)
-        rows.add(a_row(code, FAULTRUN, Fault.KILL, number=number, seen=seen))
+        made.append(a_row(code, FAULTRUN, Fault.KILL, number=number, seen=seen))
         slower = replace(seen, twice=5, after_s=2 * after_s)
-        rows.add(a_row(code, TORCHRUN, Fault.KILL, number=number, seen=slower))
+        made.append(a_row(code, TORCHRUN, Fault.KILL, number=number, seen=slower))
     fresh = Seen(codes=[1, 0], final=RIGHT, twice=25, anew=True)
-    rows.add(a_row(code, TORCHRUN, Fault.STOP, seen=fresh))
+    made.append(a_row(code, TORCHRUN, Fault.STOP, seen=fresh))
     torn = Seen(codes=[-9, 1], harm="out/step-20", why="EOFError: Ran out of input")
-    rows.add(a_row(code, TORCHRUN, Fault.TORN, seen=torn))
+    made.append(a_row(code, TORCHRUN, Fault.TORN, seen=torn))
     other = Seen(codes=[0], final=RIGHT.replace("0bad", "0bac"), twice=10, after_s=4.0)
-    rows.add(a_row(code, TORCHRUN, Fault.SAVE, seen=other))
-
+    made.append(a_row(code, TORCHRUN, Fault.SAVE, seen=other))
+    rows = rows_of(*made)
     lines = table(rows, [code])
     assert lines[2:] == [
         "| toy | faultrun | same | same, 0 to 1 twice, 3.00 s | - | - | - |",
@@ -208,7 +218,7 @@ def test_the_page_shows_what_goes_wrong_loudly_and_reads_it_in_plain_words(tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [Fault.TORN, Fault.STOP])
 def test_a_training_is_harmed_started_again_and_compared(fault: Fault, tmp_path: Path) -> None:
-    code, rows = a_code(tmp_path), Rows()
+    code = a_code(tmp_path)
     short = Size(steps=24, save_every=4, step_s=0.05)
     ours = replace(FAULTRUN, size=short)
     seen = {}
@@ -219,7 +229,7 @@ def test_a_training_is_harmed_started_again_and_compared(fault: Fault, tmp_path:
     right, harmed = seen[Fault.NONE], seen[fault]
     assert (right.codes, right.twice, right.overdue) == ([0], 0, ""), right
     assert harmed.codes == [-9 if fault is Fault.TORN else 143, 0], harmed
-    rows.add(replace(a_row(code, TORCHRUN, Fault.NONE, seen=right), steps=24))
+    rows = rows_of(replace(a_row(code, TORCHRUN, Fault.NONE, seen=right), steps=24))
     one = replace(a_row(code, ours, fault, seen=harmed), steps=24)
     assert rows.verdict(one) is Verdict.SAME
     assert harmed.twice >= (6 if fault is Fault.TORN else 2), (

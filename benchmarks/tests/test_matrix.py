@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 from benchmarks.campaigns import day, matrix_page
-from benchmarks.campaigns.matrix_run import Cell, Outcome, run
+from benchmarks.campaigns.engine import options
+from benchmarks.campaigns.matrix import of
+from benchmarks.campaigns.matrix_run import Cell, Outcome, judge, run
 
 from faultrun.testing.fault import FaultKind, Trigger
 
@@ -22,56 +24,51 @@ CELLS = (
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.name} in {cell.phase.value}")
-def test_the_right_cause_the_right_rank_and_the_right_decision(cell: Cell) -> None:
-    assert run(cell, "plain").wrong == ()
+def test_the_right_cause_the_right_rank_and_the_right_decision(cell: Cell, tmp_path: Path) -> None:
+    assert judge(cell, run(cell, tmp_path, "plain")) == []
 
 
-def a_row(*, wrong: tuple[str, ...] = ()) -> matrix_page.Row:
-    outcome = Outcome(
-        cell=CELLS[0],
-        blamed=2,
-        fault_class="unknown",
-        cause="InjectedError: a|b",
-        decision="restart",
-        exit_code=0,
-        took_s=1.26,
-        wrong=wrong,
-        folder=Path("elsewhere"),
-    )
-    return matrix_page.row(outcome, "0.5")
+OUTCOME = Outcome(
+    blamed=2,
+    fault_class="unknown",
+    cause="InjectedError: injected in a|b",
+    decision="restart",
+    exit_code=0,
+    resumed_wrongly=False,
+    orphans=frozenset(),
+)
 
 
-def test_a_matrix_that_was_cut_off_goes_on_with_what_is_missing(tmp_path: Path) -> None:
-    matrix_page.Kept("plain", tmp_path).add(a_row())
-    (cut,) = (tmp_path / "attempts").iterdir()
-    with cut.open("a") as file:
+def carried_out(folder: Path, *outcomes: Outcome) -> list[Cell]:
+    """The cells of which each was run with one outcome, kept in ``folder``; those that were run."""
+    ran: list[Cell] = []
+
+    def run_it(cell: Cell, _folder: Path) -> Outcome:
+        ran.append(cell)
+        return outcomes[len(ran) - 1]
+
+    asked = options("matrix", "").parse_args([f"--keep={matrix_page.kept_in(folder, 'plain')}"])
+    replace(of("plain"), run=run_it).carry_out(CELLS[: len(outcomes)], asked)
+    return ran
+
+
+def test_a_matrix_that_was_cut_off_goes_on_with_what_is_missing_or_was_wrong(tmp_path: Path) -> None:
+    assert carried_out(tmp_path, OUTCOME) == [CELLS[0]]
+    with matrix_page.kept_in(tmp_path, "plain").open("a") as file:
         file.write('{"fault": "oom", "pha')
-    kept = matrix_page.Kept("plain", tmp_path)
-    assert [kept.has(cell) for cell in CELLS] == [True, False, False, False, False, False]
-
-
-def test_a_wrong_cell_is_run_again_and_its_last_row_counts(tmp_path: Path) -> None:
-    kept = matrix_page.Kept("plain", tmp_path)
-    kept.add(a_row(wrong=("rank 0 blamed",)))
-    assert not kept.has(CELLS[0])
-    assert matrix_page.right(kept.rows) == 0
-    kept.add(a_row())
-    assert kept.has(CELLS[0])
-    assert matrix_page.Kept("plain", tmp_path).rows == [a_row()]
+    assert carried_out(tmp_path, OUTCOME, OUTCOME) == [CELLS[1]]
+    assert carried_out(tmp_path, OUTCOME, OUTCOME) == [CELLS[1]], "it was wrong"
 
 
 def test_the_page_counts_and_marks_what_was_wrong(tmp_path: Path) -> None:
-    kept = matrix_page.Kept("plain", tmp_path)
-    kept.add(replace(a_row(wrong=("rank 0 blamed",)), rank=1, blamed=0))
-    kept.add(a_row())
+    carried_out(tmp_path, OUTCOME, OUTCOME)
     matrix_page.write(tmp_path)
     page = (tmp_path / "matrix.md").read_text()
     assert "## sockets, 4 ranks: 1 of 2 cells as expected" in page
     assert (
-        "| raise | step | 1 | 0 | unknown | InjectedError: a/b | restart | 0 | 1.3 s | **rank 0 blamed** |"
-        in page
+        "| raise | step | 2 | 2 | unknown | InjectedError: injected in a/b | restart | 0 | 0.0 s | as" in page
     )
-    assert page.count("as expected |") == 1
+    assert "**rank 2 blamed; wrong cause**" in page
 
 
 def test_a_few_minutes_of_the_compressed_day() -> None:

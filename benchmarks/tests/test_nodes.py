@@ -1,13 +1,15 @@
 """A short piece of ``make soak-nodes``, and proof that its judge sees what it is there to see."""
 
 import os
-import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from benchmarks.campaigns.nodes_judge import (
+from benchmarks.campaigns.engine import NOT_POSSIBLE
+from benchmarks.campaigns.everything_plan import When, Whom
+from benchmarks.campaigns.everything_presets import of_nodes
+from benchmarks.campaigns.judge_nodes import (
     UNNAMED_S,
     cards_differ,
     journals_disagree,
@@ -15,22 +17,17 @@ from benchmarks.campaigns.nodes_judge import (
     unequal_ends,
     unnamed_waits,
     waits_said,
-    wrong_resumes,
 )
-from benchmarks.campaigns.nodes_ledger import Census, Life, Told
-from benchmarks.campaigns.nodes_plan import Kind, When, Whom, draw
-from benchmarks.jobs.nodes import PAGE
+from benchmarks.campaigns.ledgers import Census, Life, Told
 
 from support.machine.processes import wait_until
 from support.places import ROOT
 
-NOT_POSSIBLE = 77
-
 
 @pytest.mark.slow
 def test_faults_over_three_nodes_and_a_spare_break_no_promise(tmp_path: Path) -> None:
-    words = ("--faults=6", "--seed=11", f"--see={tmp_path / 'see'}")
-    campaign = (sys.executable, "-m", "benchmarks.campaigns.nodes", *words)
+    words = ("--preset=nodes", "--faults=6", "--seed=11", f"--see={tmp_path / 'see'}")
+    campaign = (sys.executable, "-m", "benchmarks.campaigns.everything", *words)
     environ = {**os.environ, "PYTHONPATH": "launcher:tests:.", "TMPDIR": str(tmp_path)}
     ended = subprocess.run(
         campaign, cwd=ROOT, env=environ, timeout=560, check=False, capture_output=True, text=True
@@ -40,38 +37,19 @@ def test_faults_over_three_nodes_and_a_spare_break_no_promise(tmp_path: Path) ->
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-def test_a_seed_draws_the_same_faults_and_all_that_there_is() -> None:
-    sessions = [draw(number, seed=5) for number in range(60)]
-    assert sessions == [draw(number, seed=5) for number in range(60)]
+def test_a_seed_draws_the_same_faults_over_three_nodes() -> None:
+    sessions = [of_nodes(number, seed=5) for number in range(60)]
+    assert sessions == [of_nodes(number, seed=5) for number in range(60)]
     faults = [fault for session in sessions for fault in session.faults]
-    assert {fault.kind for fault in faults} == set(Kind)
-    assert {fault.when for fault in faults} == set(When)
     assert {fault.whom for fault in faults} == set(Whom)
     assert all(session.faults[0].when is When.TRAINING for session in sessions)
-    assert {session.torch for session in sessions} == {True, False}
+    assert {session.setting.code for session in sessions} == {"plain", "gloo"}
+    assert {session.setting.ranks for session in sessions} == {3, 6}
+    assert {session.stopped for session in sessions} == {True, False}
 
 
 def told(life: int, rank: int, what: str, step: int, at_s: float = 0.0) -> Told:
     return Told(at_s=at_s, life=life, rank=rank, node="a", pid=1, what=what, step=step)
-
-
-RESUMED = [told(1, rank, what, 20) for rank in (0, 1) for what in ("there", "begin")]
-
-
-def test_a_resume_of_all_ranks_from_the_newest_save_is_not_accused() -> None:
-    assert not list(wrong_resumes(RESUMED, since_life=0))
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        (told(1, 2, "begin", 10), "began at steps [10, 20]"),
-        (told(1, 2, "there", 23), "began at step 20 although a whole save of 23 was there"),
-        (told(1, 1, "wrong", 20), "has a wrong weight at step 20"),
-    ],
-)
-def test_a_wrong_resume_is_seen(line: Told, said: str) -> None:
-    assert said in " ".join(wrong_resumes([*RESUMED, line], since_life=0))
 
 
 def test_a_rank_that_lives_beside_a_newer_incarnation_is_seen(tmp_path: Path) -> None:
@@ -90,16 +68,6 @@ def test_a_rank_that_lives_beside_a_newer_incarnation_is_seen(tmp_path: Path) ->
         older.kill()
         older.wait()
     assert census.older_than(1) == []
-
-
-def test_a_rank_that_ran_on_by_its_own_beats_is_seen(tmp_path: Path) -> None:
-    census = Census(tmp_path)
-    census.close()
-    for life, born_s, beat_s in ((0, 1.0, 5.5), (1, 5.0, 6.0)):
-        page = tmp_path / f"{life}_0_1_a.rank"
-        page.write_bytes(struct.pack(PAGE, born_s, beat_s))
-        census.lives.append(Life(life, 0, 1, "a", page, born_s, ""))
-    assert census.overlaps() == ["rank 0 of incarnation 0 beat 0.500 s after a newer one was born"]
 
 
 def test_a_long_time_without_training_of_which_nobody_says_why_is_seen(tmp_path: Path) -> None:

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
-from benchmarks.campaigns.pauses import page
+from benchmarks.campaigns.pauses import CAMPAIGN, page
 from benchmarks.campaigns.pauses_plan import Case, plan
-from benchmarks.campaigns.pauses_run import run
 from benchmarks.jobs.pause_deed import HANGS, PAUSES
 
 from support.lightly import lightly
@@ -30,14 +29,15 @@ def test_a_plan_has_every_kind_and_can_be_had_again() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["kernel", "frozen"])
 def test_a_pause_of_some_seconds_is_warned_of_at_most(kind: str, tmp_path: Path) -> None:
-    row = run(Case(number=1, kind=kind, seconds=5.0, everybody=False, framework="torch"), tmp_path)
-    assert row.wrong == ()
+    case = Case(number=1, kind=kind, seconds=5.0, everybody=False, framework="torch")
+    row = CAMPAIGN.row(case, tmp_path)
+    assert row["broken"] == []
     assert "1 healthy pauses, 0 killed" in page([row], seed=1)
 
 
 @pytest.mark.slow
 def test_a_hang_is_warned_of_and_replaced_at_the_limit(tmp_path: Path) -> None:
     case = Case(number=2, kind="deadlock", seconds=0.0, everybody=False, framework="torch", limit_s=5.0)
-    row = run(case, tmp_path)
-    assert row.wrong == ()
+    row = CAMPAIGN.row(case, tmp_path)
+    assert row["broken"] == []
     assert "1 hangs with a limit by the user, 1 warned of" in page([row], seed=1)

@@ -12,10 +12,9 @@ from benchmarks.campaigns.gasps_deadline import Deadline, deadlines
 from benchmarks.campaigns.gasps_evidence import Evidence, Life, Reference, State, broken
 from benchmarks.campaigns.gasps_job import TORCH
 from benchmarks.campaigns.gasps_plan import SAVE_EVERY, STEPS, Fault, Place, draw_faults, draw_stops
-from benchmarks.campaigns.gasps_run import Outcome
 from benchmarks.campaigns.gasps_stop import Stopped, restarted
 from benchmarks.campaigns.gasps_stop import broken as broken_stop
-from benchmarks.campaigns.gasps_table import keeps
+from benchmarks.campaigns.gasps_table import loses_little
 from benchmarks.harness.notes import Note
 
 from support.lightly import lightly
@@ -153,10 +152,8 @@ def test_a_next_start_that_fails_by_itself_is_named_with_whoever_failed_first() 
 
 
 def test_more_losses_than_promised_break_the_campaign_although_no_run_broke_a_promise() -> None:
-    fine = Outcome(fault=FAULT, broken=(), lost=0)
-    assert keeps([fine] * 19 + [replace(fine, lost=1)])
-    assert not keeps([fine] * 18 + [replace(fine, lost=1)] * 2)
-    assert not keeps([fine] * 99 + [replace(fine, broken=("exit code 1",))])
+    assert loses_little([{"lost": 0}] * 19 + [{"lost": 1}])
+    assert not loses_little([{"lost": 0}] * 18 + [{"lost": 1}] * 2)
 
 
 def test_a_deadline_is_read_from_the_journal_where_its_timer_closed_the_window() -> None:

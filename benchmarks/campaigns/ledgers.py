@@ -1,4 +1,4 @@
-"""What the ranks of several nodes told of themselves, and what the kernel knows of them while they live."""
+"""What ranks told of themselves, and what the kernel knows of them while they live."""
 
 import json
 import struct
@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.jobs.nodes import PAGE
+from benchmarks.jobs.everything_notes import PAGE
 
 _LOOK_S = 0.01
 

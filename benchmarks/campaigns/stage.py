@@ -1,4 +1,4 @@
-"""Where a run over several nodes takes place: hosts on a switch, three etcd members, disks, and the platform.
+"""Where a run takes place: hosts on a switch, etcd members, disks, and the platform.
 
 The platform starts a node again that was lost, as Kubernetes does, also one whose supervisor ended by itself
 alone. Everything is in a mount namespace and network namespaces of the campaign's own.
@@ -8,19 +8,18 @@ import ctypes
 import os
 import re
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.campaigns.nodes_ledger import Census, Ledgers
-from benchmarks.campaigns.nodes_plan import LEASE_S, MEMBERS, NODE_WAIT_S, NODES, SEATS, Session
+from benchmarks.campaigns.everything_plan import NODE_WAIT_S
+from benchmarks.campaigns.ledgers import Census, Ledgers
 from benchmarks.harness.launched import ROOT, clean_environ
-from benchmarks.jobs.nodes import boot_s
+from benchmarks.jobs.everything_notes import boot_s
 from support.nodes.etcd_cluster import EtcdCluster
-from support.nodes.hosts import Network, network
+from support.nodes.hosts import Network
 
 _CLONE_NEWNS = 0x00020000
 _LOOK_S = 0.01
@@ -28,9 +27,7 @@ _BACK_S = 1.0
 _LONE_S = 4.0
 _LATE_S = 15.0
 _STARTS_S = 5.0
-_JOB = ROOT / "benchmarks" / "jobs" / "nodes.py"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_SIZES_MIB = {"etcd": 256, "logs": 24, "ckpt": 4}
 
 
 def own_mounts() -> None:
@@ -218,60 +215,6 @@ class Stage:
             host.kill()
         for mounted in self._disks:
             subprocess.run(["umount", "-l", str(self.folder / mounted)], check=False, capture_output=True)
-
-
-class Site(Stage):
-    """A run of the campaign over several nodes."""
-
-    def __init__(self, session: Session, folder: Path, net: Network) -> None:
-        disks = {f"etcd/{one}": _SIZES_MIB["etcd"] for one in MEMBERS}
-        disks |= {f"logs/{one}": _SIZES_MIB["logs"] for one in NODES} | {"ckpt": _SIZES_MIB["ckpt"]}
-        super().__init__(folder, net, NODES, MEMBERS, disks)
-        self.session = session
-        self.ranks = SEATS * session.per_node
-
-    def start(self, node: Node) -> None:
-        """The same command on each host."""
-        session, host = self.session, self.net[node.name]
-        assert self.etcd is not None
-        options = (
-            f"--framework={'torch' if session.torch else 'plain'}",
-            f"--nnodes={SEATS}",
-            f"--nproc-per-node={session.per_node}",
-            "--rdzv-backend=etcd",
-            f"--rdzv-endpoint={self.etcd.endpoints}",
-            f"--rdzv-id=soak{session.number}",
-            f"--local-addr={host.address}",
-            f"--node_name={node.name}",
-            f"--lease_ttl={LEASE_S}",
-            f"--node_wait={NODE_WAIT_S:g}s",
-            "--grace=4s",
-            "--backoff=10ms..50ms",
-            "--max_restarts=1000",
-            f"--checkpoint_dir={self.folder / 'ckpt'}",
-            f"--log_dir={self.folder / 'logs' / node.name}",
-        )
-        job = (
-            f"--guard={session.guard}",
-            f"--collective={'gloo' if session.torch else 'sockets'}",
-            f"--ckpt={self.folder / 'ckpt'}",
-            f"--told={self.folder / 'told'}",
-            f"--finish={self.folder / 'finish'}",
-        )
-        light = () if session.torch else ("-S",)
-        command = (sys.executable, "-m", "faultrun", *options, sys.executable, *light, str(_JOB), *job)
-        self.run(node, command)
-
-
-@contextmanager
-def site(session: Session, folder: Path) -> Iterator[Site]:
-    """Hosts of a run that has not begun."""
-    with network(*NODES, *MEMBERS) as net:
-        one = Site(session, folder, net)
-        try:
-            yield one
-        finally:
-            one.close()
 
 
 def fill(folder: Path) -> Callable[[], object]:

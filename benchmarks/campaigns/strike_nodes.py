@@ -1,4 +1,4 @@
-"""What each fault does to a run over several nodes, and what makes it whole again."""
+"""What each fault does to the nodes of a run, to etcd and to disks, and what makes them whole again."""
 
 import os
 import random
@@ -7,20 +7,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from benchmarks.campaigns.nodes_plan import MEMBERS, Fault, Kind, Whom
-from benchmarks.campaigns.nodes_site import Node, Stage, fill
+from benchmarks.campaigns.everything_plan import MEMBERS, Fault, Kind, Whom
+from benchmarks.campaigns.stage import Node, Stage, fill
 from support.nodes.hosts import Host
 
 
-class Striker:
+class NodeStriker:
     """Strikes at ``site``; ``strike`` returns whom it struck, in a word."""
 
     def __init__(self, site: Stage, chance: random.Random) -> None:
         self._site = site
         self._chance = chance
-        self._deeds: dict[Kind, Callable[[Fault, Node], str]] = {
-            Kind.RANK: self._rank,
-            Kind.RANKS: self._ranks,
+        self.deeds: dict[Kind, Callable[[Fault, Node], str]] = {
             Kind.HOST: self._host,
             Kind.POWER: self._power,
             Kind.SUPERVISOR: self._supervisor,
@@ -33,13 +31,13 @@ class Striker:
             Kind.LOG_DISK: self._log_disk,
             Kind.SAVE_DISK: self._save_disk,
             Kind.STORE_DISK: self._store_disk,
-            Kind.STOP: self._stop,
+            Kind.STOPPED: self._stop,
         }
 
     def strike(self, fault: Fault) -> str:
         """Do it now; empty if there is nobody to do it to."""
         node = self._node(fault.whom)
-        return "" if node is None else self._deeds[fault.kind](fault, node)
+        return "" if node is None else self.deeds[fault.kind](fault, node)
 
     def _node(self, whom: Whom) -> Node | None:
         """Of those whose supervisor runs; the next best if there is none of the kind."""
@@ -54,24 +52,6 @@ class Striker:
     def _seats(self) -> dict[int, str]:
         return {one.rank: one.node for one in self._site.census.newest()}
 
-    def _ranks_on(self, name: str) -> list[int]:
-        """Pids of the newest ranks there."""
-        return [one.pid for one in self._site.census.newest() if one.node == name and one.lives()]
-
-    def _rank(self, _: Fault, node: Node) -> str:
-        seated = sorted(name for name in set(self._seats().values()) if self._ranks_on(name))
-        name = node.name if node.name in seated else self._chance.choice(seated or [""])
-        pids = self._ranks_on(name)
-        return f"a rank of {name}" if pids and _killed(self._chance.choice(pids)) else ""
-
-    def _ranks(self, fault: Fault, node: Node) -> str:
-        first = self._rank(fault, node)
-        left = [name for name in sorted(set(self._seats().values())) if not first.endswith(f" {name}")]
-        second = [name for name in left if self._ranks_on(name)]
-        if not second or not _killed(self._chance.choice(self._ranks_on(second[0]))):
-            return first
-        return f"{first}, a rank of {second[0]}"
-
     def _host(self, fault: Fault, node: Node) -> str:
         self._gone(node, fault)
         self._of(node).kill()
@@ -84,7 +64,7 @@ class Striker:
         return node.name
 
     def _supervisor(self, _: Fault, node: Node) -> str:
-        return node.name if node.process is not None and _killed(node.process.pid) else ""
+        return node.name if node.process is not None and killed(node.process.pid) else ""
 
     def _link(self, fault: Fault, node: Node) -> str:
         self._site.net.cut(self._of(node))
@@ -175,7 +155,8 @@ class Striker:
 _AGAIN_S = 0.5
 
 
-def _killed(pid: int) -> bool:
+def killed(pid: int) -> bool:
+    """Kill it; False: it was gone."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
         return True

@@ -1,7 +1,6 @@
 """Which promises a run over several nodes broke: by the ranks' own words, the kernel's and the journals'.
 
-Nothing here asks faultrun what it decided: each rank told where it began and what was on the disk then, and
-whose processes were alive was asked of the kernel at the moment when one of a newer incarnation was born.
+Nothing here asks faultrun what it decided.
 """
 
 import json
@@ -10,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 
-from benchmarks.campaigns.nodes_ledger import Life, Told
-from benchmarks.campaigns.nodes_plan import LEASE_S
+from benchmarks.campaigns.everything_plan import LEASE_S
+from benchmarks.campaigns.ledgers import Life, Told
 
 UNNAMED_S = LEASE_S + 5.0
 """The lease of a lost node, the two seconds that a wait may last unsaid, and three of a crowded machine."""
@@ -19,29 +18,6 @@ UNNAMED_S = LEASE_S + 5.0
 _NAMED = re.compile(r"waiting for \S|etcd does not answer|etcd has not answered")
 _WAIT = re.compile(r"waiting for (.+?)(, until [\d:]+ \(.*\))?$")
 _NODE = re.compile(r"\bnodes? [a-d]( [a-d])*\b|\b[a-d]\b(?! (row|word)\b)(?=$|[ ,:;])")
-
-
-def wrong_resumes(told: Sequence[Told], since_life: int) -> Iterator[str]:
-    """Lives after ``since_life`` that did not begin, all ranks alike, at the newest whole save there was."""
-    for one in told:
-        if one.what == "wrong" and one.life > since_life:
-            yield f"rank {one.rank} of incarnation {one.life} has a wrong weight at step {one.step}"
-    for life in sorted({one.life for one in told if one.life > since_life}):
-        begins = {one.rank: one.step for one in told if one.life == life and one.what == "begin"}
-        steps = set(begins.values())
-        if len(steps) > 1:
-            yield f"incarnation {life} began at steps {sorted(steps)}"
-        there = [one.step for one in told if one.life == life and one.what == "there"]
-        newest = max(max(there, default=0), 0)
-        if steps and min(steps) < newest:
-            yield f"incarnation {life} began at step {min(steps)} although a whole save of {newest} was there"
-
-
-def lost_steps(told: Sequence[Told], life: int) -> int:
-    """How many steps the incarnation did again that one before it had done."""
-    done = max((one.step for one in told if one.what == "step" and one.life < life), default=0)
-    began = [one.step for one in told if one.what == "begin" and one.life == life]
-    return max(0, done - min(began)) if began else 0
 
 
 def unnamed_waits(

@@ -1,0 +1,188 @@
+"""The campaigns over runs with many faults: what each draws from its seed, and what its page says of it."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from benchmarks.campaigns.everything_plan import (
+    ENDS,
+    HANG_S,
+    LEASE_S,
+    SEATS,
+    SETTINGS,
+    Fault,
+    Kind,
+    Session,
+    Setting,
+    Way,
+    When,
+    Whom,
+    draw,
+)
+
+REJOIN_S = 30
+OF_A_STEP = (
+    *("loader", "begin", "forward", "backward", "collective"),
+    *("update", "updated", "end", "after", "saving"),
+)
+OF_A_REPAIR = ("heard", "raised", "dropped", "join", "formed", "restored")
+OF_A_NEWCOMER = OF_A_REPAIR[OF_A_REPAIR.index("join") :]
+
+_NODE_FAULTS = {
+    Kind.RANK: 6,
+    Kind.TWO: 1,
+    Kind.HOST: 3,
+    Kind.POWER: 3,
+    Kind.SUPERVISOR: 2,
+    Kind.LINK: 4,
+    Kind.STORE_LINK: 2,
+    Kind.PEER_LINK: 1,
+    Kind.FREEZE: 5,
+    Kind.MEMBER: 4,
+    Kind.MAJORITY: 2,
+    Kind.LOG_DISK: 2,
+    Kind.SAVE_DISK: 1,
+    Kind.STORE_DISK: 1,
+    Kind.STOPPED: 2,
+}
+_NODE_PHASES = (When.AT_ONCE, When.DRAINING, When.GONE, When.STARTING)
+_RANKS, _DEATHS, _SECONDS = 3, 10, 0.25
+_EXACT = tuple(
+    Setting(code=code, nodes=1, ranks=_RANKS, way=Way.STAYS) for code in ("exact-ddp", "exact-fsdp")
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """One campaign: ``draw`` takes the number of a run and the seed, and gives None behind the last one."""
+
+    title: str
+    method: str
+    draw: Callable[[int, int], Session | None]
+
+
+def of_nodes(number: int, seed: int) -> Session:
+    """Draw faults over three nodes and a spare: four runs in five of plain Python, the others of torch."""
+    chance = random.Random(f"{seed}:{number}")
+    torch = number % 5 == 3
+    way = Way.COLD if chance.choice(("sdk", "sdk", "none")) == "sdk" else Way.BARE
+    each = 1 if torch else chance.choice((1, 1, 2))
+    setting = Setting(code="gloo" if torch else "plain", nodes=3, ranks=each * SEATS, way=way)
+    stopped = chance.random() < 0.5
+    faults = tuple(_node_fault(chance, place) for place in range(10 if torch else 20))
+    return Session(number=number, setting=setting, faults=faults, stopped=stopped)
+
+
+def _node_fault(chance: random.Random, place: int) -> Fault:
+    inside = place > 0 and chance.random() < 0.35
+    return Fault(
+        kind=chance.choices(tuple(_NODE_FAULTS), tuple(_NODE_FAULTS.values()))[0],
+        whom=chance.choice((Whom.FIRST, Whom.OTHER, Whom.OTHER, Whom.SPARE)),
+        when=chance.choice(_NODE_PHASES) if inside else When.TRAINING,
+        place="step",
+        chance=round(chance.random(), 4),
+        after_s=round(chance.choice((0.0, chance.uniform(0.0, 0.5))), 3),
+        for_s=round(chance.uniform(0.2, 2.5 * LEASE_S), 2),
+    )
+
+
+def of_survivors(number: int, seed: int) -> Session:
+    """Draw deaths that survivors outlive, three runs in five over DistributedDataParallel."""
+    chance = random.Random(f"{seed}:stay:{number}")
+    deaths = [_death(chance, is_last=place == _DEATHS - 1) for place in range(_DEATHS)]
+    faults = tuple(fault for death in deaths for fault in death)
+    return Session(number=number, setting=_EXACT[number % 5 >= 3], faults=faults)
+
+
+def _death(chance: random.Random, *, is_last: bool) -> list[Fault]:
+    """A death at an exact place, and one time in four another in its repair."""
+    rank, two = chance.randrange(_RANKS), chance.random() < 0.12
+    first = Fault(
+        kind=Kind.TWO if two else chance.choices((Kind.KILL, Kind.RANK, Kind.STUCK), (9, 8, 3))[0],
+        whom=Whom.OTHER,
+        when=When.TRAINING,
+        place=ENDS if is_last else chance.choice(OF_A_STEP),
+        chance=_chance_of(rank),
+        after_s=round(chance.choice((0.0, chance.uniform(0.0, 0.003))), 5),
+        for_s=0.0,
+        ready=chance.random() < 0.75,
+    )
+    if chance.random() >= _SECONDS:
+        return [first]
+    survivor = _chance_of(rank + 1 + two)
+    seconds = (
+        _in_the_repair(survivor, chance.choice(OF_A_REPAIR)),
+        _in_the_repair(_chance_of(rank), chance.choice(OF_A_NEWCOMER)),
+        _parked(rank, round(chance.uniform(0.0, 0.05), 4)),
+    )
+    return [first, chance.choice(seconds)]
+
+
+def _chance_of(rank: int) -> float:
+    return (rank % _RANKS + 0.5) / _RANKS
+
+
+def _in_the_repair(chance: float, place: str) -> Fault:
+    kind, whom = Kind.KILL, Whom.OTHER
+    return Fault(kind=kind, whom=whom, when=When.REPAIR, place=place, chance=chance, after_s=0.0, for_s=0.0)
+
+
+def _parked(rank: int, after_s: float) -> Fault:
+    """The process that waits for the place of a dead rank dies before it has it."""
+    own = _in_the_repair(_chance_of(rank), "join")
+    return replace(own, kind=Kind.STANDBY, when=When.DRAINING, after_s=after_s)
+
+
+def of_phases(number: int, seed: int) -> Session | None:
+    """Have somebody else die in every phase of a repair: a survivor, the newcomer, its parked process."""
+    del seed
+    if number >= len(_EXACT):
+        return None
+    faults: list[Fault] = []
+    for at in range(len(OF_A_REPAIR) + len(OF_A_NEWCOMER) + 1):
+        rank = at % _RANKS
+        seconds = (
+            *(_in_the_repair(_chance_of(rank + 1), place) for place in OF_A_REPAIR),
+            *(_in_the_repair(_chance_of(rank), place) for place in OF_A_NEWCOMER),
+            _parked(rank, 0.0),
+        )
+        ready = at % 2 == 0 or seconds[at].kind is Kind.STANDBY
+        first = replace(seconds[at], kind=Kind.KILL, when=When.TRAINING, place="backward", ready=ready)
+        faults += [replace(first, chance=_chance_of(rank)), seconds[at]]
+    return Session(number=number, setting=_EXACT[number], faults=tuple(faults))
+
+
+_JUDGED = """\
+Each fault is judged by what the ranks wrote down, by pages in which each rank shows when it ran last,
+and by the journals. *Again after* is from the fault to the moment when every rank has done a step in
+the newest incarnation; the time for which a link, a disk or a host was away is in it, and what strikes
+in the way back of another shares its end."""
+
+_METHOD = f"""\
+`make soak-everything N=1000 SEED={{seed}}`: a schedule drawn from the seed, over {len(SETTINGS)} kinds of
+runs, up to 12 faults in a run, a third of them in what the fault before set off. {_JUDGED} A hang
+counts from its beginning (`--hang_timeout={HANG_S}s`), a lost node from its loss (lease {LEASE_S} s). The
+training is one whose every bit is computed beforehand (a gradient depends on samples and not on
+weights, all numbers are whole: sums are the same in any order). Faults begin behind the first save
+of a run. Where ranks were left out, weights are held to those of all within 1e-5, samples exactly."""
+
+_OF_NODES = f"""\
+`make soak-nodes N={{faults}} SEED={{seed}}`: three nodes, a spare and three etcd members, each on a host of
+its own; what is lost comes back as on a platform. Lease {LEASE_S} s. {_JUDGED} The kernel is asked, as
+soon as a rank is born, whether one of an older incarnation, or a child of one, still lives."""
+
+_OF_SURVIVORS = f"""\
+`make soak-stay N={{faults}} SEED={{seed}}`: three torch ranks under `faultrun --standby=3`; a rank, or two at
+once, killed at a place in its step that the seed draws: by itself exactly there, from outside, or
+stopped and then killed; one time in four somebody else dies in the repair. {_JUDGED} Asked besides:
+each step ends with the bits (parameters, buffers, optimizer, schedule, random numbers, loss) of a
+training that nobody disturbed; nobody waits longer than --rejoin_timeout ({REJOIN_S} s) without all
+beginning anew; survivors keep their process. A DistributedDataParallel that began anew is judged up
+to there: wrapped anew it adds up in another order, with faultrun or without."""
+
+PRESETS = {
+    "thousand": Preset(title="A thousand faults", method=_METHOD, draw=draw),
+    "nodes": Preset(title="Random faults over three nodes and a spare", method=_OF_NODES, draw=of_nodes),
+    "stay": Preset(title="Deaths in trainings whose survivors stay", method=_OF_SURVIVORS, draw=of_survivors),
+    "phases": Preset(title="A death in every phase of a repair", method=_OF_SURVIVORS, draw=of_phases),
+}
