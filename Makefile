@@ -113,13 +113,13 @@ bench-nodes: $(STAMP)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks several_nodes
 
 soak: $(STAMP)
-	$(BIN)/python -m benchmarks.campaigns.kills --runs $(N) --seed $(SEED)
+	PYTHONPATH=launcher:tests:. $(BIN)/python -m benchmarks.campaigns.everything --preset kills --faults $(N) --seed $(SEED)
 
 soak-gasps: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.gasps --runs $(N) --stops $$(($(N) / 2)) --deadlines 20 --seed $(SEED)
 
 soak-day: $(STAMP)
-	$(BIN)/python -m benchmarks.campaigns.day --faults $(FAULTS) --seed $(SEED)
+	PYTHONPATH=launcher:tests:. $(BIN)/python -m benchmarks.campaigns.everything --preset day --faults $(FAULTS) --seed $(SEED)
 
 soak-hostile: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.hostile --histories $(N) --seed $(SEED)

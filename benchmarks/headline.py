@@ -15,9 +15,8 @@ from benchmarks.harness import machine, report
 from benchmarks.harness.conduct import conduct, readings_of
 from benchmarks.harness.launched import ROOT
 from benchmarks.harness.ledger import Ledger
-from benchmarks.harness.marks import written_between
 from benchmarks.harness.plot import draw
-from benchmarks.harness.readme import PART, table
+from benchmarks.harness.readme import PART, table, written_between
 
 RESULTS = Path(__file__).parent / "results"
 README = ROOT / "README.md"

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.campaigns.spread import p95
 from benchmarks.harness.launched import ROOT
-from benchmarks.harness.marks import written_between
+from benchmarks.harness.readme import written_between
 
 Row = Mapping[str, Any]
 
@@ -74,3 +73,9 @@ def _cells(rows: Sequence[Row]) -> list[str]:
         f"{statistics.median(lost):g}, {max(lost)}" if lost else _NOTHING,
         f"{wrong}",
     ]
+
+
+def p95(values: Sequence[float]) -> float:
+    """The value that 95 of 100 do not exceed; the largest of few."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from benchmarks.campaigns.everything_plan import Kind
 from benchmarks.campaigns.ledgers import Life, Told
 
 Line = dict[str, Any]
@@ -17,6 +18,7 @@ UNSAID_S = 8.0
 
 _MOST_WORDS = 3
 _NEAR = 1e-5
+_MORE_MIB = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,43 @@ def deserters(before: Sequence[Life], struck: Collection[int], spared: int) -> I
     gone = [one for one in before if one.pid not in struck and not one.lives()]
     if len(gone) > spared:
         yield f"{len(gone)} processes ended that nobody had killed: {', '.join(one.words() for one in gone)}"
+
+
+def recovered_otherwise(journal: Sequence[Line], life: int, newest: int, rank: int) -> Iterator[str]:
+    """Whether the death of a rank in ``life`` was answered by one restart, and blamed on that rank."""
+    if newest != life + 1:
+        yield f"not recovered at the first restart: incarnation {newest} trains after {life}"
+    exits = [line for line in journal if line["event"] == "WorkerExit" and line["incarnation"] == life]
+    failed = [line for line in exits if line["status"] != {"is": "Exited", "code": 0}]
+    first = failed[0] if failed else {"rank": None, "status": None}
+    if (first["rank"], first["status"]) != (rank, {"is": "Signaled", "signum": 9}):
+        yield f"rank {first['rank']} is blamed ({first['status']}), rank {rank} was killed"
+
+
+def too_cold(rows: Sequence[Mapping[str, Any]], warm: bool) -> dict[str, list[str]]:
+    """By promise: a restart that is not ``warm`` although no standby was killed beside the rank."""
+    harmed = any(row["kind"] == Kind.STANDBY.value for row in rows)
+    if not warm or harmed or rows[-1]["way"] == "warm restart":
+        return {}
+    return {"recovery": [f"{rows[-1]['way']}, and no standby was killed"]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a supervisor holds at a moment."""
+
+    descriptors: int
+    processes: int
+    rss_mib: float
+
+
+def grows(costs: Sequence[Cost]) -> Iterator[str]:
+    """What it holds more of, behind the first restarts, as restart follows restart."""
+    settled = costs[len(costs) // 4 :]
+    for name, most in (("descriptors", 0), ("processes", 0), ("rss_mib", _MORE_MIB)):
+        held = [getattr(cost, name) for cost in settled]
+        if held and held[-1] - held[0] > most:
+            yield f"{name} of the supervisor grew from {held[0]:g} to {held[-1]:g}"
 
 
 def ran_on(lives: Sequence[Life], kept: Mapping[int, frozenset[int]]) -> Iterator[str]:

@@ -12,6 +12,7 @@ class Way(Enum):
     COLD = "SDK, no standbys"
     WARM = "SDK, standbys"
     BARE = "no SDK"
+    CONFIG = "no SDK, a configuration"
     STAYS = "SDK, survivors stay"
     SHRINKS = "SDK, fewer ranks"
 
@@ -147,11 +148,11 @@ class Setting:
     @property
     def sdk(self) -> bool:
         """Whether its ranks save when they are asked to."""
-        return self.way is not Way.BARE
+        return self.way not in (Way.BARE, Way.CONFIG)
 
     @property
     def small(self) -> bool:
-        """Whether its training is that of ``everything_plain``, which takes no orders."""
+        """Whether its training is that of ``everything_plain``."""
         return self.code in ("plain", "gloo")
 
     @property
@@ -199,12 +200,16 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One run from its start to its end: ``stopped`` by SIGTERM to all, else it ends by itself."""
+    """One run from its start to its end: ``stopped`` by SIGTERM to all, else it ends by itself.
+
+    ``watched``: its one supervisor must not grow; where there are standbys, all restarts are warm.
+    """
 
     number: int
     setting: Setting
     faults: tuple[Fault, ...]
     stopped: bool = False
+    watched: bool = False
 
 
 def draw(number: int, seed: int) -> Session:

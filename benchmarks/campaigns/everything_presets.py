@@ -47,6 +47,7 @@ _NODE_FAULTS = {
 }
 _NODE_PHASES = (When.AT_ONCE, When.DRAINING, When.GONE, When.STARTING)
 _RANKS, _DEATHS, _SECONDS = 3, 10, 0.25
+_KILLS, _LIVES = 100, 50
 _EXACT = tuple(
     Setting(code=code, nodes=1, ranks=_RANKS, way=Way.STAYS) for code in ("exact-ddp", "exact-fsdp")
 )
@@ -152,6 +153,46 @@ def of_phases(number: int, seed: int) -> Session | None:
     return Session(number=number, setting=_EXACT[number], faults=tuple(faults))
 
 
+def of_kills(number: int, seed: int) -> Session:
+    """Draw one rank that is killed, in a training that is handed its checkpoint, or finds it configured."""
+    chance = random.Random(f"{seed}:kills:{number}")
+    way = Way.BARE if chance.random() < 0.5 else Way.CONFIG
+    kind = chance.choices((Kind.KILL, Kind.RANK), (3, 1))[0]
+    place, rank = chance.choice(("step", "inside", "save", "saved")), chance.randrange(2)
+    after_s = round(chance.uniform(0.0, 0.5), 3)
+    death = replace(_in_the_repair((rank + 0.5) / 2, place), kind=kind, when=When.TRAINING, after_s=after_s)
+    return Session(number=number, setting=Setting(code="ddp", nodes=1, ranks=2, way=way), faults=(death,))
+
+
+def of_standbys(number: int, seed: int) -> Session:
+    """Draw ranks that are killed as soon as their standbys are ready, one time in five with a standby."""
+    chance = random.Random(f"{seed}:standbys:{number}")
+    faults: list[Fault] = []
+    for _ in range(_KILLS):
+        death = replace(_in_the_repair(chance.random(), "step"), kind=Kind.RANK, when=When.TRAINING)
+        faults.append(replace(death, ready=True))
+        if chance.random() < 0.2:
+            faults.append(replace(death, kind=Kind.STANDBY, when=When.AT_ONCE, chance=chance.random()))
+    setting = Setting(code="ddp", nodes=1, ranks=2, way=Way.WARM)
+    return Session(number=number, setting=setting, faults=tuple(faults), watched=True)
+
+
+def of_a_day(number: int, seed: int) -> Session:
+    """Draw ranks of plain Python that end in one way or another, one after the other."""
+    chance = random.Random(f"{seed}:day:{number}")
+    faults = tuple(
+        replace(
+            _in_the_repair(chance.random(), "step"),
+            kind=chance.choice((Kind.KILL, Kind.RAISE, Kind.EXIT, Kind.SEGV)),
+            when=When.TRAINING,
+            after_s=round(chance.uniform(0.0, 0.3), 3),
+        )
+        for _ in range(_LIVES)
+    )
+    setting = Setting(code="plain", nodes=1, ranks=2, way=Way.COLD)
+    return Session(number=number, setting=setting, faults=faults, watched=True)
+
+
 _JUDGED = """\
 Each fault is judged by what the ranks wrote down, by pages in which each rank shows when it ran last,
 and by the journals. *Again after* is from the fault to the moment when every rank has done a step in
@@ -180,9 +221,26 @@ training that nobody disturbed; nobody waits longer than --rejoin_timeout ({REJO
 beginning anew; survivors keep their process. A DistributedDataParallel that began anew is judged up
 to there: wrapped anew it adds up in another order, with faultrun or without."""
 
+_OF_KILLS = f"""\
+`make soak N={{faults}} SEED={{seed}}`: trainings of two torch ranks without the SDK, each with one rank
+killed. {_JUDGED} Asked besides: recovered at the first restart, and the killed rank blamed."""
+
+_OF_STANDBYS = f"""\
+`--preset standbys`: one run of two torch ranks that are killed again and again as soon as their
+standbys are ready, one time in five with a standby. {_JUDGED} Asked besides: every restart is warm but
+where a standby was killed, and the supervisor has no descriptor, process or MiB more than before."""
+
+_OF_A_DAY = f"""\
+`make soak-day FAULTS={{faults}} SEED={{seed}}`: a day of faults compressed, over trainings of two ranks of
+plain Python; {_LIVES} in each. {_JUDGED} Asked besides: the supervisor has no descriptor, process or MiB
+more."""
+
 PRESETS = {
     "thousand": Preset(title="A thousand faults", method=_METHOD, draw=draw),
     "nodes": Preset(title="Random faults over three nodes and a spare", method=_OF_NODES, draw=of_nodes),
     "stay": Preset(title="Deaths in trainings whose survivors stay", method=_OF_SURVIVORS, draw=of_survivors),
+    "kills": Preset(title="A rank killed in each training", method=_OF_KILLS, draw=of_kills),
+    "standbys": Preset(title="Kills as soon as standbys are ready", method=_OF_STANDBYS, draw=of_standbys),
+    "day": Preset(title="A day of faults", method=_OF_A_DAY, draw=of_a_day),
     "phases": Preset(title="A death in every phase of a repair", method=_OF_SURVIVORS, draw=of_phases),
 }

@@ -6,27 +6,23 @@ trains. The script is the same without the SDK; it finds its newest whole save b
 
 import argparse
 import json
-import random
-import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from benchmarks.campaigns import engine, kept
-from benchmarks.campaigns.everything_judge import Steps, lost_steps
-from benchmarks.campaigns.everything_law import law_of
-from benchmarks.campaigns.everything_plan import AT_A_PLACE, HANGS, Fault, Kind, Session, Way, When, draw
+from benchmarks.campaigns.everything_plan import AT_A_PLACE, Fault, Kind, Session, Way, When, draw
+from benchmarks.campaigns.everything_run import run
 from benchmarks.campaigns.everything_site import Site
-from benchmarks.campaigns.everything_strike import Striker
 from benchmarks.campaigns.promises import Row
 from benchmarks.campaigns.stage import Node, own_mounts
-from benchmarks.harness import launchers, machine
+from benchmarks.harness import launchers
 from benchmarks.harness.netns import refused
-from benchmarks.jobs.everything_notes import boot_s
-from support.nodes.hosts import Network, network
+from support.nodes.hosts import Network
 
 _STARTS_S, _RECOVERS_S, _SHOWS_S = 180.0, 90.0, 0.3
 _NOT_THEIRS = frozenset({Kind.DEVICE})
@@ -78,64 +74,14 @@ def _fits(fault: Fault) -> bool:
     return of_a_rank and fault.when is When.TRAINING
 
 
-def run(one: Chosen, name: str, seed: int, folder: Path) -> Iterator[Row]:
-    """Give these faults to trainings under ``name``, a new one when one does not come back."""
-    left = list(one.faults)
-    while left:
-        own = folder / f"{one.session.number}_{len(left)}"
-        own.mkdir()
-        with network("a") as net:
-            site = RivalSite(one.session, own, net, name)
-            try:
-                site.begin()
-                begun = _trains(site, 0.0, _STARTS_S)
-                striker = Striker(site, random.Random(f"{seed}:{one.session.number}"))
-                judge = Steps(law_of(one.session.setting), one.session.setting.ranks)
-                while left:
-                    row = _struck(site, striker, judge, *left.pop(0)) if begun else _nothing(left.pop(0)[0])
-                    yield {
-                        "launcher": name,
-                        "session": one.session.number,
-                        "run": one.session.setting.name,
-                    } | row
-                    if not begun or row["over"]:
-                        break
-            finally:
-                site.close()
-        shutil.rmtree(own, ignore_errors=True)
-
-
-def _trains(site: Site, since_s: float, within_s: float) -> bool:
-    return site.wait(lambda: site.steps.trains_since(since_s) is not None, within_s)
-
-
-def _struck(site: Site, striker: Striker, judge: Steps, place: int, fault: Fault) -> Row:
-    until_s = boot_s() + fault.after_s
-    site.wait(lambda: boot_s() >= until_s, fault.after_s + 1.0)
-    life, load, seen = site.steps.newest_life(), machine.load(), len(site.steps.lines)
-    struck = striker.strike(fault)
-    since_s = boot_s() + _SHOWS_S
-    back = _trains(site, since_s, _RECOVERS_S)
-    now = site.steps.newest_life()
-    trained_s = site.steps.trains_since(struck.at_s) if now > life and back else None
-    lost = lost_steps(site.steps.lines, life, now) if now > life else 0
-    return {
-        "place": place,
-        "kind": fault.kind.value,
-        "struck": struck.whom or "nobody",
-        "recovery_s": None if trained_s is None else round(trained_s - struck.at_s, 2),
-        "lost": lost,
-        "way": "cold restart" if trained_s else "went on by itself" if back else "did not come back",
-        "over": not back,
-        "noticed": fault.kind not in HANGS or back,
-        "load": load,
-        "broken": {} if not (wrong := judge.wrong(site.steps.lines[seen:])) else {"steps": wrong},
-    }
-
-
-def _nothing(place: int) -> Row:
-    about = {"place": place, "kind": "the start", "struck": "nobody", "recovery_s": None, "lost": 0}
-    return {**about, "way": "-", "over": True, "load": machine.load(), "broken": {}}
+def rows_of(one: Chosen, name: str, seed: int, folder: Path) -> Iterator[Row]:
+    """Give these faults to trainings under ``name``; they are held to the bits of their steps alone."""
+    session = replace(one.session, faults=tuple(fault for _, fault in one.faults))
+    for rows in run(session, 0, seed, folder, folder, partial(RivalSite, name=name)):
+        for row in rows:
+            if row["place"] >= 0:
+                broken = {what: words for what, words in row["broken"].items() if what == "steps"}
+                yield {"launcher": name, **row, "place": one.faults[row["place"]][0], "broken": broken}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -149,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in asked.launcher or _NAMES:
         if launchers.missing(name):
             if (name, -1, -1) not in had:
-                missing = {**_nothing(-1), "missing": launchers.missing(name)}
+                missing = {"place": -1, "struck": "nobody", "missing": launchers.missing(name)}
                 kept.add(asked.keep, asked.seed, {"launcher": name, "session": -1, "run": "-", **missing})
             continue
         for one in chosen(asked.seed):
@@ -158,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if not fit or left_out or time.monotonic() > until_s:
                 continue
             with tempfile.TemporaryDirectory(prefix="rival-") as folder:
-                for row in run(replace(one, faults=fit), name, asked.seed, Path(folder)):
+                for row in rows_of(replace(one, faults=fit), name, asked.seed, Path(folder)):
                     print(json.dumps(row), flush=True)
                     kept.add(asked.keep, asked.seed, row)
     return 0

@@ -3,22 +3,25 @@
 import random
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.campaigns import traces
-from benchmarks.campaigns.broken_runs import kept_if_broken
 from benchmarks.campaigns.everything_judge import (
+    Cost,
     Line,
     Steps,
     began_anew,
     deserters,
+    grows,
     kept_by,
     out_of_step,
     perhaps_kept,
     ran_on,
+    recovered_otherwise,
     saved_twice,
+    too_cold,
     unsaid,
 )
 from benchmarks.campaigns.everything_law import EXACT_STEPS, law_of
@@ -41,7 +44,7 @@ from benchmarks.campaigns.everything_site import NODES, Site
 from benchmarks.campaigns.everything_strike import Striker, Struck
 from benchmarks.campaigns.judge_nodes import unequal_ends, unnamed_waits
 from benchmarks.campaigns.ledgers import Life
-from benchmarks.campaigns.promises import Broken, Row, add
+from benchmarks.campaigns.promises import Broken, Row, add, kept_if_broken
 from benchmarks.harness.procfs import environment
 from benchmarks.jobs.everything_notes import boot_s
 from support.nodes.hosts import network
@@ -68,6 +71,8 @@ class Passage:
         self._judged = self._apart = self._stuck = 0
         self._known: set[str] = set()
         self._filled: set[str] = set()
+        self._costs: list[Cost] = []
+        self._armed: list[tuple[int, Fault, int]] = []
         self.over = False
 
     def starts(self) -> list[str]:
@@ -80,26 +85,10 @@ class Passage:
         """Faults of which all but the first meet what the one before set off; a row for each."""
         site, since_life = self._site, self._site.steps.newest_life()
         before = site.census.newest()
-        rows: list[Row] = []
-        waiting = [(place, fault) for place, fault in faults if is_ordered(fault)]
-        orders: list[int] = []
-        for place, fault in faults:
-            if is_ordered(fault):
-                continue
-            self._await(fault)
-            life = site.steps.newest_life()
-            if not rows:
-                orders = [self._striker.arm(armed, life) for _, armed in waiting]
-            if fault.kind is Kind.DEVICE:
-                site.well.unlink(missing_ok=True)
-            struck = self._striker.strike(fault)
-            if fault.kind is Kind.LOG_DISK:
-                self._filled.add(struck.whom.partition(" ")[0])
-            rows.append(row_of(place, fault, struck, life))
-            if fault.kind is Kind.WELL and site.steps.world(life) < self._setting.ranks:
-                self._grows(rows[-1])
+        rows, struck = self._strike_all(faults)
         settled = self._settle()
-        rows += [self._armed(*one, order, rows[0]) for one, order in zip(waiting, orders, strict=True)]
+        for place, fault, order in self._armed:
+            rows.append(self._row_of_armed(place, fault, order, rows[0]))
         wrong = self._broken(rows[0]["at_s"], since_life, [fault for _, fault in faults])
         if not settled and not site.ended:
             wrong.recovery.append(f"no training on all ranks within {_RECOVERS_S:g} s")
@@ -109,12 +98,48 @@ class Passage:
             wrong.codes += unequal_ends(site.codes, traces.late(self._site), None)
             if not self._may_end(faults):
                 wrong.recovery.append(f"the run ended: {self._last_words()}")
-        elif self._setting.exact:
-            wrong.recovery += self._stayed(before, since_life, rows[0]["at_s"])
+        else:
+            wrong.recovery += self._amiss(before, since_life, rows[0], struck)
         for row in rows:
             wrong.recovery += row.pop("wrong", [])
         rows.sort(key=lambda row: float(row["at_s"]))
-        return [finished(site, row, wrong if row is rows[-1] else Broken(), self._began_s) for row in rows]
+        told = [finished(site, row, wrong if row is rows[-1] else Broken(), self._began_s) for row in rows]
+        if site.session.watched:
+            told[-1]["broken"] |= too_cold(told, self._setting.way is Way.WARM)
+        return told
+
+    def _strike_all(self, faults: Sequence[tuple[int, Fault]]) -> tuple[list[Row], Struck]:
+        """Each in its phase; those that are ordered beforehand are armed with the first. Whom that struck."""
+        site, rows, first = self._site, list[Row](), Struck("", 0.0)
+        waiting = [(place, fault) for place, fault in faults if is_ordered(fault)]
+        for place, fault in faults:
+            if is_ordered(fault):
+                continue
+            self._await(fault)
+            life = site.steps.newest_life()
+            if not rows:
+                self._armed = [(at, one, self._striker.arm(one, life)) for at, one in waiting]
+                self._costs += [site.cost()] if site.session.watched else []
+            if fault.kind is Kind.DEVICE:
+                site.well.unlink(missing_ok=True)
+            struck = self._striker.strike(fault)
+            first = first if rows else struck
+            if fault.kind is Kind.LOG_DISK:
+                self._filled.add(struck.whom.partition(" ")[0])
+            rows.append(row_of(place, fault, struck, life))
+            if fault.kind is Kind.WELL and site.steps.world(life) < self._setting.ranks:
+                self._grows(rows[-1])
+        return rows, first
+
+    def _amiss(self, before: Sequence[Life], since_life: int, row: Row, struck: Struck) -> list[str]:
+        """What is wrong with the way back, where it is known beforehand."""
+        site = self._site
+        if self._setting.exact:
+            return self._stayed(before, since_life, row["at_s"])
+        if len(site.session.faults) == 1 and struck.whom:
+            newest = site.steps.newest_life()
+            return list(recovered_otherwise(site.journal(), int(row["life"]), newest, struck.rank))
+        return []
 
     def ends(self) -> Row:
         """End the run as planned; a row about it."""
@@ -149,6 +174,7 @@ class Passage:
         site, wrong = self._site, traces.at_the_end(self._site, self._filled)
         wrong.together += self._new(ran_on(site.census.lives, self._kept(site.journal())))
         wrong.saves += self._new(saved_twice(site.steps.lines, site.journal()))
+        wrong.orphans += grows(self._costs)
         return wrong
 
     def keep(self, folder: Path) -> None:
@@ -193,7 +219,7 @@ class Passage:
         if not site.wait(lambda: site.steps.world(site.steps.newest_life()) == full, _GROWS_S):
             row["wrong"] = [f"not all ranks were back within {_GROWS_S:g} s"]
 
-    def _armed(self, place: int, fault: Fault, order: int, first: Row) -> Row:
+    def _row_of_armed(self, place: int, fault: Fault, order: int, first: Row) -> Row:
         """The row of a fault that was ordered beforehand, and may have befallen somebody or nobody."""
         self._striker.disarm(order)
         struck = self._striker.struck(order) or Struck("", first["at_s"])
@@ -315,7 +341,9 @@ class Passage:
         return " / ".join(line for _, line in said[-3:])[-300:]
 
 
-def run(session: Session, first: int, seed: int, folder: Path, kept: Path) -> Iterator[list[Row]]:
+def run(
+    session: Session, first: int, seed: int, folder: Path, kept: Path, at: Callable[..., Site] = Site
+) -> Iterator[list[Row]]:
     """Give the faults of ``session`` from the ``first`` on to runs, until all were had; rows as they come."""
     left = [(place, fault) for place, fault in enumerate(session.faults) if place >= first]
     attempt = 0
@@ -325,7 +353,7 @@ def run(session: Session, first: int, seed: int, folder: Path, kept: Path) -> It
         own = folder / f"run_{session.number}_{attempt}"
         own.mkdir(parents=True)
         with network(*names) as net:
-            site = Site(session, own, net)
+            site = at(session, own, net)
             try:
                 passage = Passage(site, seed, left[0][0])
                 wrong = passage.starts()

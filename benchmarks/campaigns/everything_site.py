@@ -2,18 +2,21 @@
 
 import bisect
 import json
+import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from benchmarks.campaigns.everything_judge import Cost
 from benchmarks.campaigns.everything_plan import HANG_S, LEASE_S, MEMBERS, NODE_WAIT_S, SEATS, Session, Way
 from benchmarks.campaigns.everything_presets import REJOIN_S
 from benchmarks.campaigns.ledgers import Census, Ledgers, Life, Told
 from benchmarks.campaigns.stage import Node, Stage
 from benchmarks.harness.launched import ROOT
-from benchmarks.jobs.everything_notes import HANDED
+from benchmarks.harness.procfs import rss_mib
+from benchmarks.jobs.everything_notes import CONFIGURED, HANDED
 from support.nodes.hosts import Network
 
 STEP_S = 0.05
@@ -22,6 +25,7 @@ NODES = dict.fromkeys(Way, ("a", "b", "c", "d")) | {Way.SHRINKS: ("a", "b", "c")
 
 _DISK_MIB, _STORE_MIB, _LOG_MIB = 32, 256, 32
 _JOBS = ROOT / "benchmarks" / "jobs"
+_CONFIG = "# a training's configuration\npre_trained: ''  # where to go on\n"
 _STUCK = "stuck in a broken process group"
 
 
@@ -104,6 +108,8 @@ class Site(Stage):
         self.ledgers = self.steps
         self.census = Ranks(folder / "told", self.steps)
         (folder / "orders").mkdir()
+        if session.setting.way is Way.CONFIG:
+            (folder / "config.yaml").write_text(_CONFIG, encoding="utf-8")
         self._journals: dict[str, tuple[int, list[dict[str, Any]]]] = {}
 
     def start(self, node: Node) -> None:
@@ -121,7 +127,8 @@ class Site(Stage):
             light = () if setting.code == "gloo" else ("-S",)
             return (sys.executable, *light, str(_JOBS / "everything_plain.py"), setting.code, *words)
         job = "everything_exact.py" if setting.exact else "everything_torch.py"
-        return (str(_JOBS / job), setting.code, *words)
+        config = (f"{CONFIGURED}{self.folder / 'config.yaml'}",) if setting.way is Way.CONFIG else ()
+        return (str(_JOBS / job), setting.code, *words, *config)
 
     def log_dir(self, node: Node) -> Path:
         """Where its journal is."""
@@ -153,6 +160,14 @@ class Site(Stage):
         logs = (self.folder / "logs").rglob("worker_*.log")
         return sum(log.read_text(errors="replace").count(_STUCK) for log in logs)
 
+    def cost(self) -> Cost:
+        """What the one supervisor holds now."""
+        node = next(iter(self.nodes.values()))
+        pid = node.process.pid if node.process is not None else os.getpid()
+        descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        own = self.net[node.name].pids
+        return Cost(descriptors=descriptors, processes=len(own), rss_mib=rss_mib(pid))
+
     @property
     def well(self) -> Path:
         """Is there while every device is well."""
@@ -173,6 +188,8 @@ class Site(Stage):
             options.append(f"--rejoin_timeout={REJOIN_S}s")
         if way is not Way.STAYS:
             options.append("--on_fault=restart")
+        if way is Way.CONFIG:
+            options.append(f"--rewrite={self.folder / 'config.yaml'}:pre_trained")
         if way is Way.BARE and not setting.small:
             options.append(f"--resume_arg={HANDED}{{checkpoint}}")
         if way is Way.SHRINKS and setting.nodes == 1:

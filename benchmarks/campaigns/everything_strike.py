@@ -27,10 +27,11 @@ _AT_ITS_PLACE = frozenset({Kind.RANK, Kind.STUCK, Kind.TWO})
 
 @dataclass(slots=True)
 class Struck:
-    """Whom it struck, in a word (empty: nobody), and when (CLOCK_BOOTTIME)."""
+    """Whom it struck, in a word (empty: nobody), and when (CLOCK_BOOTTIME); the first of its ranks."""
 
     whom: str
     at_s: float
+    rank: int = -1
 
 
 class Striker:
@@ -61,7 +62,7 @@ class Striker:
             return Struck(self._nodes.strike(fault), at_s)
         if self._site.session.setting.exact and fault.kind in _AT_ITS_PLACE:
             return self._at_its_place(fault)
-        return Struck(self._from_outside(fault), at_s)
+        return self._from_outside(fault, at_s)
 
     def struck(self, order: int) -> Struck | None:
         """What a rank told before it was carried out."""
@@ -123,19 +124,20 @@ class Striker:
             (self._site.folder / "finish").touch()
         return self._orders
 
-    def _from_outside(self, fault: Fault) -> str:
+    def _from_outside(self, fault: Fault, at_s: float) -> Struck:
         living = [one for one in self._site.census.newest() if one.lives()]
         if fault.kind is Kind.WELL:
             self._site.well.touch()
-            return "every device"
+            return Struck("every device", at_s)
         if fault.kind is Kind.STANDBY:
-            return self._standby(living, fault.chance)
+            return Struck(self._standby(living, fault.chance), at_s)
         first = int(fault.chance * len(living))
         wanted = {Kind.TWO: 2, Kind.ALL: len(living)}.get(fault.kind, 1)
         turned = [*living[first:], *living[:first]]
         victims = sorted(turned, key=lambda one: one is not turned[0] and one.node == turned[0].node)[:wanted]
-        gone = [one for one in victims if self._kill(one.pid)]
-        return f"rank{'s' * (len(gone) > 1)} {' '.join(str(one.rank) for one in gone)}" if gone else ""
+        gone = [one.rank for one in victims if self._kill(one.pid)]
+        whom = f"rank{'s' * (len(gone) > 1)} {' '.join(map(str, gone))}" if gone else ""
+        return Struck(whom, at_s, *gone[:1])
 
     def _standby(self, living: list[Life], chance: float) -> str:
         """A process that waits for a rank, or in the place of one."""
@@ -147,4 +149,4 @@ class Striker:
 
 
 def _of(told: Told) -> Struck:
-    return Struck(f"rank {told.rank}, {told.path}", told.at_s)
+    return Struck(f"rank {told.rank}, {told.path}", told.at_s, told.rank)

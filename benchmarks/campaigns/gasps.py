@@ -15,13 +15,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks.campaigns import engine, gasps_deadline, gasps_run, gasps_stop, gasps_table
+from benchmarks.campaigns import engine, gasps_deadline, gasps_run, gasps_table
 from benchmarks.campaigns.engine import Campaign
 from benchmarks.campaigns.gasps_evidence import Reference
 from benchmarks.campaigns.gasps_job import TRAININGS, Training
 from benchmarks.campaigns.gasps_plan import SAVE_EVERY, STEPS, Fault, Stop, draw_faults, draw_stops
-from benchmarks.campaigns.gasps_run import Outcome
-from benchmarks.campaigns.gasps_stop import StopOutcome
+from benchmarks.campaigns.gasps_run import Outcome, StopOutcome
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,7 +86,7 @@ def _of_stops(training: Training, seed: int, reference: Reference) -> Campaign[S
     return Campaign(
         name="stops",
         cases="stops",
-        run=partial(gasps_stop.run, training, seed=seed, reference=reference),
+        run=partial(gasps_run.run_stop, training, seed=seed, reference=reference),
         judge=lambda _, outcome: outcome.broken,
         columns={
             "step": lambda stop, _: stop.step,

@@ -12,8 +12,7 @@ from statistics import median
 
 from benchmarks.campaigns import engine
 from benchmarks.campaigns.engine import Campaign, Row
-from benchmarks.campaigns.pauses_plan import Case, plan
-from benchmarks.campaigns.pauses_run import Seen, judge, missing, run
+from benchmarks.campaigns.pauses_run import Case, Seen, judge, missing, plan, run
 from benchmarks.harness import machine
 
 _TITLE = "# Pauses that are no hangs, and hangs that are"

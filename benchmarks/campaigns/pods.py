@@ -17,8 +17,7 @@ from statistics import median
 
 from benchmarks.campaigns import engine
 from benchmarks.campaigns.engine import Campaign, Row
-from benchmarks.campaigns.pods_plan import EARLY_MS, Deletion, Hook, draw
-from benchmarks.campaigns.pods_run import FAULTRUN, Left, broken, run
+from benchmarks.campaigns.pods_run import EARLY_MS, FAULTRUN, Deletion, Hook, Left, broken, draw, run
 from benchmarks.harness import pod
 
 _STOPPED = 143

@@ -9,23 +9,20 @@ things must never happen: a torn file is chosen; an older whole file is
 chosen although a newer whole one exists. Ends with 1 if one of them did.
 """
 
-import argparse
-import json
 import os
 import random
 import select
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from benchmarks.campaigns import savers
+from benchmarks.campaigns import engine, savers
 from benchmarks.campaigns.savers import Saver
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import scan_and_choose
@@ -43,7 +40,6 @@ _LATE = 1.3
 class Tally:
     """What happened to the saves of one saver."""
 
-    saver: str
     saves: int = 0
     torn: int = 0
     whole: int = 0
@@ -52,53 +48,55 @@ class Tally:
     chosen_older: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
-    @property
-    def failed(self) -> bool:
-        """Whether one of the two things that must never happen did."""
-        return bool(self.chosen_torn or self.chosen_older)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Killed:
+    """So many saves of one saver are killed."""
+
+    number: int
+    saver: Saver
+    saves: int
+    seed: int
+
+
+def judge(_: Killed, tally: Tally) -> Iterator[str]:
+    """The two things that must never happen."""
+    if tally.chosen_torn:
+        yield f"{tally.chosen_torn} torn saves were chosen"
+    if tally.chosen_older:
+        yield f"{tally.chosen_older} older saves were chosen although a newer one was whole"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the campaign, print the table; 1 when a promise was broken."""
-    asked = _parse(argv)
-    chance = random.Random(asked.seed)
-    present = [
-        one for one in savers.ALL if (not asked.saver or one.name in asked.saver) and not one.missing()
-    ]
-    tallies = [Tally(saver=one.name) for one in present]
-    with tempfile.TemporaryDirectory(prefix="torn-saves-") as folder:
-        for one, tally in zip(present, tallies, strict=True):
-            _campaign(one, tally, asked.saves // len(present), Path(folder) / one.name, chance)
-    print(_as_json(tallies) if asked.json else _table(tallies))
-    return 1 if any(tally.failed for tally in tallies) else 0
-
-
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.campaigns.torn_saves", description=__doc__)
+    """Run the campaign; 1 when a promise was broken."""
+    parser = engine.options("torn_saves", __doc__)
     parser.add_argument("--saves", type=int, default=1000, help="how many in all [1000]")
-    parser.add_argument("--seed", type=int, default=1, help="the same seed kills at the same moments [1]")
-    parser.add_argument(
-        "--saver", action="append", choices=[one.name for one in savers.ALL], help="only this one"
-    )
-    parser.add_argument("--json", action="store_true", help="counts as JSON")
-    return parser.parse_args(argv)
+    names = [one.name for one in savers.ALL]
+    parser.add_argument("--saver", action="append", choices=names, help="only this one (repeatable)")
+    asked = parser.parse_args(argv)
+    present = [one for one in savers.ALL if one.name in (asked.saver or names) and not one.missing()]
+    each = asked.saves // len(present)
+    cases = [Killed(number=at, saver=one, saves=each, seed=asked.seed) for at, one in enumerate(present, 1)]
+    return engine.exit_code(CAMPAIGN.carry_out(cases, asked))
 
 
-def _campaign(saver: Saver, tally: Tally, saves: int, root: Path, chance: random.Random) -> None:
-    """A few whole saves to begin with, then ``saves`` that are killed."""
-    place = root / "ckpt"
-    place.mkdir(parents=True)
+def run(killed: Killed, folder: Path) -> Tally:
+    """A few whole saves to begin with, then those that are killed."""
+    saver, tally, chance = killed.saver, Tally(), random.Random(f"{killed.seed}:{killed.saver.name}")
+    place = folder / "ckpt"
+    place.mkdir()
     saver.warm_up()
-    truth = Truth(saver, root)
+    truth = Truth(saver, folder)
     durations_s = [_left_alone(saver, place, step) for step in range(1, _CALIBRATIONS + 1)]
     usual_s = sorted(durations_s)[len(durations_s) // 2]
-    for step in range(1, _CALIBRATIONS + 1 + saves):
+    for step in range(1, _CALIBRATIONS + 1 + killed.saves):
         truth.learn(step)
         if step <= _CALIBRATIONS:
             continue
         _reap(_start(partial(saver.save, place, step)), wait_s=chance.uniform(0.0, usual_s * _LATE))
         _judge(saver, place, truth.whole(place), step, tally)
         truth.forget(place)
+    return tally
 
 
 class Truth:
@@ -193,35 +191,22 @@ def _kind_of(why: str) -> str:
     return " ".join(word for word in why.split()[:4] if not any(sign.isdigit() for sign in word))
 
 
-def _table(tallies: Sequence[Tally]) -> str:
-    heads = ("saver", "killed", "left whole", "left torn", "left nothing", "torn chosen", "older chosen")
-    rows = [
-        (one.saver, one.saves, one.whole, one.torn, one.absent, one.chosen_torn, one.chosen_older)
-        for one in tallies
-    ]
-    total = ("together", *(sum(int(row[column]) for row in rows) for column in range(1, len(heads))))
-    texts = [heads, *(tuple(str(cell) for cell in row) for row in [*rows, total])]
-    widths = [max(len(row[column]) for row in texts) for column in range(len(heads))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in texts]
-    reasons = sum((one.reasons for one in tallies), Counter[str]())
-    return "\n".join([*lines, "", *(f"{count:5}  {why} ..." for why, count in reasons.most_common())])
-
-
-def _as_json(tallies: Sequence[Tally]) -> str:
-    return json.dumps(
-        [
-            {
-                "saver": one.saver,
-                "saves": one.saves,
-                "whole": one.whole,
-                "torn": one.torn,
-                "absent": one.absent,
-                "chosen_torn": one.chosen_torn,
-                "chosen_older": one.chosen_older,
-            }
-            for one in tallies
-        ]
-    )
+CAMPAIGN: engine.Campaign[Killed, Tally] = engine.Campaign(
+    name="torn-saves",
+    cases="savers",
+    run=run,
+    judge=lambda killed, tally: list(judge(killed, tally)),
+    columns={
+        "saver": lambda killed, _: killed.saver.name,
+        "saves": lambda _, tally: tally.saves,
+        "whole": lambda _, tally: tally.whole,
+        "torn": lambda _, tally: tally.torn,
+        "absent": lambda _, tally: tally.absent,
+        "chosen_torn": lambda _, tally: tally.chosen_torn,
+        "chosen_older": lambda _, tally: tally.chosen_older,
+        "refused_for": lambda _, tally: "; ".join(f"{why} ... {n}" for why, n in tally.reasons.items()),
+    },
+)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,8 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.campaigns.broken_runs import copied
 from benchmarks.campaigns.judge_nodes import cards_differ, journals_disagree, read_journal
-from benchmarks.campaigns.promises import Broken
+from benchmarks.campaigns.promises import Broken, copied
 from benchmarks.campaigns.stage import Stage
 from benchmarks.jobs.everything_notes import boot_s
 

@@ -14,8 +14,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.jobs.hear import hear_sigterm
-from benchmarks.jobs.tell import BORN_S, Teller, forked_s, life
+from benchmarks.jobs.tell import BORN_S, Teller, forked_s, hear_sigterm, life
 
 tell = Teller()
 tell("forked", at_s=forked_s())

@@ -26,7 +26,7 @@ INSIDE = "inside"
 DEVICE = "device"
 """An order of its own: what torch says of a device that is broken."""
 
-HANDED = "--pre_trained="
+HANDED, CONFIGURED = "--pre_trained=", "--config="
 PAGE = "<dd"
 """When a process was born, and when it ran last."""
 
@@ -183,5 +183,13 @@ def _is_whole(path: Path) -> bool:
 
 
 def handed() -> str:
-    """The checkpoint that a launcher has put behind the script; empty: none."""
-    return next((word.removeprefix(HANDED) for word in reversed(sys.argv) if word.startswith(HANDED)), "")
+    """The checkpoint that a launcher has put behind the script, or into its configuration; empty: none."""
+    path = _word(CONFIGURED)
+    if path:
+        found = re.search(r"^pre_trained: *['\"]?([^'\"#\n]*)", Path(path).read_text(), re.MULTILINE)
+        return found[1].strip() if found else ""
+    return _word(HANDED)
+
+
+def _word(option: str) -> str:
+    return next((word.removeprefix(option) for word in reversed(sys.argv) if word.startswith(option)), "")

@@ -52,6 +52,7 @@ def main() -> None:
             print(f"step {state.step}", flush=True)
         if NOTES.rank == 0 and state.step % _SAVE_EVERY == 0:
             _save(state)
+        NOTES.at("step")
     reduce(0)  # nobody leaves before all are done
     if sdk is not None:
         sdk.done()

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.jobs.hang_deed import Deed, add_options
+from benchmarks.jobs.pause_deed import Deed, add_options
 from benchmarks.jobs.tell import BORN_S, Teller
 
 tell = Teller()

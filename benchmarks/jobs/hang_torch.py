@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from benchmarks.jobs.hang_deed import Deed, add_options
+from benchmarks.jobs.pause_deed import Deed, add_options
 from benchmarks.jobs.tell import BORN_S, Teller
 
 tell = Teller()

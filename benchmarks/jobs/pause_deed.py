@@ -4,6 +4,7 @@ Each takes seconds; a hang goes on until it is killed. Standard library only
 where the framework is not the point.
 """
 
+import argparse
 import ctypes
 import gc
 import os
@@ -17,6 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from benchmarks.jobs.tell import Teller, life, rank
 from faultrun import sdk
 
 _FOR_EVER_S = 3600.0
@@ -181,3 +183,28 @@ HANGS: Mapping[str, Callable[[float], None]] = {
     "saves": lambda _seconds: _sleeps_in_a_save(_FOR_EVER_S),
 }
 DEEDS: Mapping[str, Callable[[float], None]] = {**PAUSES, **HANGS}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What is done, for how long, by whom and when."""
+    parser.add_argument("--deed", default="stopped", choices=DEEDS)
+    parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument("--everybody", action="store_true", help="all ranks, not rank 1 alone")
+    parser.add_argument("--at_step", type=int, default=60)
+
+
+class Deed:
+    """Done before a step; told as ``hung``, and ``over`` if it ends."""
+
+    def __init__(self, options: argparse.Namespace, tell: Teller) -> None:
+        self._options = options
+        self._tell = tell
+
+    def before(self, step: int) -> None:
+        """Do it now, if it is time to."""
+        options = self._options
+        if (life(), step) != (0, options.at_step) or not (options.everybody or rank() == 1):
+            return
+        self._tell("hung", step)
+        do(options.deed, options.seconds)
+        self._tell("over", step)

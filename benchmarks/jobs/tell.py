@@ -4,6 +4,8 @@ Imported by programs that start with ``python -S`` and must be small: the standa
 """
 
 import os
+import signal
+import threading
 import time
 
 BORN_S = time.monotonic()
@@ -43,3 +45,18 @@ class Teller:
         """Say it, as of now or of ``at_s``. Less than a page goes into a pipe in one piece."""
         moment = time.monotonic() if at_s is None else at_s
         os.write(self._fd, f"{moment:.6f} {self._who} {what} {value}\n".encode())
+
+
+def hear_sigterm(tell: Teller) -> None:
+    """Tell the moment, then end with 143. Call it from the main thread, before anything slow is imported."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+
+    def wait() -> None:
+        os.read(read_end, 1)
+        tell("signalled")
+        os._exit(128 + signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()

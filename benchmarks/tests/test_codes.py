@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.campaigns.codes_lives import Life, Lives, began_anew, twice
-from benchmarks.campaigns.codes_page import page, table
+from benchmarks.campaigns.codes_page import page, reading, table
 from benchmarks.campaigns.codes_plan import (
     CODES,
     CONTENDERS,
@@ -21,7 +21,6 @@ from benchmarks.campaigns.codes_plan import (
     Size,
     cells,
 )
-from benchmarks.campaigns.codes_reading import reading
 from benchmarks.campaigns.codes_rows import Row, Rows, Verdict, campaign, read
 from benchmarks.campaigns.codes_run import Seen, run, tear
 from benchmarks.campaigns.engine import options

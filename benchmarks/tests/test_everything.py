@@ -6,25 +6,30 @@ import struct
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from benchmarks.campaigns import everything_headline
 from benchmarks.campaigns.engine import NOT_POSSIBLE
 from benchmarks.campaigns.everything_judge import (
+    Cost,
     Right,
     Steps,
+    grows,
     kept_by,
     lost_steps,
     out_of_step,
     perhaps_kept,
     ran_on,
+    recovered_otherwise,
     saved_twice,
     unsaid,
     way_back,
 )
 from benchmarks.campaigns.everything_law import law_of
 from benchmarks.campaigns.everything_plan import PHASES, SETTINGS, Kind, Way, When, draw, rounds
+from benchmarks.campaigns.everything_presets import of_a_day, of_kills, of_standbys
 from benchmarks.campaigns.ledgers import Life, Told
 from benchmarks.jobs import everything_notes
 from benchmarks.jobs import everything_numbers as numbers
@@ -35,11 +40,18 @@ from support.places import ROOT
 
 
 @pytest.mark.slow
-@pytest.mark.torch
-def test_faults_over_a_training_break_no_promise(tmp_path: Path) -> None:
-    """A rank is killed, and the one that comes after it fails before its first step."""
-    words = ("--faults=2", "--seed=1", "--only=8", f"--see={tmp_path / 'see'}")
-    campaign = (sys.executable, "-m", "benchmarks.campaigns.everything", *words)
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(("--faults=2", "--seed=1", "--only=8"), id="stay", marks=pytest.mark.torch),
+        pytest.param(("--preset=kills", "--faults=1", "--seed=7"), id="kills", marks=pytest.mark.torch),
+        pytest.param(("--preset=day", "--faults=5", "--seed=7"), id="day"),
+    ],
+)
+def test_faults_over_a_training_break_no_promise(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """A rank is killed, and the one that comes after it fails before its first step; and others."""
+    see = f"--see={tmp_path / 'see'}"
+    campaign = (sys.executable, "-m", "benchmarks.campaigns.everything", *words, see)
     environ = {**os.environ, **lightly("launcher", "tests", "."), "TMPDIR": str(tmp_path)}
     ended = subprocess.run(
         campaign, cwd=ROOT, env=environ, timeout=560, check=False, capture_output=True, text=True
@@ -57,7 +69,7 @@ def test_a_seed_draws_the_same_faults_and_all_that_there_are() -> None:
     assert len(faults) >= 1000
     assert {fault.kind for fault in faults} == set(Kind) - {Kind.STUCK}
     assert {fault.when for fault in faults} == {When.TRAINING, *PHASES}
-    assert {session.setting.way for session in drawn} == set(Way)
+    assert {session.setting.way for session in drawn} == set(Way) - {Way.CONFIG}
     assert all(session.faults[0].when is When.TRAINING for session in drawn)
     for session in drawn:
         numbered = list(enumerate(session.faults))
@@ -144,6 +156,33 @@ def test_whoever_runs_beside_a_newer_incarnation_is_seen_and_a_survivor_is_none(
     assert not list(ran_on(lives, perhaps_kept(lives, {})))
     twice = [*lives, life(tmp_path, 1, 0, 5.0, 9.0)]
     assert list(ran_on(twice, perhaps_kept(twice, {}))) == list(ran_on(lives, {}))
+
+
+def test_a_death_that_is_blamed_on_another_or_needs_two_restarts_is_seen() -> None:
+    killed = {"event": "WorkerExit", "incarnation": 0, "rank": 1, "status": {"is": "Signaled", "signum": 9}}
+    told = {**killed, "rank": 0, "status": {"is": "Exited", "code": 143}}
+    assert not list(recovered_otherwise([killed, told], 0, 1, 1))
+    assert "rank 0 is blamed" in " ".join(recovered_otherwise([told, killed], 0, 1, 1))
+    assert "not recovered at the first" in " ".join(recovered_otherwise([killed], 0, 2, 1))
+
+
+def test_a_supervisor_that_grows_is_seen() -> None:
+    costs = [Cost(descriptors=20, processes=9, rss_mib=30.0 + at) for at in range(4)]
+    assert not list(grows(costs))
+    assert list(grows([*costs, replace(costs[0], descriptors=21)])) == [
+        "descriptors of the supervisor grew from 20 to 21"
+    ]
+
+
+def test_a_seed_draws_the_same_kills() -> None:
+    drawn = [of_kills(number, seed=1) for number in range(50)]
+    assert drawn == [of_kills(number, seed=1) for number in range(50)]
+    assert {session.setting.way for session in drawn} == {Way.BARE, Way.CONFIG}
+    assert {session.faults[0].kind for session in drawn} == {Kind.KILL, Kind.RANK}
+    assert len({fault.kind for fault in of_a_day(0, seed=1).faults}) == 4
+    kills = of_standbys(0, seed=1)
+    assert kills.watched
+    assert {fault.kind for fault in kills.faults} == {Kind.RANK, Kind.STANDBY}
 
 
 def test_a_save_that_came_twice_is_seen() -> None:

@@ -14,10 +14,9 @@ from benchmarks.harness.conduct import conduct
 from benchmarks.harness.launched import Launched, Overdue
 from benchmarks.harness.launchers import WARM
 from benchmarks.harness.ledger import Ledger
-from benchmarks.harness.marks import marks, written_between
 from benchmarks.harness.notes import select
 from benchmarks.harness.plot import draw
-from benchmarks.harness.readme import PART, table
+from benchmarks.harness.readme import PART, marks, table, written_between
 from benchmarks.harness.report import Circumstances
 from benchmarks.harness.series import Readings, Series
 

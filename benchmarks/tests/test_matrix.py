@@ -1,10 +1,10 @@
-"""A piece of the fault matrix and of the compressed day; whole: ``make matrix``, ``make soak-day``."""
+"""A piece of the fault matrix; whole: ``make matrix``."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from benchmarks.campaigns import day, matrix_page
+from benchmarks.campaigns import matrix_page
 from benchmarks.campaigns.engine import options
 from benchmarks.campaigns.matrix import of
 from benchmarks.campaigns.matrix_run import Cell, Outcome, judge, run
@@ -69,9 +69,3 @@ def test_the_page_counts_and_marks_what_was_wrong(tmp_path: Path) -> None:
         "| raise | step | 2 | 2 | unknown | InjectedError: injected in a/b | restart | 0 | 0.0 s | as" in page
     )
     assert "**rank 2 blamed; wrong cause**" in page
-
-
-def test_a_few_minutes_of_the_compressed_day() -> None:
-    job = day.run(0, seed=7, lives=5, workers=2)
-    assert job.broken == ()
-    assert job.restarts == 5

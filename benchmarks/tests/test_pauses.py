@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.campaigns.pauses import CAMPAIGN, page
-from benchmarks.campaigns.pauses_plan import Case, plan
+from benchmarks.campaigns.pauses_run import Case, plan
 from benchmarks.jobs.pause_deed import HANGS, PAUSES
 
 from support.lightly import lightly

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.campaigns.engine import NotPossible
-from benchmarks.campaigns.resources_run import CASES, Case, run
+from benchmarks.campaigns.resources import CASES, Case, run
 
 pytestmark = pytest.mark.slow
 

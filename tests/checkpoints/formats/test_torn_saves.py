@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,16 +11,13 @@ from support.places import ROOT
 
 
 @pytest.mark.slow
-def test_savers_killed_at_random_moments_never_lead_to_a_torn_or_an_older_choice() -> None:
+def test_savers_killed_at_random_moments_never_lead_to_a_torn_or_an_older_choice(tmp_path: Path) -> None:
     savers = ("in place", "in place, bare", "renamed", "with manifest")
-    told = subprocess.run(
-        [
-            sys.executable, "-m", "benchmarks.campaigns.torn_saves", "--saves=48", "--seed=7", "--json",
-            *(f"--saver={saver}" for saver in savers),
-        ],
-        cwd=ROOT, stdout=subprocess.PIPE, timeout=200, check=False,
-    )  # fmt: skip
-    tallies = {tally["saver"]: tally for tally in json.loads(told.stdout)}
+    words = ("--saves=48", "--seed=7", f"--keep={tmp_path / 'rows'}", *(f"--saver={one}" for one in savers))
+    campaign = (sys.executable, "-m", "benchmarks.campaigns.torn_saves", *words)
+    told = subprocess.run(campaign, cwd=ROOT, timeout=200, check=False)
+    rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
+    tallies = {row["saver"]: row for row in rows}
     assert set(tallies) == set(savers)
     for saver, tally in tallies.items():
         assert (tally["chosen_torn"], tally["chosen_older"]) == (0, 0), saver

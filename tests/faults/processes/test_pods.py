@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.campaigns.pods import early
-from benchmarks.campaigns.pods_plan import EARLY_MS, Deletion, Hook, draw
-from benchmarks.campaigns.pods_run import Left, broken, run
+from benchmarks.campaigns.pods_run import EARLY_MS, Deletion, Hook, Left, broken, draw, run
 from benchmarks.harness.pod import can_be_made
 
 in_a_pod = pytest.mark.skipif(not can_be_made(), reason="no PID namespaces here, or an old env")

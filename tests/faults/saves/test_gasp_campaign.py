@@ -12,8 +12,7 @@ from benchmarks.campaigns.gasps_deadline import Deadline, deadlines
 from benchmarks.campaigns.gasps_evidence import Evidence, Life, Reference, State, broken
 from benchmarks.campaigns.gasps_job import TORCH
 from benchmarks.campaigns.gasps_plan import SAVE_EVERY, STEPS, Fault, Place, draw_faults, draw_stops
-from benchmarks.campaigns.gasps_stop import Stopped, restarted
-from benchmarks.campaigns.gasps_stop import broken as broken_stop
+from benchmarks.campaigns.gasps_run import Stopped, broken_stop, restarted
 from benchmarks.campaigns.gasps_table import loses_little
 from benchmarks.harness.notes import Note
 
