@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.harness.launched import ROOT
 
 WAYS = {
-    "cold": ("benchmarks.restart", "faultrun", "survivor raises"),
+    "cold": ("benchmarks.warm", "faultrun", "2 workers"),
     "warm": ("benchmarks.warm", "faultrun, standbys", "2 workers"),
     "stay": ("benchmarks.stay", "faultrun, survivors stay", "3 ranks of DDP"),
     "mindspore": ("benchmarks.restart_mindspore", "faultrun", "2 workers"),

@@ -9,7 +9,6 @@ _MODULES = {
     "detection": "benchmarks.detection",
     "supervisor": "benchmarks.supervisor",
     "startup": "benchmarks.startup",
-    "restart": "benchmarks.restart",
     "warm": "benchmarks.warm",
     "stay": "benchmarks.stay",
     "snapshots": "benchmarks.snapshots",

@@ -15,7 +15,7 @@ WORKERS, VICTIM, STEP_S = 2, 1, 0.05
 COLLECTIVE_TIMEOUT_S = 15
 LEAST_S, STEPS = 2.0, 40
 TORCHRUN = "torchrun, unshared store"
-"""As it comes, its first restart fails more often than not: see ``restart``."""
+"""As it comes, its first restart fails more often than not: see ``warm``."""
 
 MINDSPORE = "MindSpore, stopped"
 CASES = ("stopped", "spins", "sleeps", "saves", MINDSPORE)

@@ -5,7 +5,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ _MEMBERS = 3
 _ANSWERS_WITHIN_S = 20.0
 _LOOK_AGAIN_S = 0.05
 CLIENTS, _PEERS = 2379, 2380
-"""Where members listen that have a machine each."""
+"""Where members listen, each at an address of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,28 +47,23 @@ def missing(contender: str) -> str:
 
 @contextmanager
 def three_members(folder: Path) -> Iterator[Etcd]:
-    """Start them and wait until each of them answers; they are killed at the end."""
-    ports = _free_ports(2 * _MEMBERS)
-    clients, peers = ports[:_MEMBERS], ports[_MEMBERS:]
-    cluster = ",".join(f"m{at}=http://127.0.0.1:{port}" for at, port in enumerate(peers))
+    """Start them at addresses of the loopback, and wait until all answer; they are killed at the end."""
+    addresses = {f"m{at}": f"127.77.0.{at}" for at in range(1, _MEMBERS + 1)}
     with ExitStack() as stack:
-        members = []
-        for at, (client, peer) in enumerate(zip(clients, peers, strict=True)):
-            member = _start(
-                folder, f"m{at}", f"http://127.0.0.1:{client}", f"http://127.0.0.1:{peer}", cluster
-            )
+        members = [start_member(folder, name, addresses) for name in addresses]
+        for member in members:
             stack.callback(member.wait)
             stack.callback(member.kill)
-            members.append(member)
-        for client in clients:
-            _wait_for(client)
+        await_members(addresses)
         yield Etcd(
-            endpoints=tuple(("127.0.0.1", port) for port in clients),
+            endpoints=tuple((address, CLIENTS) for address in addresses.values()),
             pids=tuple(member.pid for member in members),
         )
 
 
-def _start(folder: Path, name: str, client: str, peer: str, cluster: str) -> "subprocess.Popen[bytes]":
+def start_member(folder: Path, name: str, members: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """Start the one called ``name`` where the calling thread is; ``members`` have an address each."""
+    client, peer = f"http://{members[name]}:{CLIENTS}", f"http://{members[name]}:{_PEERS}"
     options = {
         "name": name,
         "data-dir": folder / name,
@@ -76,27 +71,18 @@ def _start(folder: Path, name: str, client: str, peer: str, cluster: str) -> "su
         "advertise-client-urls": client,
         "listen-peer-urls": peer,
         "initial-advertise-peer-urls": peer,
-        "initial-cluster": cluster,
+        "initial-cluster": ",".join(f"{one}=http://{address}:{_PEERS}" for one, address in members.items()),
         "log-level": "error",
     }
-    command: Sequence[str] = [
-        str(shutil.which("etcd")),
-        *(f"--{option}={value}" for option, value in options.items()),
-    ]
+    words = (f"--{option}={value}" for option, value in options.items())
+    command = [str(shutil.which("etcd")), *words]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def start_member(folder: Path, name: str, members: Mapping[str, str]) -> "subprocess.Popen[bytes]":
-    """Start the one called ``name`` where the calling thread is; ``members`` have an address each."""
-    client, peer = f"http://{members[name]}:{CLIENTS}", f"http://{members[name]}:{_PEERS}"
-    cluster = ",".join(f"{one}=http://{address}:{_PEERS}" for one, address in members.items())
-    return _start(folder, name, client, peer, cluster)
 
 
 def await_members(members: Mapping[str, str]) -> None:
     """Wait until each of them answers."""
     for address in members.values():
-        _wait_for(CLIENTS, address)
+        _wait_for(address)
 
 
 def leader(members: Mapping[str, str]) -> str:
@@ -111,24 +97,15 @@ def leader(members: Mapping[str, str]) -> str:
     return ids[leaders[0]]
 
 
-def _wait_for(port: int, address: str = "127.0.0.1") -> None:
+def _wait_for(address: str) -> None:
     """A member listens for clients once its cluster has a leader."""
     deadline_s = time.monotonic() + _ANSWERS_WITHIN_S
-    while not _listens(port, address):
+    while not _listens(address):
         if time.monotonic() > deadline_s:
-            raise NotMeasured(f"no etcd member at port {port} after {_ANSWERS_WITHIN_S:g} s")
+            raise NotMeasured(f"no etcd member at {address} after {_ANSWERS_WITHIN_S:g} s")
         time.sleep(_LOOK_AGAIN_S)
 
 
-def _listens(port: int, address: str) -> bool:
+def _listens(address: str) -> bool:
     with socket.socket() as client:
-        return client.connect_ex((address, port)) == 0
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at; all are held until all are known."""
-    with ExitStack() as stack:
-        servers = [
-            stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1)) for _ in range(count)
-        ]
-        return [server.getsockname()[1] for server in servers]
+        return client.connect_ex((address, CLIENTS)) == 0
