@@ -1,16 +1,14 @@
 """What each rank tells of a step when nothing happens: computed, or told by a training left alone."""
 
 import json
-import subprocess
-import sys
 import tempfile
 from functools import cache
 from pathlib import Path
 
 from benchmarks.campaigns.everything_judge import Law, Right
 from benchmarks.campaigns.everything_plan import Setting
-from benchmarks.harness.launched import ROOT, clean_environ
-from benchmarks.harness.launchers import free_port
+from benchmarks.harness.launched import ROOT, Launched
+from benchmarks.harness.launchers import BARE, Job
 from benchmarks.jobs import everything_numbers as numbers
 from benchmarks.jobs.small_state import State, gradient
 
@@ -77,20 +75,11 @@ def _of_undisturbed(setting: Setting) -> Law:
             (folder / own).mkdir()
         (folder / "finish_at").write_text(str(EXACT_STEPS))
         script = str(ROOT / "benchmarks" / "jobs" / "everything_exact.py")
-        command = [sys.executable, script, setting.code, "alone", str(folder), "0"]
-        meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(setting.ranks)}
-        environ = {**clean_environ(), "PYTHONPATH": f"{ROOT}:{ROOT / 'launcher'}", **meet}
-        ranks = [
-            subprocess.Popen(command, cwd=folder, env={**environ, "RANK": str(rank), "LOCAL_RANK": str(rank)})
-            for rank in range(setting.ranks)
-        ]
-        try:
-            if any(rank.wait(_ALONE_S) for rank in ranks):
-                raise RuntimeError(f"the undisturbed training {setting.code} failed")
-        finally:
-            for rank in ranks:
-                rank.kill()
-                rank.wait()
+        program = (script, setting.code, "alone", str(folder), "0")
+        environ = {"PYTHONPATH": f"{ROOT}:{ROOT / 'launcher'}"}
+        with Launched(BARE.command(Job(workers=setting.ranks, program=program)), folder, environ) as run:
+            if run.wait_for_the_end(within_s=_ALONE_S):
+                raise RuntimeError(f"the undisturbed training {setting.code} failed: {run.console[-300:]}")
         lines = [json.loads(line) for path in folder.glob("told/*.notes") for line in path.open()]
     told = {(one["step"], one["rank"]): one["path"].split() for one in lines if one["what"] == "step"}
     rights = {key: Right(digest, float(loss), 0.0, ()) for key, (digest, loss) in told.items()}

@@ -7,7 +7,6 @@ resumed or a final weight is not the truth.
 
 import argparse
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 _WRONG = 9
 _FEATURES, _STEPS_AN_EPOCH = 64, 4
 _RATE = 2.0**-10
-_PATIENCE_S = 30.0
 
 chaos = testing.from_environment()
 point = sdk.resume()
@@ -28,7 +26,8 @@ import mindspore as ms  # noqa: E402  a fault at start-up comes before the ranks
 import mindspore.dataset as ds  # noqa: E402
 import numpy as np  # noqa: E402
 from mindspore import nn  # noqa: E402
-from mindspore.communication import init  # noqa: E402
+
+from benchmarks.jobs.mindspore_parts import Sum, in_parallel, leave_together, load, meet  # noqa: E402
 
 
 class Rows:
@@ -43,18 +42,6 @@ class Rows:
 
     def __getitem__(self, index: int) -> tuple[Any]:
         return (self.row,)
-
-
-class Sum(nn.Cell):  # type: ignore[misc]  # MindSpore has no types
-    """The loss itself."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = ms.Parameter(ms.Tensor(np.zeros(_FEATURES, np.float32)), name="weight")
-
-    def construct(self, rows: Any) -> Any:
-        """Rows to loss."""
-        return (self.weight * rows).sum() / rows.shape[0]
 
 
 class Moments(ms.train.Callback):  # type: ignore[misc]
@@ -84,13 +71,9 @@ class Moments(ms.train.Callback):  # type: ignore[misc]
 
 def main() -> None:
     options = read_options()
-    ms.set_context(mode=ms.GRAPH_MODE)
-    ms.set_device("CPU")
-    init()
-    ms.set_auto_parallel_context(
-        parallel_mode=ms.ParallelMode.DATA_PARALLEL, gradients_mean=True, device_num=WORLD, global_rank=RANK
-    )
-    net = Sum()
+    meet()
+    in_parallel()
+    net = Sum(_FEATURES)
     optimizer = nn.SGD(net.trainable_params(), learning_rate=_RATE)
     done = resume(net, optimizer)
     rows = ds.GeneratorDataset(Rows(_STEPS_AN_EPOCH * WORLD), ["row"], num_shards=WORLD, shard_id=RANK)
@@ -109,7 +92,7 @@ def main() -> None:
     model.train(epochs, data, callbacks, dataset_sink_mode=False, initial_epoch=done // _STEPS_AN_EPOCH)
     check(net, options.steps)
     print(f"final step {options.steps}", flush=True)
-    leave_together()
+    leave_together(Path(), int(os.environ.get("FAULTRUN_INCARNATION", "0")), RANK, WORLD)
     os._exit(0)  # MindSpore's own shutdown takes seconds
 
 
@@ -122,9 +105,7 @@ def resume(net: nn.Cell, optimizer: nn.Cell) -> int:
     """Put back what was saved; the steps that are in it."""
     if point is None:
         return 0
-    saved = ms.load_checkpoint(point.path)
-    ms.load_param_into_net(net, saved)
-    ms.load_param_into_net(optimizer, saved)
+    load(point.path, net, optimizer)
     done = point.step or 0
     check(net, done)
     print(f"resumed at step {done}", flush=True)
@@ -137,17 +118,6 @@ def check(net: nn.Cell, steps: int) -> None:
     if not (weights == np.float32(-steps * _RATE)).all():
         print(f"WRONG step {steps}: {weights[0]} is {-weights[0] / _RATE:g} updates", flush=True)
         os._exit(_WRONG)
-
-
-def leave_together() -> None:
-    """Wait for the others: MindSpore ends a rank whose peer is gone, be it after the last step."""
-    life = os.environ.get("FAULTRUN_INCARNATION", "0")
-    Path(f"done_{life}_{RANK}").touch()
-    until_s = time.monotonic() + _PATIENCE_S
-    while not all(Path(f"done_{life}_{rank}").exists() for rank in range(WORLD)):
-        if time.monotonic() > until_s:
-            sys.exit("the others did not come to the end")
-        time.sleep(0.02)
 
 
 def read_options() -> argparse.Namespace:

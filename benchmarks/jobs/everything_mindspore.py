@@ -21,17 +21,15 @@ NOTES.at("startup")
 
 import mindspore as ms  # noqa: E402  who starts is seen before this takes its seconds
 import mindspore.dataset as ds  # noqa: E402
-import numpy as np  # noqa: E402
 from mindspore import nn  # noqa: E402
-from mindspore.communication import init  # noqa: E402
 
 from benchmarks.jobs import everything_numbers as numbers  # noqa: E402
+from benchmarks.jobs.mindspore_parts import Sum, in_parallel, leave_together, load, meet  # noqa: E402
 from faultrun import sdk  # noqa: E402
 
 CKPT = FOLDER / "ckpt"
 OWN = CKPT / f"rank_{NOTES.rank}"
 SAVE_EVERY, KEEP, EPOCHS = 20, 4, 100_000
-_PATIENCE_S = 30.0
 
 
 class Rows:
@@ -42,18 +40,6 @@ class Rows:
 
     def __getitem__(self, at: int) -> tuple[Any]:
         return (numbers.row(int(at)),)
-
-
-class Sum(nn.Cell):  # type: ignore[misc]  # MindSpore has no types
-    """The loss itself."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = ms.Parameter(ms.Tensor(np.zeros(numbers.COLUMNS, np.float32)), name="weight")
-
-    def construct(self, rows: Any) -> Any:
-        """Rows to loss."""
-        return (self.weight * rows).sum() / rows.shape[0]
 
 
 class Moments(ms.train.Callback):  # type: ignore[misc]
@@ -103,14 +89,9 @@ class Saved(ms.train.Callback):  # type: ignore[misc]
 
 
 def main() -> None:
-    ms.set_context(mode=ms.GRAPH_MODE)
-    ms.set_device("CPU")
-    init()
-    mode = ms.ParallelMode.DATA_PARALLEL
-    ms.set_auto_parallel_context(
-        parallel_mode=mode, gradients_mean=True, device_num=NOTES.world, global_rank=NOTES.rank
-    )
-    net = Sum()
+    meet()
+    in_parallel()
+    net = Sum(numbers.COLUMNS)
     optimizer = nn.SGD(net.trainable_params(), learning_rate=1.0)
     there = newest_true()
     done = resume(net, optimizer)
@@ -129,7 +110,7 @@ def main() -> None:
     model = ms.Model(net, optimizer=optimizer)
     first = done // numbers.STEPS_AN_EPOCH
     model.train(EPOCHS, data, callbacks, dataset_sink_mode=False, initial_epoch=first)
-    leave_together()
+    leave_together(FOLDER, NOTES.life, NOTES.rank, NOTES.world)
     if GUARD == "sdk":
         sdk.done()
     os._exit(0)  # MindSpore's own shutdown takes seconds
@@ -155,21 +136,9 @@ def resume(net: nn.Cell, optimizer: nn.Cell) -> int:
     path = handed() if point is None else point.path
     if not path:
         return 0
-    saved = ms.load_checkpoint(str(path))
-    ms.load_param_into_net(net, saved)
-    ms.load_param_into_net(optimizer, saved)
+    saved = load(str(path), net, optimizer)
     said = point.step if point is not None else None
     return int(saved["global_step"].asnumpy()[0]) if said is None else said
-
-
-def leave_together() -> None:
-    """MindSpore ends a rank whose peer is gone, be it after the last step."""
-    (FOLDER / f"done_{NOTES.life}_{NOTES.rank}").touch()
-    until_s = time.monotonic() + _PATIENCE_S
-    while not all((FOLDER / f"done_{NOTES.life}_{rank}").exists() for rank in range(NOTES.world)):
-        if time.monotonic() > until_s:
-            sys.exit("the others did not come to the end")
-        time.sleep(0.02)
 
 
 if __name__ == "__main__":

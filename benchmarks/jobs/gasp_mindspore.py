@@ -8,7 +8,6 @@ import argparse
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,34 +19,15 @@ tell("running")
 
 import mindspore as ms  # noqa: E402  the note above must not wait for it
 import mindspore.dataset as ds  # noqa: E402
-import numpy as np  # noqa: E402
 from mindspore import nn  # noqa: E402
-from mindspore.communication import get_group_size, get_rank, init  # noqa: E402
 
 from benchmarks.jobs.gasp_sums import parameter_digests  # noqa: E402
+from benchmarks.jobs.mindspore_parts import Rows, in_parallel, leave_together, load, meet  # noqa: E402
 from faultrun import sdk  # noqa: E402
 
-FEATURES, CLASSES, BATCH, STEPS_AN_EPOCH = 64, 10, 8, 10
+FEATURES, BATCH, STEPS_AN_EPOCH = 64, 8, 10
 _MILESTONES = ("imported", "met", "created", "resumed")
 _A_STEP_S = 0.02
-_PATIENCE_S = 30.0
-_LOOK_S = 0.02
-
-
-class Rows:
-    """The same data every time; numpy 2 wants 0-d arrays where MindSpore expects scalars."""
-
-    def __init__(self, seed: int, workers: int) -> None:
-        rng = np.random.default_rng(seed)
-        count = STEPS_AN_EPOCH * BATCH * workers
-        self.images = rng.standard_normal((count, FEATURES)).astype(np.float32)
-        self.labels = rng.integers(0, CLASSES, count).astype(np.int32)
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        return self.images[index], np.array(self.labels[index])
 
 
 class Notes(ms.train.Callback):  # type: ignore[misc]  # MindSpore has no types
@@ -102,23 +82,22 @@ def main() -> None:
     options = read_options()
     death = Death.parse(options.die, tell)
     milestone(death, "imported")
-    ms.set_context(mode=ms.GRAPH_MODE)
-    ms.set_device("CPU")
-    init()
+    meet()
     milestone(death, "met")
-    rank, workers = get_rank(), get_group_size()
-    ms.set_auto_parallel_context(
-        parallel_mode=ms.ParallelMode.DATA_PARALLEL, gradients_mean=True, device_num=workers, global_rank=rank
-    )
+    rank, workers = in_parallel()
     ms.set_seed(options.seed)
-    net = nn.SequentialCell(nn.Dense(FEATURES, 64), nn.ReLU(), nn.Dense(64, CLASSES))
+    net = nn.SequentialCell(nn.Dense(FEATURES, 64), nn.ReLU(), nn.Dense(64, 10))
     optimizer = nn.Momentum(net.trainable_params(), 0.01, 0.9)
     if options.guard == "marked":
         optimizer = sdk.mindspore.OptTFTWrapper(optimizer)
     model = ms.Model(net, nn.CrossEntropyLoss(), optimizer)
     milestone(death, "created")
     data = ds.GeneratorDataset(
-        Rows(options.seed, workers), ["image", "label"], shuffle=False, num_shards=workers, shard_id=rank
+        Rows(options.seed, STEPS_AN_EPOCH * BATCH * workers, FEATURES),
+        ["image", "label"],
+        shuffle=False,
+        num_shards=workers,
+        shard_id=rank,
     ).batch(BATCH, drop_remainder=True)
     done = resume(net, optimizer)
     if done < options.steps:
@@ -133,7 +112,7 @@ def main() -> None:
     else:  # a rank died after its last step
         tell("resumed", bits(done, model.train_network))
     tell("final", bits(options.steps, model.train_network))
-    leave_together(rank, workers)
+    leave_together(Path(), life(), rank, workers)
     sys.stdout.flush()
     os._exit(0)  # MindSpore's own shutdown takes seconds
 
@@ -172,19 +151,8 @@ def resume(net: nn.Cell, optimizer: nn.Cell) -> int:
     point = sdk.resume()
     if point is None:
         return 0
-    saved = ms.load_checkpoint(point.path)
-    ms.load_param_into_net(net, saved)
-    ms.load_param_into_net(optimizer, saved)
+    load(point.path, net, optimizer)
     return point.step or 0
-
-
-def leave_together(rank: int, workers: int) -> None:
-    """Wait for the others: MindSpore ends a rank whose peer is gone, be it in the last callback."""
-    Path(f"done_{life()}_{rank}").touch()
-    others = [Path(f"done_{life()}_{other}") for other in range(workers)]
-    until_s = time.monotonic() + _PATIENCE_S
-    while not all(other.exists() for other in others) and time.monotonic() < until_s:
-        time.sleep(_LOOK_S)
 
 
 def bits(step: int, train_network: nn.Cell) -> str:

@@ -14,29 +14,12 @@ tell("running", at_s=BORN_S)
 
 import mindspore as ms  # noqa: E402  the note above must not wait for it
 import mindspore.dataset as ds  # noqa: E402
-import numpy as np  # noqa: E402
 from mindspore import nn  # noqa: E402
-from mindspore.communication import get_group_size, get_rank, init  # noqa: E402
 
+from benchmarks.jobs.mindspore_parts import Rows, in_parallel, load, meet  # noqa: E402
 from faultrun import sdk  # noqa: E402
 
 FEATURES, CLASSES, BATCH, STEPS_AN_EPOCH = 64, 10, 8, 1000
-
-
-class Rows:
-    """The same data every time."""
-
-    def __init__(self, workers: int) -> None:
-        rng = np.random.default_rng(1)
-        count = STEPS_AN_EPOCH * BATCH * workers
-        self.images = rng.standard_normal((count, FEATURES)).astype(np.float32)
-        self.labels = rng.integers(0, CLASSES, count).astype(np.int32)
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        return self.images[index], np.array(self.labels[index])
 
 
 class Notes(ms.train.Callback):  # type: ignore[misc]  # MindSpore has no types
@@ -65,24 +48,18 @@ class Notes(ms.train.Callback):  # type: ignore[misc]  # MindSpore has no types
 
 def main() -> None:
     options = read_options()
-    ms.set_context(mode=ms.GRAPH_MODE)
-    ms.set_device("CPU")
-    init()
-    rank, size = get_rank(), get_group_size()
-    ms.set_auto_parallel_context(
-        parallel_mode=ms.ParallelMode.DATA_PARALLEL, gradients_mean=True, device_num=size, global_rank=rank
-    )
+    meet()
+    rank, size = in_parallel()
     ms.set_seed(1)
     net = nn.SequentialCell(nn.Dense(FEATURES, 128), nn.ReLU(), nn.Dense(128, CLASSES))
     optimizer = nn.Momentum(net.trainable_params(), 0.05, 0.9)
     model = ms.Model(net, nn.CrossEntropyLoss(), optimizer)
-    data = ds.GeneratorDataset(Rows(size), ["x", "y"], shuffle=False, num_shards=size, shard_id=rank)
+    rows = Rows(1, STEPS_AN_EPOCH * BATCH * size, FEATURES)
+    data = ds.GeneratorDataset(rows, ["x", "y"], shuffle=False, num_shards=size, shard_id=rank)
     point = sdk.resume()
     done = 0
     if point is not None:
-        saved = ms.load_checkpoint(point.path)
-        ms.load_param_into_net(net, saved)
-        ms.load_param_into_net(optimizer, saved)
+        load(point.path, net, optimizer)
         done = point.step or 0
     gasp = sdk.mindspore.DyingGasp("net", str(options.checkpoint_dir / f"rank_{rank}"))
     model.train(1, data.batch(BATCH), callbacks=[gasp, Notes(done, options)], dataset_sink_mode=False)

@@ -20,7 +20,8 @@ hear_sigterm(tell)
 import mindspore as ms  # noqa: E402  the signal must be heard while this takes its seconds
 import numpy as np  # noqa: E402
 from mindspore import nn  # noqa: E402
-from mindspore.communication import get_group_size, get_rank, init  # noqa: E402
+
+from benchmarks.jobs.mindspore_parts import in_parallel, load, meet  # noqa: E402
 
 tell("imported")
 
@@ -29,14 +30,9 @@ FEATURES, CLASSES, BATCH, STEPS_PER_EPOCH = 64, 10, 32, 20
 
 def main() -> None:
     options = read_options()
-    ms.set_context(mode=ms.GRAPH_MODE)
-    ms.set_device("CPU")
-    init()
+    meet()
     tell("met")
-    rank, workers = get_rank(), get_group_size()
-    ms.set_auto_parallel_context(
-        parallel_mode=ms.ParallelMode.DATA_PARALLEL, gradients_mean=True, device_num=workers, global_rank=rank
-    )
+    rank, _ = in_parallel()
     ms.set_seed(options.seed)
     net = nn.SequentialCell(nn.Dense(FEATURES, 128), nn.ReLU(), nn.Dense(128, CLASSES))
     optimizer = nn.Momentum(net.trainable_params(), 0.05, 0.9)
@@ -78,8 +74,7 @@ def resume(train: nn.TrainOneStepCell, path: str) -> int:
     """The global step at which training goes on."""
     done = 0
     if path:
-        saved = ms.load_checkpoint(path)
-        ms.load_param_into_net(train, saved)
+        saved = load(path, train)
         done = int(saved["global_step"].asnumpy().item())
     tell("resumed", done)
     return done

@@ -7,28 +7,13 @@ from typing import Any
 
 import mindspore as ms
 import mindspore.dataset as ds
-import numpy as np
 from mindspore import nn
 
+from benchmarks.jobs.mindspore_parts import Rows
 from faultrun import sdk
 
 TURNS, STEPS, BATCH = int(sys.argv[1]), 15, 256
 WARM_UP_TURNS = 2
-
-
-class Rows:
-    """The same rows again and again."""
-
-    def __init__(self) -> None:
-        rng = np.random.default_rng(0)
-        self.inputs = rng.standard_normal((STEPS * BATCH, 784)).astype(np.float32)
-        self.labels = rng.integers(0, 10, STEPS * BATCH).astype(np.int32)
-
-    def __len__(self) -> int:
-        return len(self.inputs)
-
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        return self.inputs[index], np.array(self.labels[index])
 
 
 class Clock(ms.train.Callback):  # type: ignore[misc]  # MindSpore has no types
@@ -48,7 +33,8 @@ def main() -> None:
     ms.set_device("CPU")
     gasp = sdk.mindspore.DyingGasp("net", sys.argv[2])
     models = {"under_s": model(), "bare_s": model()}
-    data = {name: ds.GeneratorDataset(Rows(), ["x", "y"], shuffle=False).batch(BATCH) for name in models}
+    rows = Rows(0, STEPS * BATCH, 784)
+    data = {name: ds.GeneratorDataset(rows, ["x", "y"], shuffle=False).batch(BATCH) for name in models}
     steps: dict[str, list[float]] = {"under_s": [], "bare_s": []}
     for turn in range(TURNS + WARM_UP_TURNS):
         for name in sorted(models, reverse=turn % 2 == 0):
