@@ -36,7 +36,6 @@ _LONG = frozenset(
         "benchmarks/tests/test_everything.py",
         "benchmarks/tests/test_hostile.py",
         "benchmarks/tests/test_pauses.py",
-        "benchmarks/tests/test_stay.py",
         "tests/adopt/test_runs.py",
         "tests/core/phases/test_picture_of_phases.py",
         "tests/examples/test_deepspeed.py",

@@ -30,10 +30,8 @@ EXHAUSTIVE = (
             "benchmarks/tests/test_matrix.py::test_the_right_cause_the_right_rank_and_the_right_decision[exit",
             "benchmarks/tests/test_matrix.py::test_the_right_cause_the_right_rank_and_the_right_decision[log",
             "benchmarks/tests/test_matrix.py::test_the_right_cause_the_right_rank_and_the_right_decision[raise",
-            "benchmarks/tests/test_nodes.py::test_faults_over_three_nodes_and_a_spare_break_no_promise",
             "benchmarks/tests/test_pauses.py::test_a_pause_of_some_seconds_is_warned_of_at_most",
             "benchmarks/tests/test_pauses.py::test_a_hang_is_warned_of_and_replaced_at_the_limit",
-            "benchmarks/tests/test_stay.py::test_deaths_that_survivors_outlive_break_no_promise",
             "tests/faults/saves/test_gasp_campaign.py::test_a_seeded_piece_of_the_campaign_keeps_every_promise",
         ),
         held_by=(

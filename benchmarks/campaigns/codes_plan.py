@@ -145,7 +145,7 @@ def _example(
 
 _DEEPSPEED = ROOT / ".codes" / "deepspeed"
 _WITH_DEEPSPEED = {
-    "PYTHONPATH": f"{ROOT}{os.pathsep}{_DEEPSPEED}",
+    "PYTHONPATH": f"{clean_environ()['PYTHONPATH']}{os.pathsep}{_DEEPSPEED}",
     "PATH": f"{_DEEPSPEED / 'bin'}{os.pathsep}{clean_environ()['PATH']}",
     "TORCH_EXTENSIONS_DIR": str(_DEEPSPEED.with_name("extensions")),
 }

@@ -18,7 +18,7 @@ from benchmarks.campaigns.codes_plan import (
     Fault,
 )
 from benchmarks.campaigns.codes_run import Seen
-from benchmarks.campaigns.engine import Campaign
+from benchmarks.campaigns.engine import Campaign, of_case, of_seen
 
 
 class Verdict(Enum):
@@ -80,7 +80,6 @@ def read(path: Path | None, codes: Sequence[Code] = CODES) -> list[dict[str, Any
 
 def campaign(run: Callable[[Cell, Path], Seen], codes: Sequence[Code] = CODES) -> Campaign[Cell, Seen]:
     """The cells, as they are carried out, and what is kept of each: a verdict needs the others, too."""
-    of_seen = {field.name: _field(field.name) for field in fields(Seen)}
     return Campaign(
         name="codes",
         cases="cells",
@@ -90,18 +89,14 @@ def campaign(run: Callable[[Cell, Path], Seen], codes: Sequence[Code] = CODES) -
             "code": lambda cell, _: cell.code.name,
             "fault": lambda cell, _: cell.fault.value,
             "contender": lambda cell, _: cell.contender.name,
-            "round": lambda cell, _: cell.round,
+            **of_case("round"),
             "steps": lambda cell, _: cell.contender.size.steps,
             "stamp": lambda cell, _: cell.code.stamp,
-            **of_seen,
+            **of_seen(*(field.name for field in fields(Seen))),
         },
         numbered=False,
         read=lambda path, _seed: read(path, codes),
     )
-
-
-def _field(name: str) -> Callable[[Cell, Seen], object]:
-    return lambda _cell, seen: getattr(seen, name)
 
 
 class Rows:

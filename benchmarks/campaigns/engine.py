@@ -13,7 +13,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -99,7 +101,7 @@ class Campaign(Generic[Case, Seen]):
             told |= {name: of(case, seen) for name, of in self.columns.items()}
             broken = list(self.judge(case, seen))
         except NotMeasured as trouble:
-            told |= dict.fromkeys(self.columns)
+            told |= {name: _of_case_alone(of, case) for name, of in self.columns.items()}
             broken = [str(trouble)]
         return {**told, "took_s": round(time.monotonic() - began_s, 1), "load": load, "broken": broken}
 
@@ -157,6 +159,31 @@ class Campaign(Generic[Case, Seen]):
         see = f" (see {row['see']})" if "see" in row else ""
         verdict = f"**{'; '.join(row['broken'])}**{see}" if row["broken"] else "kept"
         return f"| {' | '.join(cells)} | {verdict} |"
+
+
+def _of_case_alone(of: Callable[[Any, Any], object], case: Any) -> object:
+    """What a column has where nothing was seen."""
+    with suppress(AttributeError):
+        return of(case, None)
+    return None
+
+
+def of_case(*names: str) -> dict[str, Callable[[Any, Any], object]]:
+    """Columns that are fields of the case; an Enum is its value."""
+    return {name: _field(name, of_case=True) for name in names}
+
+
+def of_seen(*names: str) -> dict[str, Callable[[Any, Any], object]]:
+    """Columns that are fields of what was seen."""
+    return {name: _field(name, of_case=False) for name in names}
+
+
+def _field(name: str, *, of_case: bool) -> Callable[[Any, Any], object]:
+    def read(case: Any, seen: Any) -> object:
+        value = getattr(case if of_case else seen, name)
+        return value.value if isinstance(value, Enum) else value
+
+    return read
 
 
 def options(name: str, about: str | None, *, beside: int = 1) -> argparse.ArgumentParser:

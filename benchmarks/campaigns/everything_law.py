@@ -76,8 +76,7 @@ def _of_undisturbed(setting: Setting) -> Law:
         (folder / "finish_at").write_text(str(EXACT_STEPS))
         script = str(ROOT / "benchmarks" / "jobs" / "everything_exact.py")
         program = (script, setting.code, "alone", str(folder), "0")
-        environ = {"PYTHONPATH": f"{ROOT}:{ROOT / 'launcher'}"}
-        with Launched(BARE.command(Job(workers=setting.ranks, program=program)), folder, environ) as run:
+        with Launched(BARE.command(Job(workers=setting.ranks, program=program)), folder, {}) as run:
             if run.wait_for_the_end(within_s=_ALONE_S):
                 raise RuntimeError(f"the undisturbed training {setting.code} failed: {run.console[-300:]}")
         lines = [json.loads(line) for path in folder.glob("told/*.notes") for line in path.open()]

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.campaigns import engine, gasps_deadline, gasps_run, gasps_table
-from benchmarks.campaigns.engine import Campaign
+from benchmarks.campaigns.engine import Campaign, of_case, of_seen
 from benchmarks.campaigns.gasps_evidence import Reference
 from benchmarks.campaigns.gasps_job import TRAININGS, Training
 from benchmarks.campaigns.gasps_plan import SAVE_EVERY, STEPS, Fault, Stop, draw_faults, draw_stops
@@ -67,16 +67,8 @@ def _of_deaths(training: Training, seed: int, reference: Reference) -> Campaign[
         run=partial(gasps_run.run, training, seed=seed, reference=reference),
         judge=lambda _, outcome: outcome.broken,
         columns={
-            "rank": lambda fault, _: fault.rank,
-            "step": lambda fault, _: fault.step,
-            "place": lambda fault, _: fault.place.value,
-            "died_at": lambda _, outcome: outcome.where,
-            "newest": lambda _, outcome: outcome.newest,
-            "resumed": lambda _, outcome: outcome.resumed,
-            "lost": lambda _, outcome: outcome.lost,
-            "gasps": lambda _, outcome: outcome.saved,
-            "drained_s": lambda _, outcome: outcome.drained_s,
-            "pause_s": lambda _, outcome: outcome.pause_s,
+            **of_case("rank", "step", "place"),
+            **of_seen("where", "newest", "resumed", "lost", "saved", "drained_s", "pause_s"),
         },
         summary=gasps_table.summary,
     )
@@ -89,13 +81,8 @@ def _of_stops(training: Training, seed: int, reference: Reference) -> Campaign[S
         run=partial(gasps_run.run_stop, training, seed=seed, reference=reference),
         judge=lambda _, outcome: outcome.broken,
         columns={
-            "step": lambda stop, _: stop.step,
-            "after_s": lambda stop, _: stop.after_s,
-            "newest": lambda _, outcome: outcome.newest,
-            "resumed": lambda _, outcome: outcome.resumed,
-            "lost": lambda _, outcome: outcome.lost,
-            "gasps": lambda _, outcome: outcome.saved,
-            "ended_s": lambda _, outcome: outcome.ended_s,
+            **of_case("step", "after_s"),
+            **of_seen("newest", "resumed", "lost", "saved", "ended_s"),
         },
         summary=gasps_table.summary_of_stops,
     )

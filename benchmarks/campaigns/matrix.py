@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from benchmarks.campaigns import engine, matrix_page
-from benchmarks.campaigns.engine import Campaign
+from benchmarks.campaigns.engine import Campaign, of_case, of_seen
 from benchmarks.campaigns.matrix_run import HANGS, PHASES, TRAININGS, Cell, Outcome, judge, run
 from faultrun.testing.fault import FaultKind, Trigger
 
@@ -42,13 +42,8 @@ def of(framework: str) -> Campaign[Cell, Outcome]:
         judge=judge,
         columns={
             "fault": lambda cell, _: cell.name,
-            "phase": lambda cell, _: cell.phase.value,
-            "rank": lambda cell, _: cell.rank,
-            "blamed": lambda _, outcome: outcome.blamed,
-            "fault_class": lambda _, outcome: outcome.fault_class,
-            "cause": lambda _, outcome: outcome.cause,
-            "decision": lambda _, outcome: outcome.decision,
-            "exit_code": lambda _, outcome: outcome.exit_code,
+            **of_case("phase", "rank"),
+            **of_seen("blamed", "fault_class", "cause", "decision", "exit_code"),
         },
         numbered=False,
         read=matrix_page.read,

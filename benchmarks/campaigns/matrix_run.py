@@ -1,7 +1,6 @@
 """One cell of the fault matrix: a training with one fault, what was said of it, and whether that is right."""
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -9,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.campaigns.engine import NotPossible
+from benchmarks.harness.launched import ROOT, clean_environ
 from benchmarks.harness.procfs import tagged
 from faultrun.testing.fault import CHAOS_VARIABLE, FaultKind, InjectedFault, Trigger
 from faultrun.testing.inject import remove_groups
 
-ROOT = Path(__file__).resolve().parents[2]
 PHASES = (Trigger.STARTUP, Trigger.COMPILE, Trigger.STEP, Trigger.SAVE)
 _BETWEEN_SAVES = 6
 _AT_SAVE = 4
@@ -149,12 +148,7 @@ def _train(cell: Cell, framework: str, folder: Path) -> int:
         process = subprocess.Popen(
             [sys.executable, "-m", "faultrun", *options, *training.program],
             cwd=folder,
-            env={
-                **os.environ,
-                CHAOS_VARIABLE: cell.fault.text,
-                "PYTHONPATH": f"{ROOT}:{ROOT}/launcher",
-                "OMP_NUM_THREADS": "1",
-            },
+            env={**clean_environ(), CHAOS_VARIABLE: cell.fault.text},
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=subprocess.STDOUT,

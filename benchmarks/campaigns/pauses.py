@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from benchmarks.campaigns import engine
-from benchmarks.campaigns.engine import Campaign, Row
+from benchmarks.campaigns.engine import Campaign, Row, of_case
 from benchmarks.campaigns.pauses_run import Case, Seen, judge, missing, plan, run
 from benchmarks.harness import machine
 
@@ -23,11 +23,7 @@ CAMPAIGN: Campaign[Case, Seen] = Campaign(
     run=run,
     judge=judge,
     columns={
-        "kind": lambda case, _: case.kind,
-        "framework": lambda case, _: case.framework,
-        "seconds": lambda case, _: case.seconds,
-        "everybody": lambda case, _: case.everybody,
-        "limit_s": lambda case, _: case.limit_s,
+        **of_case("kind", "framework", "seconds", "everybody", "limit_s"),
         "killed": lambda _, seen: bool(seen.acted),
         "warned_s": lambda _, seen: seen.warned[0]["silent_s"] if seen.warned else None,
         "warnings": lambda _, seen: len(seen.warned),

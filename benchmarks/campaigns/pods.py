@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.campaigns import engine
-from benchmarks.campaigns.engine import Campaign, Row
+from benchmarks.campaigns.engine import Campaign, Row, of_case, of_seen
 from benchmarks.campaigns.pods_run import EARLY_MS, FAULTRUN, Deletion, Hook, Left, broken, draw, run
 from benchmarks.harness import pod
 
@@ -85,14 +85,9 @@ CAMPAIGN: Campaign[Deletion, Left] = Campaign(
     judge=broken,
     columns={
         "deleted_at": lambda one, _: f"{'exec' if one.starting else 'first step'} +{one.at_s:.2f} s",
-        "hook": lambda one, _: one.hook.value,
-        "window_s": lambda one, _: one.window_s,
-        "save_s": lambda one, _: one.save_s,
-        "granted_s": lambda _, left: left.granted_s,
-        "newest": lambda _, left: left.newest,
+        **of_case("hook", "window_s", "save_s"),
+        **of_seen("granted_s", "newest", "came_up", "exit_code"),
         "saved": lambda _, left: ", ".join(f"rank {rank} step {step}" for rank, step in left.files),
-        "came_up": lambda _, left: left.came_up,
-        "exit": lambda _, left: left.exit_code,
         "ended_s": lambda _, left: left.took_s,
     },
     summary=summary,

@@ -118,7 +118,6 @@ def run(deletion: Deletion, folder: Path) -> Left:
     environ = {
         "FAULTRUN_LOG_DIR": str(folder / LOG_DIR),  # a hook begins in the root folder
         "FAULTRUN_TERMINATION_GRACE_S": f"{deletion.period_s:.3f}",
-        "PYTHONPATH": f"{ROOT / 'launcher'}",
     }
     with Pod([*FAULTRUN, *options, *job], folder, environ) as pod:
         if not deletion.starting:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.campaigns.everything_plan import NODE_WAIT_S
 from benchmarks.campaigns.ledgers import Census, Ledgers
-from benchmarks.harness.launched import ROOT, clean_environ
+from benchmarks.harness.launched import clean_environ
 from benchmarks.jobs.everything_notes import boot_s
 from support.nodes.etcd_cluster import EtcdCluster
 from support.nodes.hosts import Network
@@ -116,7 +116,7 @@ class Stage:
 
     def run(self, node: Node, command: Sequence[str], **more: str) -> None:
         """Start it there; ``more`` are variables."""
-        environ = {**clean_environ(), "PYTHONPATH": f"{ROOT}:{ROOT / 'launcher'}", "FAULTRUN_REPORT": "False"}
+        environ = {**clean_environ(), "FAULTRUN_REPORT": "False"}
         node.code, node.since, node.started_at_s = None, len(node.said), boot_s()
         node.process = self.net[node.name].start(
             command, log=self.console(node), environ={**environ, **more}, cwd=self.folder

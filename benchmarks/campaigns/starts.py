@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.campaigns import engine
-from benchmarks.campaigns.engine import Campaign, Row
+from benchmarks.campaigns.engine import Campaign, Row, of_case, of_seen
 from benchmarks.harness import journal
 from benchmarks.harness.benchmark import NotMeasured
 from benchmarks.harness.launched import ROOT, Launched
@@ -117,10 +117,9 @@ CAMPAIGN: Campaign[Planned, Outcome] = Campaign(
     run=carry_out,
     judge=lambda _, outcome: outcome.broken,
     columns={
-        "workers": lambda planned, _: planned.workers,
-        "words": lambda planned, _: planned.words,
+        **of_case("workers", "words"),
         "formed": lambda _, outcome: outcome.formed_s,
-        "leaving_s": lambda _, outcome: outcome.leaving_s,
+        **of_seen("leaving_s"),
     },
     summary=summary,
 )

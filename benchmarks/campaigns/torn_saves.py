@@ -198,12 +198,7 @@ CAMPAIGN: engine.Campaign[Killed, Tally] = engine.Campaign(
     judge=lambda killed, tally: list(judge(killed, tally)),
     columns={
         "saver": lambda killed, _: killed.saver.name,
-        "saves": lambda _, tally: tally.saves,
-        "whole": lambda _, tally: tally.whole,
-        "torn": lambda _, tally: tally.torn,
-        "absent": lambda _, tally: tally.absent,
-        "chosen_torn": lambda _, tally: tally.chosen_torn,
-        "chosen_older": lambda _, tally: tally.chosen_older,
+        **engine.of_seen("saves", "whole", "torn", "absent", "chosen_torn", "chosen_older"),
         "refused_for": lambda _, tally: "; ".join(f"{why} ... {n}" for why, n in tally.reasons.items()),
     },
 )

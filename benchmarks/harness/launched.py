@@ -190,12 +190,12 @@ def said_at_the_end(console: str) -> str:
 
 
 def clean_environ() -> dict[str, str]:
-    """Our environment with the tools of this Python first, and one thread a worker: cores are few."""
+    """Our environment with this checkout and the tools of this Python first, and one thread a worker."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
     return {
         **kept,
         "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'launcher'}",
         "PYTHONNOUSERSITE": "1",
         "OMP_NUM_THREADS": "1",
         "VIRTUAL_ENV": sys.prefix,

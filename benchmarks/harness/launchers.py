@@ -1,7 +1,6 @@
 """The launchers that compete: how each is asked to run one and the same job."""
 
 import importlib.util
-import os
 import shutil
 import socket
 import sys
@@ -20,9 +19,6 @@ _HEARTBEATS = (
     "--ft-initial-rank-heartbeat-timeout=120",
     "--ft-workload-check-interval=1",
 )
-_ROOT = Path(__file__).resolve().parents[2]
-_WITH_OUR_SDK = {"PYTHONPATH": f"{_ROOT}{os.pathsep}{_ROOT / 'launcher'}"}
-"""For a rival with an environment of its own, when the script uses the SDK."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +128,6 @@ FT_LAUNCHER = Launcher(
     name="ft_launcher",
     module="torch",
     command=_ft_launcher,
-    environ=_WITH_OUR_SDK,
     absent=ft_launcher_missing,
 )
 HEARTBEATS = f"ft_launcher, heartbeats of {HEARTBEAT_S} s"

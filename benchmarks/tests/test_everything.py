@@ -43,13 +43,15 @@ from support.places import ROOT
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(("--faults=2", "--seed=1", "--only=8"), id="stay", marks=pytest.mark.torch),
+        pytest.param(("--faults=2", "--seed=1", "--only=8"), id="thousand", marks=pytest.mark.torch),
+        pytest.param(("--preset=stay", "--faults=2", "--seed=3"), id="stay", marks=pytest.mark.torch),
+        pytest.param(("--preset=nodes", "--faults=6", "--seed=11"), id="nodes"),
         pytest.param(("--preset=kills", "--faults=1", "--seed=7"), id="kills", marks=pytest.mark.torch),
         pytest.param(("--preset=day", "--faults=5", "--seed=7"), id="day"),
     ],
 )
 def test_faults_over_a_training_break_no_promise(tmp_path: Path, words: tuple[str, ...]) -> None:
-    """A rank is killed, and the one that comes after it fails before its first step; and others."""
+    """Of the thousand a rank that is killed, and one after it that fails before its first step."""
     see = f"--see={tmp_path / 'see'}"
     campaign = (sys.executable, "-m", "benchmarks.campaigns.everything", *words, see)
     environ = {**os.environ, **lightly("launcher", "tests", "."), "TMPDIR": str(tmp_path)}

@@ -1,12 +1,9 @@
-"""A short piece of ``make soak-nodes``, and proof that its judge sees what it is there to see."""
+"""The draw of ``make soak-nodes``, and proof that what judges nodes sees what it is there to see."""
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-from benchmarks.campaigns.engine import NOT_POSSIBLE
 from benchmarks.campaigns.everything_plan import When, Whom
 from benchmarks.campaigns.everything_presets import of_nodes
 from benchmarks.campaigns.judge_nodes import (
@@ -21,20 +18,6 @@ from benchmarks.campaigns.judge_nodes import (
 from benchmarks.campaigns.ledgers import Census, Life, Told
 
 from support.machine.processes import wait_until
-from support.places import ROOT
-
-
-@pytest.mark.slow
-def test_faults_over_three_nodes_and_a_spare_break_no_promise(tmp_path: Path) -> None:
-    words = ("--preset=nodes", "--faults=6", "--seed=11", f"--see={tmp_path / 'see'}")
-    campaign = (sys.executable, "-m", "benchmarks.campaigns.everything", *words)
-    environ = {**os.environ, "PYTHONPATH": "launcher:tests:.", "TMPDIR": str(tmp_path)}
-    ended = subprocess.run(
-        campaign, cwd=ROOT, env=environ, timeout=560, check=False, capture_output=True, text=True
-    )
-    if ended.returncode == NOT_POSSIBLE:
-        pytest.skip(ended.stderr)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def test_a_seed_draws_the_same_faults_over_three_nodes() -> None:

@@ -1,12 +1,7 @@
-"""A short piece of ``make soak-stay``, and proof that its judge sees what it is there to see."""
+"""The draw of ``make soak-stay``, and proof that its judge sees what it is there to see."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-from benchmarks.campaigns.engine import NOT_POSSIBLE
 from benchmarks.campaigns.everything_judge import began_anew, deserters
 from benchmarks.campaigns.everything_plan import ENDS, Kind, When, rounds
 from benchmarks.campaigns.everything_presets import (
@@ -17,23 +12,6 @@ from benchmarks.campaigns.everything_presets import (
     of_survivors,
 )
 from benchmarks.campaigns.ledgers import Life
-
-from support.lightly import lightly
-from support.places import ROOT
-
-
-@pytest.mark.slow
-@pytest.mark.torch
-def test_deaths_that_survivors_outlive_break_no_promise(tmp_path: Path) -> None:
-    words = ("--preset=stay", "--faults=2", "--seed=3", "--only=0", f"--see={tmp_path / 'see'}")
-    campaign = (sys.executable, "-m", "benchmarks.campaigns.everything", *words)
-    environ = {**os.environ, **lightly("launcher", "tests", "."), "TMPDIR": str(tmp_path)}
-    ended = subprocess.run(
-        campaign, cwd=ROOT, env=environ, timeout=560, check=False, capture_output=True, text=True
-    )
-    if ended.returncode == NOT_POSSIBLE:
-        pytest.skip(ended.stderr)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
 def test_a_seed_draws_the_same_deaths_and_all_that_there_are() -> None:
