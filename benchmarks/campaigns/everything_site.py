@@ -153,7 +153,8 @@ class Site(Stage):
             return True
         changed = [line for line in self.journal() if line["event"] == "StandbyChanged"]
         newest = {(line["node"], line["rank"]): line["state"] for line in changed}
-        return bool(newest) and all(state in ("ready", "parked", "off") for state in newest.values())
+        begun = len(newest) >= (self.session.setting.ranks if len(self.nodes) == 1 else 1)
+        return begun and all(state in ("ready", "parked", "off") for state in newest.values())
 
     def stuck(self) -> int:
         """How many survivors have ended themselves because no abort freed them."""
