@@ -1,4 +1,4 @@
-"""What tests of several nodes stand on: hosts that die, freeze and lose links, and a real etcd on them."""
+"""What tests of several nodes stand on: hosts that die, freeze and lose links."""
 
 import os
 import shutil
@@ -14,7 +14,6 @@ import pytest
 from benchmarks.harness.netns import refused
 
 from support.machine.processes import PATIENCE_S, end_all, lives, marked, wait_until
-from support.nodes.etcd_cluster import EtcdCluster
 from support.nodes.hosts import Host, Network, network
 
 pytestmark = [
@@ -23,7 +22,6 @@ pytestmark = [
 ]
 
 _SETTLED_S = 0.3
-_IN_VAIN_S = 0.5
 _SERVER = """
 import os, signal, socket
 server = socket.create_server(("", 7))
@@ -49,14 +47,6 @@ with network("a") as hosts:
 def hosts() -> Iterator[Network]:
     with network("a", "b") as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Network, EtcdCluster]]:
-    with network("e0", "e1", "e2") as made:
-        etcd = EtcdCluster(made, ("e0", "e1", "e2"), tmp_path_factory.mktemp("etcd"))
-        etcd.start()
-        yield made, etcd
 
 
 def datagrams(host: Host) -> socket.socket:
@@ -181,66 +171,3 @@ def test_nothing_is_left_when_the_test_itself_is_killed(tmp_path: Path, bare: bo
     wait_until(lambda: not marked(f"FAULTRUN_TEST_HOST={mark}"), what="the end of all")
     assert not lives(test.pid)
     assert end_all(f"FAULTRUN_TEST_HOST={mark}", within_s=0) == []
-
-
-def test_a_leader_that_is_cut_off_is_replaced_and_follows_when_healed(
-    cluster: tuple[Network, EtcdCluster],
-) -> None:
-    hosts, etcd = cluster
-    old = etcd.await_leader()
-    rest = [host for host in etcd.members.values() if host is not old]
-    hosts.cut(old)
-    new = etcd.await_leader(rest)
-    assert new is not old
-    etcd.await_put("while cut", "1", through=new)
-    with pytest.raises(OSError):
-        etcd.get("while cut", through=old, within_s=_IN_VAIN_S)
-    hosts.heal()
-    etcd.await_leader()
-    assert etcd.await_get("while cut", through=old) == "1"
-
-
-def test_a_leader_without_peers_knows_that_it_is_none_though_clients_reach_it(
-    cluster: tuple[Network, EtcdCluster],
-) -> None:
-    hosts, etcd = cluster
-    old = etcd.await_leader()
-    rest = [host for host in etcd.members.values() if host is not old]
-    hosts.part([old], rest)
-    etcd.await_leader(rest)
-    with pytest.raises((OSError, ValueError)):
-        etcd.put("alone", "1", through=old, within_s=_IN_VAIN_S)
-    hosts.heal()
-    etcd.await_leader()
-    assert etcd.await_get("alone") is None
-
-
-def test_a_frozen_leader_is_replaced_and_follows_when_it_goes_on(
-    cluster: tuple[Network, EtcdCluster],
-) -> None:
-    _, etcd = cluster
-    old = etcd.await_leader()
-    old.freeze()
-    new = etcd.await_leader([host for host in etcd.members.values() if host is not old])
-    assert new is not old
-    etcd.await_put("while frozen", "1", through=new)
-    old.thaw()
-    etcd.await_leader()
-    assert etcd.await_get("while frozen", through=old) == "1"
-
-
-def test_members_that_were_killed_come_back_with_what_they_knew(
-    cluster: tuple[Network, EtcdCluster],
-) -> None:
-    _, etcd = cluster
-    etcd.await_leader()
-    etcd.await_put("kept", "1")
-    first, *rest = etcd.members.values()
-    for host in rest:
-        host.kill()
-    with pytest.raises((OSError, ValueError)):
-        etcd.put("alone", "1", through=first, within_s=_IN_VAIN_S)
-    for host in rest:
-        etcd.start_member(host)
-    etcd.await_leader()
-    assert [etcd.await_get("kept", through=host) for host in rest] == ["1", "1"]

@@ -17,7 +17,7 @@ from faultrun.nodes.etcd.own_server import etcd_of_package
 from support.machine.free_port import free_port
 from support.machine.processes import PATIENCE_S, lives, wait_until
 from support.machine.scripts import faultrun
-from support.nodes.etcds import programs
+from support.nodes.etcd_cluster import programs
 
 pytestmark = [
     pytest.mark.long,

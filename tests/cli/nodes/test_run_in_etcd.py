@@ -29,8 +29,8 @@ from faultrun.nodes.values.roster import PlanHeader, PlanPhase
 from faultrun.nodes.values.transaction import StoredValue
 from support.machine.free_port import free_port
 from support.nodes.certificates import Authority
+from support.nodes.etcd_cluster import EtcdMember, newest_program, one_etcd, running
 from support.nodes.etcd_run import job42, write
-from support.nodes.etcds import Member, programs, running
 from support.runs import FAULTRUN
 
 pytestmark = pytest.mark.long
@@ -67,17 +67,9 @@ KILLED = Incident(
 
 
 @pytest.fixture(scope="module")
-def program() -> Path:
-    found = programs()
-    if not found:
-        pytest.skip("no etcd in PATH, and faultrun[etcd] is not installed")
-    return found[max(found)]
-
-
-@pytest.fixture(scope="module")
-def endpoint(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An etcd that knows job42 alone."""
-    with running(Member(program=program, folder=tmp_path_factory.mktemp("etcd"))) as member:
+    with one_etcd(tmp_path_factory.mktemp("etcd")) as member:
         gateway = Gateway(EtcdAccess(endpoints=(member.endpoint,)), attempt_s=20.0)
         write(gateway, "job42", job42())
         gateway.close()
@@ -254,9 +246,7 @@ def test_what_only_a_log_dir_can_tell_is_refused() -> None:
     assert refused("status", "--rdzv-id=job42").because.startswith("it goes with --rdzv-endpoint")
 
 
-def test_an_etcd_with_certificates_and_a_user_wants_both_and_the_run_among_several(
-    program: Path, tmp_path: Path
-) -> None:
+def test_an_etcd_with_certificates_and_a_user_wants_both_and_the_run_among_several(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     server = authority.issue("server", "/O=etcd")
     client = authority.issue("client", "/O=faultrun")
@@ -264,7 +254,7 @@ def test_an_etcd_with_certificates_and_a_user_wants_both_and_the_run_among_sever
     access = EtcdAccess(endpoints=(), tls=True, ca_file=ca, cert_file=client[0], key_file=client[1])
     (tmp_path / "right").write_text("right\n")
     (tmp_path / "wrong").write_text("wrong\n")
-    member = Member(program=program, folder=tmp_path, secure=True)
+    member = EtcdMember(program=newest_program(), folder=tmp_path, secure=True)
     member.options += (
         f"--cert-file={server[0]}",
         f"--key-file={server[1]}",

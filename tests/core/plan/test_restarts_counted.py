@@ -9,7 +9,7 @@ from faultrun.model.events import PlanAdopted, RunFinished
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.plan import Ledger
-from support.nodes.member_group import Group
+from support.nodes.etcd_in_memory import Group
 from support.stories.story import POLICY, first_plan
 
 

@@ -15,7 +15,7 @@ from faultrun.model.plan import Plan
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from faultrun.nodes.values.membership import BODIES
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase
-from support.nodes.member_group import TIMES, Group, Member
+from support.nodes.etcd_in_memory import TIMES, Group, Member
 from support.stories.story import NODE, Story, checkpoint, first_plan
 
 SAVE = "ckpt/step_5.pt"

@@ -24,7 +24,7 @@ from faultrun.nodes.values.membership import (
 )
 from faultrun.nodes.values.roster import Alarm, PlanHeader, PlanPhase, Roster, RosterEntry, Statement
 from faultrun.nodes.values.transaction import Absent, NothingNewer, Put, StoredValue, Transaction, Unchanged
-from support.nodes.etcds import Member, programs, running
+from support.nodes.etcd_cluster import one_etcd
 
 A, BOOT = NodeId("a"), BootId("boot")
 HEADER = PlanHeader(incarnation=3, phase=PlanPhase.GO, roster="r", body="b", run_s=4.5)
@@ -42,11 +42,7 @@ PLAN = Plan(
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    found = programs()
-    if not found:
-        pytest.skip("no etcd in PATH, and faultrun[etcd] is not installed")
-    program = found[max(found)]
-    with running(Member(program=program, folder=tmp_path_factory.mktemp("etcd"))) as alone:
+    with one_etcd(tmp_path_factory.mktemp("etcd")) as alone:
         gateway = Gateway(EtcdAccess(endpoints=(alone.endpoint,)), attempt_s=20.0)
         yield gateway
         gateway.close()

@@ -9,7 +9,7 @@ import pytest
 from support.machine.free_port import free_port
 from support.machine.processes import marked, wait_until
 from support.machine.scripts import Done, ended
-from support.nodes.etcds import programs
+from support.nodes.etcd_cluster import newest_program
 from support.places import TESTS
 
 pytestmark = pytest.mark.long
@@ -31,8 +31,7 @@ except EtcdNotServed as error:
 
 @pytest.fixture
 def listen() -> str:
-    if not programs():
-        pytest.skip("no etcd in PATH, and faultrun[etcd] is not installed")
+    newest_program()
     return f"127.0.0.1:{free_port()}"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from faultrun.model.spec.nodes_spec import EtcdAccess
 from faultrun.nodes.etcd.gateway import Gateway
-from support.nodes.etcds import Member, programs, running
+from support.nodes.etcd_cluster import EtcdMember, one_etcd, programs
 
 PROGRAMS = programs()
 
@@ -22,8 +22,8 @@ def program(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(scope="session")
-def member(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Member]:
-    with running(Member(program=program, folder=tmp_path_factory.mktemp("etcd"))) as alone:
+def member(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMember]:
+    with one_etcd(tmp_path_factory.mktemp("etcd"), program) as alone:
         yield alone
 
 
@@ -43,7 +43,7 @@ def open_gateway() -> Iterator[Callable[..., Gateway]]:
 
 
 @pytest.fixture
-def gateway(member: Member, open_gateway: Callable[..., Gateway]) -> Gateway:
+def gateway(member: EtcdMember, open_gateway: Callable[..., Gateway]) -> Gateway:
     return open_gateway(member.endpoint)
 
 

@@ -17,7 +17,7 @@ from faultrun.nodes.etcd.store import read, transact
 from faultrun.nodes.etcd.transactions import Committed, GuardedWrite, WriteKey
 from support.machine.processes import PATIENCE_S, wait_until
 from support.nodes.certificates import Authority
-from support.nodes.etcds import Member, running
+from support.nodes.etcd_cluster import EtcdMember, running
 
 pytestmark = pytest.mark.long
 
@@ -43,7 +43,7 @@ def certified(authority: Authority) -> EtcdAccess:
 @pytest.fixture(scope="session")
 def guarded(
     program: Path, authority: Authority, certified: EtcdAccess, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Member]:
+) -> Iterator[EtcdMember]:
     """Takes clients with a certificate, a user and a token of one to two seconds."""
     folder = tmp_path_factory.mktemp("guarded")
     cert, key = authority.issue("server", "/O=etcd")
@@ -59,7 +59,7 @@ def guarded(
         "--bcrypt-cost=4",
         f"--auth-token=jwt,pub-key={public},priv-key={private},sign-method=RS256,ttl=2s",
     )
-    member = Member(program=program, folder=folder, secure=True)
+    member = EtcdMember(program=program, folder=folder, secure=True)
     member.options += options
     with running(member):
         gateway = Gateway(replace(certified, endpoints=(member.endpoint,)), attempt_s=20.0)
@@ -111,7 +111,7 @@ def user(access: EtcdAccess) -> EtcdAccess:
 
 
 def test_certificates_and_a_password_are_enough(
-    guarded: Member, certified: EtcdAccess, open_gateway: Opener
+    guarded: EtcdMember, certified: EtcdAccess, open_gateway: Opener
 ) -> None:
     gateway = open_gateway(guarded.endpoint, access=user(certified))
     put(gateway, "/mine/a")
@@ -119,7 +119,7 @@ def test_certificates_and_a_password_are_enough(
 
 
 def test_a_token_that_has_expired_is_replaced(
-    guarded: Member, certified: EtcdAccess, open_gateway: Opener
+    guarded: EtcdMember, certified: EtcdAccess, open_gateway: Opener
 ) -> None:
     gateway = open_gateway(guarded.endpoint, access=user(certified))
     put(gateway, "/mine/a")
@@ -128,13 +128,15 @@ def test_a_token_that_has_expired_is_replaced(
     put(gateway, "/mine/a")
 
 
-def test_a_token_of_nobody_is_replaced(guarded: Member, certified: EtcdAccess, open_gateway: Opener) -> None:
+def test_a_token_of_nobody_is_replaced(
+    guarded: EtcdMember, certified: EtcdAccess, open_gateway: Opener
+) -> None:
     gateway = open_gateway(guarded.endpoint, access=user(certified))
     gateway._token = "no token of etcd"
     put(gateway, "/mine/a")
 
 
-def test_a_watch_outlives_its_token(guarded: Member, certified: EtcdAccess, open_gateway: Opener) -> None:
+def test_a_watch_outlives_its_token(guarded: EtcdMember, certified: EtcdAccess, open_gateway: Opener) -> None:
     gateway = open_gateway(guarded.endpoint, access=user(certified))
     troubles: list[Exception] = []
     rung = threading.Event()
@@ -152,14 +154,16 @@ def test_a_watch_outlives_its_token(guarded: Member, certified: EtcdAccess, open
     assert [str(error) for error in troubles] == []
 
 
-def test_a_certificate_alone_is_no_user(guarded: Member, certified: EtcdAccess, open_gateway: Opener) -> None:
+def test_a_certificate_alone_is_no_user(
+    guarded: EtcdMember, certified: EtcdAccess, open_gateway: Opener
+) -> None:
     with pytest.raises(EtcdRefused, match="permission denied") as error:
         read(open_gateway(guarded.endpoint, access=certified), "/mine/")
     assert "a user with" in error.value.hint
 
 
 def test_keys_that_the_user_may_not_touch_are_refused_with_what_to_do(
-    guarded: Member, certified: EtcdAccess, open_gateway: Opener
+    guarded: EtcdMember, certified: EtcdAccess, open_gateway: Opener
 ) -> None:
     gateway = open_gateway(guarded.endpoint, access=user(certified))
     with pytest.raises(EtcdRefused, match="permission denied") as error:
@@ -168,7 +172,7 @@ def test_keys_that_the_user_may_not_touch_are_refused_with_what_to_do(
 
 
 def test_a_watch_that_is_not_allowed_is_trouble(
-    guarded: Member, certified: EtcdAccess, open_gateway: Opener
+    guarded: EtcdMember, certified: EtcdAccess, open_gateway: Opener
 ) -> None:
     gateway = open_gateway(guarded.endpoint, access=user(certified))
     troubles: list[Exception] = []
@@ -187,7 +191,7 @@ def test_a_watch_that_is_not_allowed_is_trouble(
 
 @pytest.mark.parametrize(("name", "word"), [("run", "wrong"), ("nobody", "secret"), ("run", "")])
 def test_a_wrong_user_is_refused_at_once(
-    guarded: Member, certified: EtcdAccess, open_gateway: Opener, name: str, word: str
+    guarded: EtcdMember, certified: EtcdAccess, open_gateway: Opener, name: str, word: str
 ) -> None:
     gateway = open_gateway(guarded.endpoint, access=with_password(certified, name, word))
     with pytest.raises(EtcdRefused) as error:
@@ -196,7 +200,7 @@ def test_a_wrong_user_is_refused_at_once(
 
 
 def test_a_user_where_etcd_has_none_is_refused_with_what_to_do(
-    member: Member, certified: EtcdAccess, open_gateway: Opener
+    member: EtcdMember, certified: EtcdAccess, open_gateway: Opener
 ) -> None:
     gateway = open_gateway(member.endpoint, access=replace(user(certified), tls=False))
     with pytest.raises(EtcdRefused, match="authentication is not enabled") as error:
@@ -205,7 +209,7 @@ def test_a_user_where_etcd_has_none_is_refused_with_what_to_do(
 
 
 def test_a_client_certificate_with_a_name_is_refused_with_what_to_do(
-    guarded: Member, authority: Authority, certified: EtcdAccess, open_gateway: Opener
+    guarded: EtcdMember, authority: Authority, certified: EtcdAccess, open_gateway: Opener
 ) -> None:
     cert, key = authority.issue("named", "/O=faultrun/CN=node0")
     gateway = open_gateway(guarded.endpoint, access=replace(user(certified), cert_file=cert, key_file=key))
@@ -215,8 +219,8 @@ def test_a_client_certificate_with_a_name_is_refused_with_what_to_do(
 
 
 def test_what_is_wrong_with_tls_is_said_and_for_plain_http_what_to_type(
-    guarded: Member,
-    member: Member,
+    guarded: EtcdMember,
+    member: EtcdMember,
     authority: Authority,
     certified: EtcdAccess,
     tmp_path: Path,
@@ -225,7 +229,7 @@ def test_what_is_wrong_with_tls_is_said_and_for_plain_http_what_to_type(
     stranger = Authority(tmp_path)
     unknown_cert, unknown_key = stranger.issue("client", "/O=faultrun")
 
-    def error(access: EtcdAccess | None, at: Member = guarded) -> EtcdError:
+    def error(access: EtcdAccess | None, at: EtcdMember = guarded) -> EtcdError:
         gateway = open_gateway(at.endpoint, access=access)
         with pytest.raises((EtcdSilent, EtcdRefused)) as caught:
             read(gateway, "/mine/", within_s=3.0)

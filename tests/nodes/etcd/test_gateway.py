@@ -15,7 +15,7 @@ from faultrun.nodes.etcd.gateway import Answered, AnswerLost, Gateway
 from faultrun.nodes.etcd.store import key_range, read
 from support.machine.free_port import free_port
 from support.machine.processes import wait_until
-from support.nodes.etcds import Member, running
+from support.nodes.etcd_cluster import EtcdMember, one_etcd
 from support.nodes.silent_server import http_answer, listening
 
 pytestmark = pytest.mark.long
@@ -33,7 +33,7 @@ def nobody() -> str:
 
 
 def test_a_dead_member_in_the_list_is_passed_over_and_not_asked_again(
-    member: Member, open_gateway: Opener
+    member: EtcdMember, open_gateway: Opener
 ) -> None:
     dead = nobody()
     gateway = open_gateway(dead, member.endpoint)
@@ -42,7 +42,7 @@ def test_a_dead_member_in_the_list_is_passed_over_and_not_asked_again(
         assert gateway.current == member.endpoint
 
 
-def test_a_member_that_hangs_costs_one_attempt(member: Member, open_gateway: Opener) -> None:
+def test_a_member_that_hangs_costs_one_attempt(member: EtcdMember, open_gateway: Opener) -> None:
     with listening(None) as silent:
         gateway = open_gateway(silent.endpoint, member.endpoint, attempt_s=1.0)
         read(gateway, "/nothing/", within_s=LONG_S)
@@ -74,13 +74,13 @@ def test_nobody_answers_is_an_error_that_names_the_endpoints_and_why(open_gatewa
 
 
 def test_a_name_that_nobody_can_resolve_is_an_endpoint_that_does_not_answer(
-    member: Member, open_gateway: Opener
+    member: EtcdMember, open_gateway: Opener
 ) -> None:
     unknown = "no-such-host.invalid:1"
     assert read(open_gateway(unknown, member.endpoint), "/nothing/", within_s=LONG_S).revision > 0
 
 
-def test_a_name_is_resolved(member: Member, open_gateway: Opener) -> None:
+def test_a_name_is_resolved(member: EtcdMember, open_gateway: Opener) -> None:
     named = f"localhost:{member.port}"
     assert (
         read(
@@ -156,7 +156,7 @@ def test_the_time_of_an_answer_is_that_of_its_own_request(open_gateway: Opener) 
         assert asked_s + 0.02 <= answered.sent_at_s <= boot_now()  # the pause before the second attempt
 
 
-def test_a_refusal_is_told_at_once_and_nobody_else_is_asked(member: Member, open_gateway: Opener) -> None:
+def test_a_refusal_is_told_at_once_and_nobody_else_is_asked(member: EtcdMember, open_gateway: Opener) -> None:
     gateway = open_gateway(member.endpoint, nobody())
     with pytest.raises(EtcdRefused) as refused:
         gateway.ask("kv/put", {"key": "AA==", "lease": "77"}, within_s=LONG_S)
@@ -164,7 +164,7 @@ def test_a_refusal_is_told_at_once_and_nobody_else_is_asked(member: Member, open
     assert gateway.current == member.endpoint
 
 
-def test_another_cluster_is_not_believed(member: Member, open_gateway: Opener) -> None:
+def test_another_cluster_is_not_believed(member: EtcdMember, open_gateway: Opener) -> None:
     with listening(OK) as other:
         gateway = open_gateway(other.endpoint, member.endpoint)
         gateway.ask("kv/range", key_range("/x/"), within_s=LONG_S)
@@ -189,7 +189,7 @@ def test_no_gateway_at_all_is_said_with_what_to_look_for(open_gateway: Opener) -
     assert "enable-grpc-gateway" in error.value.hint
 
 
-def test_who_suspects_an_endpoint_cuts_the_streams_at_it(member: Member, open_gateway: Opener) -> None:
+def test_who_suspects_an_endpoint_cuts_the_streams_at_it(member: EtcdMember, open_gateway: Opener) -> None:
     with listening(None) as other:
         gateway = open_gateway(member.endpoint, other.endpoint)
         opened, ended = threading.Event(), threading.Event()
@@ -254,7 +254,7 @@ def test_closing_ends_whoever_waits(open_gateway: Opener) -> None:
 
 
 def test_a_member_that_comes_back_answers_again(program: Path, tmp_path: Path, open_gateway: Opener) -> None:
-    with running(Member(program=program, folder=tmp_path)) as alone:
+    with one_etcd(tmp_path, program) as alone:
         gateway = open_gateway(
             alone.endpoint,
         )

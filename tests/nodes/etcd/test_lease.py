@@ -13,7 +13,7 @@ from faultrun.nodes.etcd.lease import LeaseGone, LeaseKeeper, Renewal, grant, re
 from faultrun.nodes.etcd.store import read, transact
 from faultrun.nodes.etcd.transactions import GuardedWrite, WriteKey
 from support.machine.processes import wait_until
-from support.nodes.etcds import Member
+from support.nodes.etcd_cluster import EtcdMember
 from support.nodes.silent_server import http_answer, listening
 
 pytestmark = pytest.mark.long
@@ -107,7 +107,7 @@ def test_keys_live_as_long_as_the_lease_is_kept_and_end_with_it(
 
 
 def test_a_member_that_is_silent_is_trouble_and_the_renewals_go_on(
-    member: Member, open_gateway: Callable[..., Gateway], keep: Callable[[Gateway, Renewal], Kept]
+    member: EtcdMember, open_gateway: Callable[..., Gateway], keep: Callable[[Gateway, Renewal], Kept]
 ) -> None:
     granted = grant(open_gateway(member.endpoint), 60)
     with listening(None) as silent:
@@ -119,7 +119,7 @@ def test_a_member_that_is_silent_is_trouble_and_the_renewals_go_on(
 
 
 def test_a_keepalive_that_is_not_answered_moves_to_another_member(
-    member: Member, open_gateway: Callable[..., Gateway]
+    member: EtcdMember, open_gateway: Callable[..., Gateway]
 ) -> None:
     granted = grant(open_gateway(member.endpoint), 60)
     with listening(None) as silent:

@@ -4,7 +4,6 @@ Whoever writes asks other members than whoever watches, so only its own keepaliv
 client that its member is gone. Nothing is healed before every key was seen.
 """
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -50,12 +49,10 @@ FAULTS: dict[str, Fault] = {
 @pytest.fixture(scope="module")
 def cluster(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Network, EtcdCluster]]:
     """Three members of this etcd on hosts of their own; the test is on the desk, which reaches all."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PATH", str(program.parent), prepend=os.pathsep)
-        with network("e0", "e1", "e2") as hosts, hosts.desk.inside():
-            etcd = EtcdCluster(hosts, ("e0", "e1", "e2"), tmp_path_factory.mktemp("cluster"))
-            etcd.start()
-            yield hosts, etcd
+    with network("e0", "e1", "e2") as hosts, hosts.desk.inside():
+        etcd = EtcdCluster(hosts, ("e0", "e1", "e2"), tmp_path_factory.mktemp("cluster"), program)
+        etcd.start()
+        yield hosts, etcd
 
 
 class Client:

@@ -13,7 +13,7 @@ from faultrun.nodes.etcd.prefix_watch import PrefixWatch
 from faultrun.nodes.etcd.store import PrefixState, transact
 from faultrun.nodes.etcd.transactions import Committed, GuardedWrite, RemoveKey, WriteKey
 from support.machine.processes import PATIENCE_S, wait_until
-from support.nodes.etcds import Member, running
+from support.nodes.etcd_cluster import EtcdMember, one_etcd
 
 pytestmark = pytest.mark.long
 
@@ -121,7 +121,7 @@ def test_a_silence_has_it_look_again(gateway: Gateway, prefix: str, watch: Watch
 
 
 def test_revisions_that_were_compacted_away_are_read_again(
-    member: Member, gateway: Gateway, open_gateway: Opener, prefix: str, watch: Watch
+    member: EtcdMember, gateway: Gateway, open_gateway: Opener, prefix: str, watch: Watch
 ) -> None:
     watched = watch(open_gateway(member.endpoint), prefix)
     put(gateway, f"{prefix}a", "1")
@@ -140,7 +140,7 @@ def test_revisions_that_were_compacted_away_are_read_again(
 def test_a_member_that_is_started_again_is_followed_again(
     program: Path, tmp_path: Path, open_gateway: Opener, watch: Watch
 ) -> None:
-    with running(Member(program=program, folder=tmp_path)) as alone:
+    with one_etcd(tmp_path, program) as alone:
         gateway = open_gateway(alone.endpoint)
         watched = watch(gateway, "/x/")
         put(gateway, "/x/a", "1")
@@ -155,7 +155,7 @@ def test_a_member_that_is_started_again_is_followed_again(
 def test_an_etcd_that_was_set_up_anew_is_told_and_not_believed(
     program: Path, tmp_path: Path, open_gateway: Opener, watch: Watch
 ) -> None:
-    with running(Member(program=program, folder=tmp_path)) as alone:
+    with one_etcd(tmp_path, program) as alone:
         watched = watch(open_gateway(alone.endpoint), "/x/")
         put(open_gateway(alone.endpoint), "/x/a", "1")
         watched.until_values("1")

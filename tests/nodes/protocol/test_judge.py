@@ -23,7 +23,7 @@ from faultrun.nodes.values.membership import (
 )
 from faultrun.nodes.values.roster import Alarm, PlanHeader, PlanPhase, Roster, RosterEntry
 from faultrun.nodes.values.transaction import Absent, CreatedAt, NothingNewer, Unchanged
-from support.nodes.member_group import RULES, TIMES, Group, Member
+from support.nodes.etcd_in_memory import RULES, TIMES, Group, Member
 from support.stories.story import checkpoint
 
 

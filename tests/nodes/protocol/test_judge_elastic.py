@@ -11,7 +11,7 @@ from faultrun.model.observed.elastic import Elastic, NodesWaiting
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from faultrun.nodes.values.roster import PlanPhase
-from support.nodes.member_group import TIMES, Group
+from support.nodes.etcd_in_memory import TIMES, Group
 from support.stories.story import POLICY
 
 SEATS = Topology(nodes=(NodeSlots(node=NodeId(""), slots=1),) * 3)

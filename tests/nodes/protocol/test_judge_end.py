@@ -16,7 +16,7 @@ from faultrun.nodes.values.membership import (
     Tell,
 )
 from faultrun.nodes.values.roster import PlanPhase
-from support.nodes.member_group import RULES, TIMES, Group, Member
+from support.nodes.etcd_in_memory import RULES, TIMES, Group, Member
 from support.stories.story import POLICY, rule
 
 

@@ -19,7 +19,7 @@ from faultrun.nodes.protocol.deduplication import words_of
 from faultrun.nodes.values.membership import Tell
 from faultrun.nodes.values.roster import PlanPhase
 from faultrun.nodes.values.transaction import Transaction
-from support.nodes.member_group import RULES, TIMES, Group
+from support.nodes.etcd_in_memory import RULES, TIMES, Group
 from support.stories.story import POLICY, checkpoint
 
 THREE = Topology(nodes=(NodeSlots(node=NodeId(""), slots=1),) * 3)

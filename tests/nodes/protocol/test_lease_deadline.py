@@ -11,7 +11,7 @@ from faultrun.nodes.values.membership import (
     PeerQuestion,
     node_key,
 )
-from support.nodes.member_group import TIMES, Group
+from support.nodes.etcd_in_memory import TIMES, Group
 
 
 def test_nobody_trains_past_the_lease_alone() -> None:

@@ -8,7 +8,7 @@ from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId
 from faultrun.nodes.values.roster import Alarm, PlanPhase
-from support.nodes.member_group import TIMES, Group
+from support.nodes.etcd_in_memory import TIMES, Group
 
 
 def test_nodes_whose_workers_have_ended_wait_for_the_store_no_longer_than_for_a_node() -> None:

@@ -12,7 +12,7 @@ from faultrun.model.incident import Cause, Incident
 from faultrun.model.observed.agreement import IncarnationOver
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.nodes.values.roster import PlanPhase
-from support.nodes.member_group import Group
+from support.nodes.etcd_in_memory import Group
 from support.stories.story import checkpoint
 
 POINT, OLDER = checkpoint(5), checkpoint(4)
