@@ -10,7 +10,8 @@ from faultrun.cli.status.gather import gather
 from faultrun.observe.status.ranks import Pace
 from faultrun.observe.status.status import RunStatus, Supervised
 from faultrun.observe.status.words import lines
-from support.machine.processes import wait_until
+from support.machine.processes import PATIENCE_S, wait_until
+from support.machine.terminal import Terminal
 from support.places import TESTS
 from support.runs import FAULTRUN, Launcher
 
@@ -43,10 +44,15 @@ def test_status_is_right_while_a_run_trains_loses_a_rank_its_supervisor_and_ends
     assert all(rank.rss_bytes and rank.step_age_s is not None for rank in before.ranks)
     assert before.outlook is not None
     assert before.outlook.text == "restart 1 of 3 in 1h, from the newest whole checkpoint"
+    terminal = Terminal()
+    watching = [*FAULTRUN, "status", "--watch", "--interval=0.2", "--log_dir", str(run.log_dir)]
+    watch = terminal.start(watching, launcher.folder, {"NO_COLOR": "1"})
+    terminal.read_until(lambda said: b"incarnation 0  2 of 2 ranks up" in said)
 
     run.kill(1)
     run.trains((0, 1), incarnation=1)
     run.event("FirstStep", incarnation=1)
+    terminal.read_until(lambda said: b"incarnation 1  2 of 2 ranks up" in said)
     again = gather(run.log_dir, Pace())
     assert (again.incarnation, again.spent.restarts, again.spent.incidents) == (1, 1, 1)
     assert again.last_incident is not None
@@ -77,6 +83,9 @@ def test_status_is_right_while_a_run_trains_loses_a_rank_its_supervisor_and_ends
     assert any("no supervisor is running" in line for line in lines(orphan))
 
     assert launcher.command(*WORDS).ends() == 0
+    assert b"ended with exit code 0" in terminal.read_to_end()
+    assert watch.wait(PATIENCE_S) == 0
+    terminal.close()
     text = shown(run.log_dir, "--watch")
     assert "ended with exit code 0" in text
     assert len(text.splitlines()) == 1

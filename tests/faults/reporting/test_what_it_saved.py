@@ -6,9 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from support.places import TESTS
 from support.runs import FAULTRUN, Launcher, Run
 
 JOB = r"""
@@ -65,7 +62,7 @@ def started(launcher: Launcher, last: int) -> Run:
     return launcher.command(*options, sys.executable, str(job), str(last))
 
 
-def document(verb: str, log_dir: Path, *words: str) -> dict[str, Any]:
+def asked(verb: str, log_dir: Path, *words: str) -> dict[str, Any]:
     done = subprocess.run(
         [*FAULTRUN, verb, "--log_dir", str(log_dir), "--json", *words],
         capture_output=True,
@@ -73,12 +70,7 @@ def document(verb: str, log_dir: Path, *words: str) -> dict[str, Any]:
         timeout=120,
         check=True,
     )
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
-
-
-def asked(verb: str, log_dir: Path, *words: str) -> dict[str, Any]:
-    told: dict[str, Any] = document(verb, log_dir, *words)["savings"]
+    told: dict[str, Any] = json.loads(done.stdout)["savings"]
     return told
 
 
@@ -104,27 +96,3 @@ def test_a_run_says_what_it_has_saved_until_its_end(launcher: Launcher) -> None:
         "a step takes 20 ms, as the journal has measured it"
     )
     assert end.text.splitlines()[-1].endswith(f" faultrun: {told['text']}")
-
-
-@pytest.mark.parametrize("alive", [True, False], ids=["supervised", "supervisor lost"])
-def test_steps_that_only_a_log_tells_are_known_while_the_run_is_not_over(
-    alive: bool, launcher: Launcher
-) -> None:
-    words = ("60", "0:0:20:ready", "0:1:20:9", "1:0:50:ready", "1:1:50:ready")
-    steps = (sys.executable, str(TESTS / "faults" / "scripts" / "steps.py"))
-    run = launcher.command("--worker_num=2", *steps, *words).trains((0, 1), incarnation=1)
-    if not alive:
-        run.kill_supervisor()
-    now = asked("status", run.log_dir)
-    assert (now["faults"], now["left_out"]) == (1, {})
-    report = document("report", run.log_dir)
-    assert (report["high_step"], report["lost_steps"], report["savings"]["faults"]) == (50, 20, 1)
-    lines = [json.loads(line) for line in (run.log_dir / "journal.jsonl").read_text().splitlines()]
-    journaled_s = lines[-1]["run_s"] - lines[0]["run_s"]
-    assert report["wall_s"] > journaled_s, "what follows the last line is a part of it"
-
-
-def test_a_run_that_gives_up_says_that_it_saved_nothing(launcher: Launcher) -> None:
-    run = launcher.run("os.kill(os.getpid(), 9)", "--max_restarts=1", "--report=True")
-    assert run.ends() != 0
-    assert "saved nothing: " in run.text.splitlines()[-1]

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-from support.checkpoints.torch_files import ZIP
 from support.runs import Launcher
 
 
@@ -16,23 +15,6 @@ def test_the_same_exception_twice_ends_the_run_and_its_own_line_is_named(launche
     assert found["raised"]["frame"].endswith(" in step")
     assert found["signature"]["what"] == "ValueError: bad batch #"
     assert "restart   none: the same failure twice without progress: ValueError: bad batch #" in run.card(2)
-
-
-def test_a_service_and_a_mount_that_come_back_after_two_failures_cost_two_restarts(
-    launcher: Launcher,
-) -> None:
-    run = launcher.run(
-        """
-if life < 2 and rank == 0:
-    raise ConnectionError("object store unavailable: 503 Slow Down")
-if life == 2 and rank == 1:
-    open("/mnt/dataset/part-0")
-""",
-        "--backoff=1ms..1ms",
-    )
-    assert run.ends() == 0
-    assert "cause     a service on the network did not answer: ConnectionError: object store" in run.card(2)
-    assert "cause     a file could not be used: FileNotFoundError: [Errno 2]" in run.card(3)
 
 
 def test_rows_of_ones_own_are_asked_first_and_decide(launcher: Launcher) -> None:
@@ -105,30 +87,3 @@ train_in_the_first_life()
     assert found["finding"]["name"] == ("oom-killer" if group else "host-memory")
     assert found["fault_class"] == "resource"
     assert "cause     out of memory" in run.card(1) or not group
-
-
-def test_an_argument_of_ours_that_the_script_refuses_costs_no_restart_and_no_checkpoint(
-    launcher: Launcher,
-) -> None:
-    run = launcher.run(
-        """
-import argparse, shutil
-parser = argparse.ArgumentParser()
-parser.add_argument("--lr")
-parser.parse_args()
-os.makedirs("ckpt", exist_ok=True)
-if rank == 0:
-    shutil.copy(CHECKPOINT, "ckpt/model_8.pt")
-train()
-""".replace("CHECKPOINT", repr(str(ZIP))),
-        "--checkpoint_dir=ckpt",
-        "--resume_arg=--pre_trained={checkpoint}",
-    ).trains([0, 1])
-    run.kill(1)
-    assert run.ends() == 78
-    assert len(run.events("IncarnationStarted")) == 2
-    assert (
-        "the script does not take an argument that a restart gives it: --pre_trained={checkpoint}" in run.text
-    )
-    assert "unrecognized arguments: --pre_trained=" in run.text
-    assert "quarantine" not in str(run.events("RecoveryPointChosen"))

@@ -1,8 +1,6 @@
 """``--restore_configs=end``: rewritten configurations are restored, however the run ends."""
 
 import signal
-import subprocess
-import sys
 
 from support.places import TESTS
 from support.runs import Launcher, Run
@@ -66,19 +64,3 @@ def test_what_somebody_else_changed_meanwhile_is_left_alone_and_said(launcher: L
     assert text(launcher) == edited
     assert "a rewritten configuration was left as it is:" in run.text
     assert "train.yaml was changed by somebody else" in run.text
-
-
-def test_what_a_person_set_by_hand_is_what_the_training_reads_and_what_stays(launcher: Launcher) -> None:
-    (launcher.folder / "train.yaml").write_text(CONFIG)
-    for heads in (4, 8):
-        by_hand(launcher, "set", "train.yaml:model.heads", str(heads))
-        for _ in range(2):
-            run = launcher.run("say(open('train.yaml').read())", workers=1)
-            assert run.ends() == 0
-            assert f"heads: {heads}\n" in run.log(0)
-    by_hand(launcher, "restore")
-    assert text(launcher) == CONFIG
-
-
-def by_hand(launcher: Launcher, *words: str) -> None:
-    subprocess.run([sys.executable, "-m", "faultrun", "config", *words], cwd=launcher.folder, check=True)

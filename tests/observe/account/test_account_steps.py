@@ -28,13 +28,14 @@ def test_what_nobody_reported_is_unknown_and_never_called_training() -> None:
     assert account.spent[Spending.TRAINING] == 0
     assert (account.productive_share, account.lost_steps) == (None, None)
     assert (account.faults[0].end, account.faults[0].recovery_s) == ("running again", None)
-    assert account.high_step is None
+    assert (account.high_step, account.unknown_because) == (None, "the script reports no steps")
 
 
 def test_a_run_that_never_began_to_work_was_not_productive() -> None:
-    story = Story(1).begins().all_run()
-    passes(story, 5).killed(0)
-    assert account_of(lines_of(story)).productive_share is None
+    story = Story(1, replace(POLICY, max_restarts=0)).begins().all_run()
+    passes(story, 5).killed(0).drained().chose(None)
+    account = account_of(lines_of(story))
+    assert (account.productive_share, account.unknown_because) == (None, "it failed before a step was seen")
     assert account_of([]).productive_share is None
 
 
