@@ -1,8 +1,5 @@
 """Whole runs over several hosts with a real etcd: real supervisors, real ranks, and what befalls them."""
 
-import os
-import re
-import shutil
 import signal
 from pathlib import Path
 
@@ -10,14 +7,13 @@ import pytest
 
 from faultrun.cli.report import account_of
 from faultrun.nodes.etcd.own_server import find_etcd
-from support.machine.processes import let_go, lives, open_files, wait_until
+from support.machine.processes import lives, wait_until
 from support.nodes.several_nodes import LEASE_S, LONG_LEASE, STORE, Job, job
-from support.runs import HELD_SAVE, Run
+from support.runs import Run
 
 pytestmark = pytest.mark.slow
 
 TRAINS = "train()\n"
-ENDS_WHEN_TOLD = "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\ntrain()\n"
 ENDS_IN_THE_SECOND_LIFE = "train_in_the_first_life()\n"
 
 
@@ -90,28 +86,6 @@ def test_a_rank_that_dies_anywhere_has_all_drain_and_restart(tmp_path: Path, die
             f"incident 1  rank {rank} of 2 killed by SIGKILL   failed first; rank {1 - rank} stop"
         )
         assert f"+00:00 on {dies_on}\n" in card
-
-
-def test_a_run_that_is_given_up_ends_with_one_code_and_one_card_and_tells_what_it_had_read(
-    tmp_path: Path,
-) -> None:
-    with job(tmp_path, "a", "b", "c", script=TRAINS, words=("--max_restarts=0", LONG_LEASE)) as one:
-        one.trains_with_a_spare("a", "b", spare="c")
-        wait_until(lambda: "spare of run job42" in one.run("c").text, what="a spare that knows the plan")
-        rank = one.rank_on("b")
-        one.run("b").kill(rank)
-        assert [one.run(name).ends() for name in "abc"] == [137] * 3
-        card = one_card(one, "a", "b", "c")
-        assert card.startswith(
-            f"incident 1  rank {rank} of 2 killed by SIGKILL   failed first; rank {1 - rank} stop"
-        )
-        assert "  restart   none: " in card
-        assert all(card.rstrip() in one.run(name).text for name in "abc")
-        assert len({one.run(name).text.splitlines()[-1].partition("faultrun: ")[2] for name in "abc"}) == 1
-        for name in "ab":
-            learned = ("PlanAdopted", "GoGiven", "IncarnationOver", "RunFinished")
-            read = [line["revision"] for line in one.run(name).events() if line["event"] in learned]
-            assert 0 < read[0] <= read[1] <= read[-1], read
 
 
 @pytest.mark.parametrize("coordinates", [True, False])
@@ -191,34 +165,6 @@ def test_etcd_that_is_away_ends_no_rank_and_one_that_dies_meanwhile_is_told_at_o
         assert [one.run(name).ends() for name in "ab"] == [0, 0]
 
 
-def test_a_training_that_has_finished_ends_with_0_on_every_node_although_etcd_has_lost_its_data(
-    tmp_path: Path,
-) -> None:
-    with job(tmp_path, "a", "b", "c", script=ENDS_WHEN_TOLD) as one:
-        one.trains_with_a_spare("a", "b", spare="c")
-        wait_until(lambda: "spare of run job42" in one.run("c").text, what="a spare that knows the plan")
-        one.host(STORE).kill()
-        for name in "ab":
-            one.run(name).event("AgreementSilent")
-        one.run("a").kill(one.rank_on("a"), signum=signal.SIGUSR1)
-        wait_until(
-            lambda: "waiting for the end of the ranks of node b; etcd does not answer" in one.run("a").text,
-            while_runs=one.run("a").pid,
-            what="whom a waits for",
-        )
-        assert one.etcd is not None
-        shutil.rmtree(tmp_path / STORE)
-        one.etcd.start()
-        wait_until(
-            lambda: all("has gone back in time" in one.run(name).text for name in "abc"), what="an empty etcd"
-        )
-        assert not one.run("b").events("MembershipLost")
-        one.run("b").kill(one.rank_on("b"), signum=signal.SIGUSR1)
-        assert [one.run(name).ends() for name in "abc"] == [0, 0, 0]
-        last = "every rank finished, by the word of each node: etcd does not answer; exit code 0, 0 restarts"
-        assert all(last in one.run(name).text for name in "abc")
-
-
 def test_a_supervisor_that_is_killed_comes_back_into_the_same_run(tmp_path: Path) -> None:
     with job(tmp_path, "a", "b", script=ENDS_IN_THE_SECOND_LIFE) as one:
         one.start("a", "b")
@@ -236,73 +182,3 @@ def test_a_stop_to_all_ends_the_run_everywhere_with_one_code(tmp_path: Path) -> 
         for name in "ab":
             one.run(name).signal(signal.SIGTERM)
         assert [one.run(name).ends() for name in "ab"] == [143, 143]
-
-
-def test_a_stop_to_one_leaves_its_place_to_a_spare_and_a_person_then_stops_all_from_one(
-    tmp_path: Path,
-) -> None:
-    with job(tmp_path, "a", "b", "c", script=TRAINS, words=("--exit_code_on_stop=0", LONG_LEASE)) as one:
-        one.trains_with_a_spare("a", "b", spare="c")
-        one.run("b").signal(signal.SIGTERM)
-        assert one.run("b").ends() == 0
-        one.trains("a", "c", incarnation=1)
-        one.run("c").signal(signal.SIGINT)
-        assert [one.run(name).ends() for name in "ac"] == [0, 0]
-        for name in "ac":
-            run = one.run(name)
-            assert "stopped by SIGINT; no save was reported; exit code 0, 0 restarts" in run.text
-            assert not [*run.log_dir.glob("incident_*")], "nobody failed"
-            assert run.events("PlanAdopted")[-1]["plan"]["ledger"]["incidents"] == 0
-        told = one.run("a").text
-        # Whether by its alarm or by what it said last: that depends on which is there first.
-        assert re.search(r"node b\b.*told to stop", told)
-        assert "node c: told to stop by SIGINT\n" in told
-        account = account_of(one.run("a").log_dir)
-        assert (account.stops, account.faults, account.ended) == (2, [], (0, "stopped by SIGINT"))
-
-
-def test_a_member_process_that_is_killed_ends_its_supervisor_and_no_other(tmp_path: Path) -> None:
-    with job(tmp_path, "a", "b", "c", script=TRAINS) as one:
-        one.trains_with_a_spare("a", "b", spare="c")
-        os.kill(listening(one, "b"), signal.SIGKILL)
-        assert one.run("b").ends() == 70
-        assert "dmesg" in one.run("b").text
-        one.trains("a", "c", incarnation=1)
-
-
-def listening(one: Job, name: str) -> int:
-    """The member process: the only one of the host that has a listening socket and an epoll of its own."""
-    ports = {
-        line.split()[9]
-        for path in ("tcp", "tcp6")
-        for line in Path(f"/proc/{one.run(name).pid}/net/{path}").read_text().splitlines()[1:]
-        if line.split()[3] == "0A"
-    }
-    for pid in one.host(name).pids:
-        if set(open_files(pid).values()) & {f"socket:[{inode}]" for inode in ports}:
-            return pid
-    raise AssertionError("no member process")
-
-
-def test_a_person_stops_a_run_that_holds_and_who_saves_longest_still_saves(tmp_path: Path) -> None:
-    script = HELD_SAVE + "signal.signal(signal.SIGTERM, held_save)\ntrain()\n"
-    with job(tmp_path, "a", "b", script=script, words=("--grace=60s",)) as one:
-        one.start("a", "b")
-        one.trains("a", "b")
-        ranks = {name: one.rank_on(name) for name in "ab"}
-        for name, rank in ranks.items():
-            os.mkfifo(tmp_path / name / f"let_go_{rank}")
-        one.host(STORE).kill()
-        for name in "ab":
-            one.run(name).event("AgreementSilent")
-        one.run("a").signal(signal.SIGINT)
-        for name, rank in ranks.items():
-            one.run(name).said(rank, "saving")
-        let_go(tmp_path / "a" / f"let_go_{ranks['a']}")
-        waits = "waiting for the end of the ranks of node b; etcd does not answer"
-        wait_until(lambda: waits in one.run("a").text, while_runs=one.run("a").pid, what="whom a waits for")
-        let_go(tmp_path / "b" / f"let_go_{ranks['b']}")
-        assert [one.run(name).ends() for name in "ab"] == [130, 130]
-        for name, rank in ranks.items():
-            assert not one.run(name).events("MembershipLost")
-            assert "saved" in one.run(name).log(rank)

@@ -22,16 +22,6 @@ OF_MINDSPORE = TESTS / "faults" / "scripts" / "shrinks_mindspore.py"
 SLOW_S = 300.0
 """Two starts of torch on a machine that is busy."""
 
-FOR_EACH_RANK = """
-import time
-
-here = sys.argv[1]
-open(os.path.join(here, f"state-1-rank-{rank}.bin"), "wb").write(b"x")
-while life == 0 and not os.path.exists(os.path.join(here, f"state-1-rank-{1 - rank}.bin")):
-    time.sleep(0.01)
-say("saved")
-train()
-"""
 
 FAILS_ON_B = """
 import time
@@ -57,24 +47,6 @@ while os.environ["WORLD_SIZE"] == "1":
         with open(os.path.join(folder, "part"), "w") as file:
             file.write("x")
         os.replace(os.path.join(folder, "part"), os.path.join(folder, "ck", f"step-{100 + step}.bin"))
-sdk.done()
-"""
-
-
-FAILS_BY_TURNS = """
-import time
-from faultrun import sdk
-
-here = os.path.basename(os.getcwd())
-open(f"../up_{life}_{rank}", "w").close()
-while not (os.path.exists(f"../up_{life}_{1 - rank}") and os.path.exists("../spare_is_there")):
-    time.sleep(0.01)
-sdk.start()
-sdk.step(10 * life + 1)
-if here == ("b" if life < 2 else "c" if life < 4 else ""):
-    sys.exit(3)
-if life < 4:
-    train()
 sdk.done()
 """
 
@@ -144,59 +116,6 @@ def test_without_a_lost_host_and_with_it_again_it_is_the_same_training(
         cards = {name: "".join(path.read_text() for path in cards_of(one, name)) for name in left}
         assert {grown in told for told in cards.values()} == {True}
     is_the_same_training(shared)
-
-
-def test_with_a_file_for_each_rank_it_waits_and_is_not_begun_anew_by_those_who_know_of_none(
-    tmp_path: Path,
-) -> None:
-    shared = tmp_path / "ck"
-    shared.mkdir()
-    words = (
-        *("--nnodes=1:2", "--node_wait=6s", f"--checkpoint_dir={shared}", "--resume_arg=--from={checkpoint}"),
-        r"--checkpoint_pattern=state-(?P<step>\d+)-rank-(?P<rank>\d+)\.bin",
-    )
-    with job(tmp_path, "a", "b", script=FOR_EACH_RANK, words=words) as one:
-        one.program = (*one.program, str(shared))
-        one.start("a", "b")
-        for name in "ab":
-            one.run(name).said(one.rank_on(name), "saved")
-        seen = one.run("a").event("SaveSeen")["path"]
-        one.host("b").kill()
-        assert one.run("a").ends() == 69
-        why = "(1 node cannot go on: "
-        assert why in one.run("a").text
-        assert " is one of a file for each rank, and nothing says that these are alike)" in one.run("a").text
-        for name in "ab":
-            one.start_as(name, f"--log_dir={tmp_path / 'later'}")
-        assert [one.run(name).ends() for name in "ab"] == [65, 65]
-        for name in "ab":
-            assert "no checkpoint of this run is known to node" in one.run(name).text
-            assert f"  because: it had {shared}/state-1-rank-" in one.run(name).text
-        assert str(seen).startswith(f"{shared}/state-1-rank-")
-
-
-def test_of_a_fixed_number_a_spare_has_the_place_of_a_host_that_fails_twice_and_a_last_one_keeps_its_own(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "ck").mkdir()
-    words = ("--backoff=10ms..20ms", "--max_restarts=9", f"--checkpoint_dir={tmp_path / 'ck'}")
-    program = (sys.executable, str(tmp_path / "train.py"))
-    with job(tmp_path, "a", "b", "c", script=FAILS_BY_TURNS, program=program, words=words) as one:
-        one.start("a", "b")
-        one.run("b").event("IncarnationStarted")
-        one.start("c")
-        wait_until(lambda: "spare of run" in one.run("c").text, what="a spare")
-        (tmp_path / "spare_is_there").touch()
-        assert [one.run(name).ends() for name in "abc"] == [0, 0, 0]
-        first, *others = plans_of(one, "a")
-        second = first.replace("b", "c")
-        assert others == [first, second, second, second]
-        assert plans_of(one, "b") == [first, first], "it really gets no rank"
-        why = "failed 2 times in a row while others worked"
-        for name in "ac":
-            assert f"  workers   node b is set aside: its ranks {why}" in one.run(name).card(2)
-            assert f"; node c keeps its place (its ranks {why}): no spare was there" in one.run(name).card(4)
-        assert f"this node gets no rank as long as others can: its ranks {why}" in one.run("b").text
 
 
 def test_a_host_that_fails_twice_gets_no_rank_until_its_check_passes(tmp_path: Path) -> None:

@@ -72,14 +72,6 @@ def test_as_it_comes_a_silence_is_warned_of_with_all_stacks_and_nobody_is_killed
     assert not run.events("HangDetected")
 
 
-def test_an_interpreter_that_takes_its_time_to_end_does_not_hang(launcher: Launcher) -> None:
-    options = ("--hang_timeout=3s",)
-    run = counting(launcher, 60, "0:*:60:linger:7", options=options)
-    assert run.ends(within_s=180) == 0
-    assert not run.events("HangDetected")
-    assert not run.events("HangWarned")
-
-
 def test_slow_starts_evaluations_saves_slower_steps_real_work_early_ends_and_a_frozen_supervisor(
     launcher: Launcher,
 ) -> None:
@@ -117,19 +109,3 @@ while life == 0 and time.monotonic() < until_s:
     assert (found["rank"], found["incarnation"]) == (1, 0)
     assert found["stance"] in ("sleeping", "blocked")
     assert "nothing heard" in found["because"]
-
-
-def test_without_the_sdk_a_stopped_rank_is_woken_while_its_peer_still_prints(launcher: Launcher) -> None:
-    code = """
-import signal, time
-if rank == 1:
-    os.kill(os.getpid(), signal.SIGSTOP)
-    open("woken", "w")
-while not os.path.exists("woken"):
-    say("step")
-    time.sleep(0.05)
-"""
-    run = launcher.run(code, "--hang_signal=log", "--hang_timeout=8s", "--max_restarts=0")
-    assert run.ends(within_s=120) == 0
-    (warned,) = run.events("HangWarned")
-    assert (warned["rank"], warned["stance"]) == (1, "stopped")

@@ -15,7 +15,6 @@ from support.checkpoints.platform_files import (
     reset,
     table_v1,
     text,
-    write_whole,
 )
 from support.machine.processes import wait_until
 from support.places import TESTS
@@ -119,36 +118,6 @@ def test_the_pipeline_from_a_late_table_over_two_faults_to_the_end(cluster: Clus
     assert "every rank finished; exit code 0, 2 restarts\n" in run.text
 
 
-def test_a_faulty_ranks_own_save_is_passed_over_for_a_replicas(cluster: Cluster) -> None:
-    run = cluster.trains()
-    cluster.reports({0: "unrecovered"})
-    holds(run, 1)
-    (chosen,) = run.events("RecoveryPointChosen", incarnation=0)
-    assert chosen["point"]["global_step"] == 5
-    assert {file["from_rank"] for file in chosen["point"]["files"]}.isdisjoint({0})
-    run.signal(signal.SIGTERM)
-    assert run.ends() == 143
-
-
-def test_a_rescheduled_pod_reads_who_was_faulty_before_it_chooses(
-    cluster: Cluster, launcher: Launcher
-) -> None:
-    """The log_dir is gone with the old pod; the checkpoints and the platform's files are not."""
-    run = cluster.trains()
-    # Of a stop, one rank's save can be all there is: the others need not wait for theirs.
-    assert subprocess.run([*FAULTRUN, "checkpoint-now"], cwd=launcher.folder, check=False).returncode == 0
-    run.signal(signal.SIGTERM)
-    assert run.ends() == 143
-    (launcher.folder / "faultrun_log").rename(launcher.folder / "gone_with_the_pod")
-    cluster.faults.publish(fault__npus='{"FaultRankIds":"[\'0\',\'1\']","CreatTime":1650000000}')
-
-    again = cluster.starts("--resume=always")
-    chosen = again.event("RecoveryPointChosen")
-    assert {file["from_rank"] for file in chosen["point"]["files"]}.isdisjoint({0, 1})
-    assert again.ends() == 0
-    assert first_line(again, 0) == ["from 5"] * 4
-
-
 @pytest.mark.parametrize(
     ("ranks", "fields", "said"),
     [
@@ -204,30 +173,6 @@ def test_a_device_that_is_given_up_is_left_out_and_taken_back_once_it_is_well(
     assert "  cause     slot 1 is well again: 1 worker more" in run.card(2)
 
 
-def test_files_that_are_torn_or_hostile_change_nothing(cluster: Cluster, launcher: Launcher) -> None:
-    place = launcher.folder / "resets" / "plain.json"
-    run = cluster.trains(f"--reset_config={place}")
-    for content in (
-        text(reset({1: "unrecovered"}))[:-30].encode(),
-        b"__import__('os').abort()",
-        b"[" * (1 << 20),
-        b"\xff" * 1000,
-        text(reset({1: "fault"}) | {"RetryTime": "many"}).encode(),
-        text(reset({9: "fault"})).encode(),
-    ):
-        write_whole(place, content)
-    # What is told in the end is told last: whatever came before it has been looked at.
-    write_whole(place, text(reset({1: "recovered"}, RetryTime=0)))
-    run.event("FaultNotice")
-    wait_until(
-        lambda: any("recovered" in str(line["notice"]) for line in run.events("FaultNotice")) or None,
-        what="the last notice",
-    )
-    assert run.events("GaspRequested") == []
-    run.signal(signal.SIGTERM)
-    assert run.ends() == 143
-
-
 def test_a_restart_reads_the_table_again_and_a_stop_ends_its_wait(cluster: Cluster) -> None:
     run = cluster.trains()
     cluster.reports({1: "unrecovered"})
@@ -252,35 +197,3 @@ def test_a_table_of_another_size_is_left_to_a_new_pod(cluster: Cluster) -> None:
     run.kill(2)
     assert run.ends() == 69
     assert "it now gives this node 2 of 2 ranks, and the run has 4 workers here" in run.text
-
-
-def test_after_a_pod_was_placed_anew_workers_wait_for_the_new_table(
-    cluster: Cluster, launcher: Launcher
-) -> None:
-    (launcher.folder / "rings" / "version").write_text("1")
-    run = cluster.trains()
-    cluster.reports({1: "unrecovered"}, kind="podReschedule")
-    holds(run, 1)
-    cluster.reports({1: "recovered"}, kind="podReschedule")
-    wait_until(
-        lambda: "the rank table is still at version 1" in str(run.events("FaultNotice")) or None,
-        what="the wait for the table",
-    )
-    assert run.events("WorkerStarted", incarnation=1) == []
-    (launcher.folder / "rings" / "version").write_text("2")
-    run.trains(RANKS, incarnation=1)
-    run.signal(signal.SIGTERM)
-    assert run.ends() == 143
-
-
-def test_a_lost_supervisor_takes_its_watcher_along_and_the_next_one_still_waits(cluster: Cluster) -> None:
-    run = cluster.trains()
-    cluster.reports({1: "unrecovered"})
-    holds(run, 1)
-    run.kill_supervisor()
-    again = cluster.starts()
-    holds(again, 2)
-    assert again.events("WorkerStarted", incarnation=2) == []
-    cluster.reports({})
-    assert again.ends() == 0
-    assert first_line(again, 2) == ["from 5"] * 4
