@@ -115,8 +115,6 @@ EXHAUSTIVE = (
             "tests/faults/recovery/test_shrinks.py::test_with_fewer_ranks_and_with_all_again_it_is_the_same_training[script1",
             "tests/faults/recovery/test_shrinks.py::test_shards_in_a_folder_that_is_cut_anew_serve_fewer_ranks_whatever_gasps_lie_beside_it",
             "tests/faults/recovery/test_standby.py::test_auto_has_one_as_soon_as_there_is_room_and_says_what_it_weighs_and_saves",
-            "tests/faults/recovery/test_survivors_stay.py::test_whoever_does_not_come_back_is_named_and_all_begin_anew",
-            "tests/faults/recovery/test_survivors_stay.py::test_a_newcomer_that_dies_each_time_is_not_started_for_ever",
             "tests/faults/recovery/test_survivors_stay.py::test_a_killed_shard_is_saved_from_memory_where_all_start_again[asked",
             "tests/faults/recovery/test_survivors_stay.py::test_shards_of_a_rejoin_that_failed_are_of_the_life_in_which_their_step_was_made",
         ),

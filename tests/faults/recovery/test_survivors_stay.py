@@ -30,12 +30,6 @@ def pids(run: Run) -> list[int]:
     return [run.worker(rank) for rank in range(3)]
 
 
-def began_anew(run: Run) -> int | None:
-    """The first incarnation after 0 that keeps nobody, once it runs."""
-    anew = [line["incarnation"] for line in run.events("PlanAdopted") if not line["plan"]["kept"]]
-    return next((life for life in anew[1:] if run.events("IncarnationStarted", incarnation=life)), None)
-
-
 def meeting_files(run: Run) -> list[Path]:
     boots = {line["boot"] for line in run.events("RunStarted")}
     there = [*Path("/dev/shm").glob("faultrun-*"), *run.log_dir.glob("faultrun-*")]
@@ -105,51 +99,6 @@ def test_survivors_keep_their_processes_through_one_death_after_the_other(launch
     assert not meeting_files(run)
 
 
-@pytest.mark.parametrize(
-    ("word", "why"),
-    [
-        ("lingers-1", "rank 1 did not rejoin within 3 s"),
-        ("cannot-2", "rank 2 cannot rejoin: it does not want to"),
-    ],
-)
-def test_whoever_does_not_come_back_is_named_and_all_begin_anew(
-    word: str, why: str, launcher: Launcher
-) -> None:
-    run = staying(launcher, word, options=("--rejoin_timeout=3s", "--grace=5s"))
-    first = pids(run)
-    run.kill(1)
-    life = wait_until(lambda: began_anew(run), what="a start of all")  # told before the plan, or after it
-    run.trains(range(3), incarnation=life)
-    assert not set(first) & set(pids(run))
-    assert why in run.text
-    assert "could not be started" not in run.text
-    assert run.events("PlanAdopted")[-1]["plan"]["kept"] == []
-    # What the survivors saved as they left is where all go on.
-    assert run.events("PlanAdopted")[-1]["plan"]["point"]["kind"] == "gasp"
-    run.signal(15)
-    assert run.ends() == 143
-
-
-def test_a_newcomer_that_dies_each_time_is_not_started_for_ever(launcher: Launcher) -> None:
-    run = staying(launcher, "falls-1", options=("--max_restarts=9",))
-    run.kill(1)
-    asked = run.event("GaspRequested")
-    kept = [line["plan"]["kept"] for line in run.events("PlanAdopted") if line["seq"] < asked["seq"]]
-    assert kept == [[], [0, 2], [0, 2], [0, 2]]
-    run.signal(15)
-    assert run.ends() == 143
-
-
-def test_a_survivor_that_ends_as_it_hears_of_the_death_is_replaced_with_the_first(launcher: Launcher) -> None:
-    run = staying(launcher, "leaves-2")
-    first = pids(run)
-    run.kill(1)
-    both_are_new(run, *first[1:])
-    assert run.worker(0) == first[0]
-    run.signal(15)
-    assert run.ends() == 143
-
-
 def test_the_next_supervisor_reads_how_far_survivors_were_where_they_wrote_it(launcher: Launcher) -> None:
     run = staying(launcher)
     run.kill(1)
@@ -164,16 +113,6 @@ def test_the_next_supervisor_reads_how_far_survivors_were_where_they_wrote_it(la
     assert not meeting_files(run), "the killed supervisor could not end the file over which ranks had met"
     again.signal(15)
     assert again.ends() == 143
-
-
-def test_told_to_restart_all_are_started_again(launcher: Launcher) -> None:
-    run = staying(launcher, options=("--on_fault=restart",))
-    run.kill(1)
-    run.trains(range(3), incarnation=1)
-    assert run.events("GaspRequested")
-    assert run.events("IncarnationStarted", incarnation=1)[0]["ranks"] == [0, 1, 2]
-    run.signal(15)
-    assert run.ends() == 143
 
 
 @pytest.mark.torch

@@ -1,10 +1,8 @@
 # ruff: noqa: T201 - what a worker prints goes to its log
 """A rank whose process outlives its peers' deaths, without a framework: the SDK's words, and files.
 
-The words on the command line: the last step, and what shall happen to which rank. ``lingers-RANK``: a
-newcomer that never takes its place; ``falls-RANK``: one that dies as it comes; ``cannot-RANK``: a survivor
-that cannot rejoin; ``leaves-RANK``: one that exits with 3 instead; ``forks-RANK``: leaves a process of its
-own session behind.
+The words on the command line: the last step, and ``forks-RANK`` for one that leaves a process of its own
+session behind.
 """
 
 import os
@@ -25,10 +23,6 @@ PACE_S, LOOK_S, WITHIN_S = 0.005, 0.002, 60.0
 def main() -> None:
     this = worker()
     assert this is not None
-    if NEW and f"falls-{RANK}" in WORDS:
-        os.kill(os.getpid(), signal.SIGKILL)
-    if NEW and f"lingers-{RANK}" in WORDS:
-        signal.pause()
     if f"forks-{RANK}" in WORDS and not NEW and os.fork() == 0:
         os.setsid()
         Path(f"forked_{RANK}").write_text(str(os.getpid()))
@@ -43,11 +37,6 @@ def main() -> None:
     print("ready", flush=True)
     while step < LAST:
         if this.regroup.is_lost(life):
-            if f"cannot-{RANK}" in WORDS:
-                this.say("cannot_rejoin", incarnation=life, why="it does not want to")
-                signal.pause()
-            if f"leaves-{RANK}" in WORDS:
-                os._exit(3)
             step, life = joined(life)
         with sdk.updating():
             step += 1
