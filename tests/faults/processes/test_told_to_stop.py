@@ -43,19 +43,6 @@ def test_a_second_ctrl_c_cuts_the_window_short_and_says_so(launcher: Launcher) -
     assert "told to stop again by SIGINT: no longer waiting for saves" in run.text
 
 
-def test_one_stop_that_comes_as_three_signals_costs_no_save(launcher: Launcher) -> None:
-    launcher.holds_saves(0, 1)
-    run = launcher.run(SAVES_SLOWLY, "--stop_grace=60s").trains(range(2))
-    run.signal(signal.SIGTERM)
-    run.event("GaspRequested")
-    run.signal(signal.SIGTERM)
-    run.signal(signal.SIGHUP)
-    run.event("StopRequested", source="SIGHUP")
-    launcher.lets_go(0, 1)
-    assert run.ends() == 143
-    assert ["saved" in run.log(rank) for rank in range(2)] == [True, True]
-
-
 def test_a_job_that_slurm_queued_again_has_its_whole_window(launcher: Launcher) -> None:
     command = ("--worker_num=1", "--stop_grace=20s", *launcher.program(SAVES))
     launcher.command(*command).trains([0]).signal(signal.SIGTERM)
@@ -90,16 +77,6 @@ def test_preemptions_in_a_row_each_have_their_window_and_no_save_is_lost(launche
         assert hook.wait(60) == 0
         assert ["saved" in run.log(rank, life) for rank in range(2)] == [True, True], life
         assert not run.events("StopRequested", phase="killing")
-
-
-def test_a_stop_while_survivors_save_ends_the_run_instead_of_restarting_it(launcher: Launcher) -> None:
-    run = launcher.run(STUBBORN, "--grace=60s", "--stop_grace=200ms").trains(range(2))
-    run.kill(1)
-    run.event("GaspRequested")
-    run.signal(signal.SIGINT)
-    assert run.ends() == 130
-    assert len(run.events("IncarnationStarted")) == 1
-    assert "restart   none: stopped by SIGINT" in run.card(1)
 
 
 def test_a_signal_that_comes_while_faultrun_still_starts_is_kept(launcher: Launcher) -> None:

@@ -20,7 +20,7 @@ from support.machine.processes import wait_until
 from support.places import TESTS
 from support.runs import FAULTRUN, Launcher, Run
 
-COUNT = TESTS / "faults" / "scripts" / "reset_count.py"
+COUNT = TESTS / "faults" / "scripts" / "gasp_count.py"
 RANKS = range(4)
 
 
@@ -41,6 +41,7 @@ class Cluster:
             "--checkpoint_dir=ck",
             *options,
             str(COUNT),
+            "1",
         )
 
     def places(self, *devices: int) -> None:

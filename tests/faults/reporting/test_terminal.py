@@ -11,7 +11,6 @@ import pytest
 from support.machine.terminal import Terminal, rows
 from support.runs import FAULTRUN, Launcher, Run
 
-CTRL_S, CTRL_Q = b"\x13", b"\x11"
 STAMP = re.compile(r"^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \S+ faultrun: ")
 
 
@@ -50,27 +49,6 @@ def test_rank_0_is_seen_behind_its_name_and_our_lines_have_time_and_host(
     assert all(STAMP.match(row) for row in ours)
     assert re.match(r"\d{4}-\d\d-\d\d ", ours[0])
     assert "showing rank 0 (--tee=3 shows all)" in ours[0]
-
-
-@pytest.mark.parametrize(
-    ("environ", "coloured"),
-    [
-        ({"NO_COLOR": ""}, True),
-        ({"NO_COLOR": "1"}, False),
-        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, False),
-        ({"NO_COLOR": "", "TERM": "dumb"}, False),
-        ({"NO_COLOR": "", "TERM": "dumb", "FORCE_COLOR": "1"}, True),
-    ],
-)
-def test_a_card_has_colours_where_they_are_wanted_and_nothing_is_dim_where_not(
-    terminal: Terminal, launcher: Launcher, environ: dict[str, str], coloured: bool
-) -> None:
-    run = run_on(terminal, launcher, "sys.exit(3)", "--max_restarts=0", environ=environ)
-    said = terminal.read_to_end()
-    assert run.ends() == 3
-    assert (b"\x1b[31mincident 1" in said) is coloured
-    assert (b"\x1b[31m  restart   none" in said) is coloured
-    assert (re.search(rb"\x1b\[[0-9;]*m", said) is not None) is coloured
 
 
 def test_the_live_line_stands_below_what_is_said_and_never_in_the_same_row(
@@ -157,21 +135,3 @@ train_in_the_first_life()
     assert run.ends() == 0
     assert run.log(0, incarnation=1).endswith("line 999\n")
     assert "rank 1 of 2 killed by SIGKILL" in run.card(1)
-
-
-def test_what_is_paused_with_ctrl_s_goes_on_with_ctrl_q(terminal: Terminal, launcher: Launcher) -> None:
-    waits = "while not pathlib.Path('go').exists(): time.sleep(0.01)"
-    code = f"import pathlib, time\nsay('before')\n{waits}\nsay('after')\ntrain()"
-    run = run_on(terminal, launcher, code)
-    terminal.read_until(lambda said: b"[0]: before" in said)
-    terminal.type(CTRL_S)
-    (launcher.folder / "go").touch()
-    run.said(0, "after")
-    run.kill(1)
-    run.event("IncarnationStarted", incarnation=1)
-    terminal.type(CTRL_Q)
-    terminal.read_until(lambda said: said.count(b"[0]: after") == 2)
-    run.signal(signal.SIGTERM)
-    seen = rows(terminal.read_to_end())
-    assert run.ends() == 143
-    assert any("incident 1  rank 1 of 2 killed by SIGKILL" in row for row in seen)

@@ -119,22 +119,6 @@ def test_a_frozen_survivor_is_woken_and_saves_when_it_is_the_only_one_that_can(l
     assert "not saved: rank 0: ValueError: no such luck" in run.card(1)
 
 
-def test_a_survivor_that_stays_frozen_does_not_keep_the_window_open_once_another_saved(
-    launcher: Launcher,
-) -> None:
-    launcher.holds_saves(0)
-    run = counting(launcher, "held", "freezes-2", options=("--grace=600s",)).trains(range(3))
-    run.kill(1)
-    run.said(0, "saving")
-    run.said(2, "saving")
-    launcher.lets_go(0)
-    assert run.ends() == 0
-    (frozen,) = run.events("WorkerExit", incarnation=0, rank=2)
-    assert frozen["status"] == {"is": "Signaled", "signum": signal.SIGKILL}
-    assert not run.events("TimerFired", incarnation=0, timer="grace")
-    assert resumed(run, 1)["global_step"] == 5
-
-
 def test_a_survivor_that_stays_frozen_is_killed_at_the_deadline(launcher: Launcher) -> None:
     run = counting(launcher, "unable-0", "freezes-2", options=("--grace=2s",)).trains(range(3))
     run.kill(1)
@@ -160,44 +144,6 @@ def test_being_told_again_while_it_saves_changes_nothing_for_a_worker(launcher: 
     (left,) = run.events("WorkerExit", incarnation=0, rank=0)
     assert left["status"] in ({"is": "Exited", "code": 143}, {"is": "Signaled", "signum": signal.SIGKILL})
     assert resumed(run, 1)["global_step"] == 5
-
-
-def test_no_replica_group_is_cut_off_because_another_has_saved(launcher: Launcher) -> None:
-    launcher.holds_saves(0, 1, 2)
-    run = counting(launcher, "held", "alone", options=("--stop_grace=600s",)).trains(range(3))
-    run.signal(signal.SIGTERM)
-    for rank in range(3):
-        run.said(rank, "saving")
-    launcher.lets_go(0)
-    verified = run.event("GaspVerified", rank=0)
-    assert verified["phase"] == "draining", "the others' window is open"
-    launcher.lets_go(1)
-    launcher.lets_go(2)
-    assert run.ends() == 143
-    assert {(line["rank"], line["step"]) for line in run.events("GaspSaved")} == {(0, 5), (1, 5), (2, 5)}
-    assert [line["replica_group"] for line in run.events("GaspSaved", rank=2)] == [[2]]
-
-
-def test_a_second_ctrl_c_to_faultrun_while_workers_save_ends_it_at_once_and_tears_nothing(
-    launcher: Launcher,
-) -> None:
-    launcher.holds_saves(0, 1, 2)
-    run = in_the_second_life(launcher, "held", options=("--stop_grace=60s",))
-    before = checkpoints(launcher)
-    run.signal(signal.SIGINT)
-    for rank in range(3):
-        run.said(rank, "saving", incarnation=1)
-    run.signal(signal.SIGINT)
-    assert run.ends() == 130
-    exits = run.events("WorkerExit", incarnation=1)
-    assert [line["status"] for line in exits] == [{"is": "Signaled", "signum": signal.SIGKILL}] * 3
-    (last,) = (line for line in run.text.splitlines() if "exit code 130" in line)
-    assert "; no save was reported; the same command continues from" in last
-    assert last.endswith("exit code 130, 1 restart")
-    assert before.items() <= checkpoints(launcher).items()
-    again = counting(launcher, trouble=1)
-    again.said(0, "from 5", incarnation=2)
-    assert again.ends() == 0
 
 
 def _digest(path: Path) -> str:

@@ -74,10 +74,6 @@ def do(deed: str, seconds: float) -> None:
     match deed:
         case "restop":
             stop_again_and_again()
-        case "linger":
-            threading.Thread(
-                target=time.sleep, args=(seconds,)
-            ).start()  # the interpreter waits for it at its end
         case "spin":
             while True:
                 pass
