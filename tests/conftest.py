@@ -43,7 +43,7 @@ _LONG = frozenset(
         "tests/examples/test_lightning.py",
         "tests/examples/test_mindio_ttp.py",
         "tests/examples/test_mindspore_lenet.py",
-        "tests/examples/test_transformers_trainer.py",
+        "tests/examples/test_trainers.py",
         "tests/faults/nodes/test_faults.py",
         "tests/faults/nodes/test_hosts.py",
         "tests/faults/nodes/test_mindspore.py",

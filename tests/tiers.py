@@ -45,7 +45,6 @@ EXHAUSTIVE = (
     # Examples: three stay, one of them MindSpore's. What the others show of the SDK has trainings of its own.
     Left(
         tests=(
-            "tests/examples/test_accelerate.py",
             "tests/examples/test_chaos.py",
             "tests/examples/test_deepspeed.py",
             "tests/examples/test_fsdp2_dcp.py",
@@ -56,7 +55,7 @@ EXHAUSTIVE = (
             "tests/examples/test_several_nodes.py",
             "tests/examples/test_survivors_stay.py",
             "tests/examples/test_tensorflow.py",
-            "tests/examples/test_transformers_trainer.py",
+            "tests/examples/test_trainers.py",
             "tests/examples/test_uce.py",
             "tests/examples/test_uce_repair.py",
         ),
