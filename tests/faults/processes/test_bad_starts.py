@@ -1,10 +1,8 @@
 """What cannot begin says so in three lines, with an exit code of its own, and leaves nothing running."""
 
 import json
-import os
 import re
 import socket
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -52,27 +50,6 @@ def test_a_log_dir_that_another_run_uses_is_refused_with_its_pid(launcher: Launc
     assert first.ends() == 143
 
 
-def test_a_resume_argument_that_is_none_is_refused_before_a_worker_runs(launcher: Launcher) -> None:
-    run = launcher.run("open('began', 'w')", "--checkpoint_dir=ck", "--resume_arg={checkpoint}")
-    assert run.ends() == 64
-    assert "'{checkpoint}' is not a script option" in run.text
-    assert not (launcher.folder / "began").exists()
-
-
-def test_a_program_without_its_interpreter_ends_the_run_at_once_and_not_after_the_window(
-    launcher: Launcher,
-) -> None:
-    script = launcher.folder / "train"
-    script.write_text("#!/no/such/interpreter\n")
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    run = launcher.command("--worker_num=3", str(script))
-    assert run.ends() == 127
-    assert [line["rank"] for line in run.events("SpawnFailed")] == [0, 1, 2]
-    assert not run.events("WorkerStarted")
-    assert "rank 0 of 3 could not be started" in run.card(1)
-    assert "No such file or directory" in run.card(1)
-
-
 def test_a_worker_that_cannot_start_takes_the_started_ones_with_it(launcher: Launcher) -> None:
     (launcher.folder / "faultrun_log").mkdir()
     (launcher.folder / "faultrun_log" / "device1").touch()
@@ -94,13 +71,3 @@ def test_a_fixed_port_that_is_taken_is_named(launcher: Launcher) -> None:
 def a_taken_port() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
-
-
-def test_a_fault_file_that_nobody_can_read_is_said_once_and_changes_nothing(launcher: Launcher) -> None:
-    path = launcher.folder / "fault-npus"
-    path.write_text('{"fault":')
-    os.utime(path, (1, 1))
-    run = launcher.run("", f"--fault_config={path}")
-    assert run.ends() == 0
-    assert run.text.count(f"{path}: it is not JSON") == 1
-    assert run.text.count("it changes nothing") == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.machine.processes import lives, wait_until
-from support.runs import ESCAPES, FAULTRUN, Launcher
+from support.runs import FAULTRUN, Launcher
 
 LOADER = """
 ask, asked = os.pipe()
@@ -106,36 +106,6 @@ def test_the_children_of_a_dead_rank_die_at_once_and_not_with_the_survivors(laun
 
 def _children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-HELPERS = """
-import subprocess
-def helper(name):
-    "A daemon of its own session, below a parent that has gone, with nothing of our environment."
-    file = f"{name}_{rank}_{life}"
-    code = "import os, signal, sys; open(sys.argv[1], 'w').write(str(os.getpid())); signal.pause()"
-    if os.fork() == 0:
-        command = [sys.executable, "-S", "-c", code, file]
-        subprocess.Popen(command, start_new_session=True, env={})
-        os._exit(0)
-    os.wait()
-    while not (os.path.exists(file) and open(file).read()):
-        pass
-"""
-
-
-def test_helpers_with_a_clean_environment_are_gone_before_the_restart(
-    launcher: Launcher,
-) -> None:
-    run = launcher.run(
-        ESCAPES + HELPERS + "helper('helper')\ntrain_in_the_first_life()\n"
-        "for other in (0, 1): say('helper', still_there(open(f'helper_{other}_0').read()))"
-    )
-    run.trains(range(2)).kill(1)
-    assert run.ends() == 0
-    for rank in range(2):
-        assert run.log(rank, 1) == "helper False\nhelper False\n"
-        assert not lives(int((launcher.folder / f"helper_{rank}_1").read_text()))
 
 
 def test_what_the_entrypoint_started_before_us_lives_on(launcher: Launcher) -> None:

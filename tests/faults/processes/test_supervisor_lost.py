@@ -1,7 +1,5 @@
 """SIGKILL to the supervisor: nothing it started outlives it, and the same command goes on where it was."""
 
-import os
-import signal
 from contextlib import suppress
 from pathlib import Path
 
@@ -53,18 +51,6 @@ def test_the_scheduler_goes_with_the_supervisor_and_with_the_workers(launcher: L
     wait_until(lambda: not marked(launcher.mark), what="the end of all processes")
 
 
-def test_a_scheduler_that_falls_while_it_is_needed_restarts_everybody(launcher: Launcher) -> None:
-    stand_in(launcher.folder)
-    run = launcher.run("train_in_the_first_life()", "--framework=mindspore", "--ms_scheduler=native")
-    scheduler = scheduler_of(launcher, run)
-    run.trains(range(2))
-    os.kill(scheduler, signal.SIGSEGV)
-    assert run.ends() == 0
-    assert run.card(1).startswith(
-        "incident 1  scheduler killed by SIGSEGV   failed first; ranks 0 1 stopped because of it"
-    )
-
-
 def test_the_same_command_goes_on_as_the_next_incarnation(launcher: Launcher) -> None:
     program = "if life < 4: train()"
     first = launcher.run(program, "--backoff=10ms..10ms").trains(range(2))
@@ -90,36 +76,12 @@ def test_the_same_command_goes_on_as_the_next_incarnation(launcher: Launcher) ->
     assert {line["plan"]["ledger"]["incidents"] for line in second.events("PlanAdopted")} == {0, 1, 2, 3}
 
 
-def test_killed_in_the_middle_of_an_incident_the_next_one_finishes_it(launcher: Launcher) -> None:
-    program = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntrain_in_the_first_life()"
-    first = launcher.run(program, "--grace=60s").trains(range(2))
-    first.kill(1)
-    first.event("GaspRequested")
-    first.kill_supervisor()
-
-    second = launcher.run(program, "--grace=60s")
-    assert second.ends() == 0, second.text
-    assert second.card(1).startswith("incident 1  rank 1 of 2 killed by SIGKILL")
-    assert "2 of 3 left this hour" in second.card(1)
-
-
 @pytest.mark.parametrize("moment", ["GoGiven", "WorkerStarted"])
 def test_killed_while_it_starts_workers_it_leaves_none(launcher: Launcher, moment: str) -> None:
     run = launcher.run(ESCAPES + "escape()\ntrain()", workers=8)
     run.event(moment)
     run.kill_supervisor()
     wait_until(lambda: not marked(launcher.mark), what="the end of all processes")
-
-
-def test_a_journal_that_was_torn_by_the_kill_is_cut_and_gone_on_with(launcher: Launcher) -> None:
-    first = launcher.run("train_in_the_first_life()").trains(range(2))
-    first.kill_supervisor()
-    with (first.log_dir / "journal.jsonl").open("ab") as journal:
-        journal.write(b'{"seq":99,"event":"Worke')
-    second = launcher.run("train_in_the_first_life()")
-    assert second.ends() == 0
-    assert "24 bytes after the last whole line were cut" in second.text
-    assert second.events("IncarnationStarted", incarnation=1)
 
 
 def stand_in(folder: Path) -> None:

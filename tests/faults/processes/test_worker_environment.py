@@ -39,14 +39,6 @@ def test_every_promised_name_reaches_the_worker_and_misleading_ones_do_not(
         assert int(found["MASTER_PORT"]) > 1024
 
 
-def test_a_restarted_worker_is_told_why_and_from_where(launcher: Launcher) -> None:
-    run = launcher.run("if life == 0: sys.exit(1)" + SHOW, workers=1)
-    assert run.ends() == 0
-    log = run.log(0, 1).splitlines()
-    for line in ("FAULTRUN_RESTART_REASON=fault", "FAULTRUN_RESUME_FROM=", "TORCHELASTIC_RESTART_COUNT=1"):
-        assert line in log
-
-
 def test_rank_0_of_torch_is_started_ahead_of_those_that_will_connect_to_it(launcher: Launcher) -> None:
     run = launcher.command("--framework=torch", "--worker_num=3", *launcher.program("train()"))
     run.trains(range(3))

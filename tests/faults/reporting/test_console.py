@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -48,13 +47,6 @@ def test_streams_that_are_closed(launcher: Launcher, closed: str) -> None:
         assert line.startswith('{"seq":')
 
 
-def test_a_disk_that_fills_up_under_the_console_log(launcher: Launcher) -> None:
-    words = ("--worker_num=2", *launcher.program("if life == 0: sys.exit(1)"))
-    with Path("/dev/full").open("wb") as full:
-        process = launcher.start(words, {}, full.fileno(), full.fileno())
-    assert process.wait(PATIENCE_S) == 0
-
-
 @pytest.mark.parametrize(
     ("option", "out", "err"),
     [
@@ -82,37 +74,3 @@ def test_what_was_asked_for_is_seen_on_the_console_and_kept_in_the_log(
         path.read_text() for path in (launcher.folder / "faultrun_log").glob("incarnation_0/worker_*")
     )
     assert sorted(kept.split()) == ["err", "err", "out", "out"]
-
-
-def test_lines_that_torchruns_filters_pick_are_in_a_file_of_each_stream(launcher: Launcher) -> None:
-    run = launcher.run(
-        "say(f'an apple of {rank}')\nsay('a pear')\nprint('an apple in err', file=sys.stderr, flush=True)",
-        "--duplicate-stdout-filters=apple,none",
-        "--local-ranks-filter=1",
-    )
-    assert run.ends() == 0
-    folder = run.log_dir / "incarnation_0"
-    assert (folder / "filtered_stdout.log").read_text() == "[1]: an apple of 1\n"
-    assert not (folder / "filtered_stderr.log").exists()
-    assert "apple" in run.log(0)
-    assert "apple" not in run.text
-
-
-def test_a_console_that_nobody_reads_holds_nobody_up(launcher: Launcher) -> None:
-    read_end, write_end = os.pipe()
-    os.set_blocking(write_end, False)
-    try:
-        while os.write(write_end, b"x" * 4096):
-            pass
-    except BlockingIOError:
-        os.set_blocking(write_end, True)
-    words = ("--worker_num=2", *launcher.program("if life == 0: sys.exit(1)"))
-    process = launcher.start(words, {}, write_end, write_end)
-    os.close(write_end)
-    try:
-        assert process.wait(PATIENCE_S) == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(read_end)
-    assert (launcher.folder / "faultrun_log" / "incident_1.txt").exists()

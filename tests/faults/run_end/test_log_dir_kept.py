@@ -1,26 +1,9 @@
 """What a run leaves behind: every incarnation's logs, links to the newest, and older runs untouched."""
 
 import json
-import os
 import signal
 
 from support.runs import Launcher
-
-
-def test_every_incarnation_keeps_its_logs_and_the_links_point_at_the_newest(launcher: Launcher) -> None:
-    os.mkfifo(launcher.folder / "said")
-    run = launcher.run(
-        "say('life', life)\n"
-        "if life == 0 and rank == 1: open('said').read(), sys.exit(1)\n"
-        "if life == 0: open('said', 'w').close(), train()"
-    )
-    assert run.ends() == 0
-    for rank in range(2):
-        assert "life 0\n" in run.log(rank, 0)
-        assert run.log(rank, 1) == "life 1\n"
-        link = run.log_dir / f"worker_{rank}.log"
-        assert str(link.readlink()) == f"incarnation_1/worker_{rank}.log"
-        assert link.read_text() == "life 1\n"
 
 
 def test_a_run_that_ended_is_set_aside_by_the_next_and_nothing_is_overwritten(launcher: Launcher) -> None:
@@ -35,23 +18,6 @@ def test_a_run_that_ended_is_set_aside_by_the_next_and_nothing_is_overwritten(la
         assert (kept / "worker_0.log").read_text() == f"number {number}\n"
         assert json.loads((kept / "run.json").read_text())["run_id"] == run_id
     assert "the previous run had ended; its files are now in" in run.text
-
-
-def test_an_end_that_was_not_told_is_told_by_the_next_start_and_nothing_is_trained_again(
-    launcher: Launcher,
-) -> None:
-    run = launcher.run("say('trained')", workers=1)
-    assert run.ends() == 0
-    record = json.loads((run.log_dir / "run.json").read_text())
-    assert record.pop("ended")["exit_code"] == 0
-    (run.log_dir / "run.json").write_text(json.dumps(record))  # killed while it wrote the report
-    again = launcher.run("say('trained')", workers=1)
-    assert again.ends() == 0
-    assert "had ended with exit code 0 when faultrun was killed; nothing is trained now" in again.text
-    assert run.log(0) == "trained\n"
-    assert not (run.log_dir / "runs").exists()
-    assert launcher.run("say('trained')", workers=1).ends() == 0
-    assert len(list((run.log_dir / "runs").iterdir())) == 1
 
 
 def test_run_json_says_who_runs_and_where_to_talk_to_it(launcher: Launcher) -> None:

@@ -44,22 +44,6 @@ say("from", os.environ["FAULTRUN_RESUME_STEP"])
     assert "looking for the checkpoints again in 1 s, and for 60 s in all" in run.text
 
 
-def test_a_lost_supervisor_knew_of_the_first_save_although_nothing_had_failed_yet(launcher: Launcher) -> None:
-    (launcher.folder / "mnt" / "ckpt").mkdir(parents=True)
-    (launcher.folder / "mnt" / "ckpt" / "older.safetensors").write_bytes(b"of somebody else")
-    code = SAVES + "if life == 0:\n    save(5)\n    train()\nsay('from', os.environ['FAULTRUN_RESUME_STEP'])"
-    run = launcher.run(code, "--checkpoint_dir=mnt/ckpt", workers=1).trains([0])
-    assert run.event("SaveSeen")["path"].endswith("mnt/ckpt/last.safetensors")
-    run.kill_supervisor()
-    (launcher.folder / "mnt").rename(launcher.folder / "unmounted")
-    again = launcher.run(code, "--checkpoint_dir=mnt/ckpt", workers=1)
-    again.event("NothingWhole")
-    assert again.events("NothingWhole")[0]["gone_s"] == 0.0
-    (launcher.folder / "unmounted").rename(launcher.folder / "mnt")
-    assert again.ends() == 0
-    assert "from 5" in again.log(0, 1)
-
-
 def resumed_at(run: Run) -> list[int | None]:
     return [line["point"] and line["point"]["global_step"] for line in run.events("RecoveryPointChosen")]
 
@@ -74,33 +58,3 @@ def test_a_gasp_is_found_again_although_nobody_named_its_folder(launcher: Launch
     again = launcher.command("--worker_num=3", str(COUNT), "9")
     assert again.ends() == 0
     assert resumed_at(again)[-1] == 5
-
-
-def test_two_runs_in_one_folder_are_told_so_and_neither_takes_the_others_files(launcher: Launcher) -> None:
-    code = (
-        SAVES
-        + """
-if sys.argv[1] == "second":
-    save(100)
-    train()
-save(5)
-while not os.path.exists("go"):
-    time.sleep(0.01)
-die()
-"""
-    )
-    (launcher.folder / "mnt").mkdir()
-    program = launcher.program(code)
-    options = ("--worker_num=1", "--checkpoint_dir=mnt/ckpt")
-    first = launcher.command("--log_dir=one", *options, *program, "first")
-    first.log_dir = launcher.folder / "one"
-    first.event("IncarnationStarted")
-    second = launcher.command("--log_dir=two", *options, *program, "second")
-    second.log_dir = launcher.folder / "two"
-    second.trains(range(1))
-    assert "another run keeps its checkpoints in mnt/ckpt too: run " in second.text
-    (launcher.folder / "go").touch()
-    assert first.ends() == 65
-    assert "last.safetensors: may be another run's: run " in first.text
-    second.signal(15)
-    assert second.ends() == 143

@@ -43,14 +43,6 @@ def test_a_script_that_goes_on_behind_its_checkpoint_has_its_resume_proved(launc
     assert "training again after" in run.card(1)
 
 
-def test_a_script_that_takes_the_path_and_begins_anew_is_said_to(launcher: Launcher) -> None:
-    run = killed_once(launcher, "first = 1", "--resume_arg=--resume={checkpoint}")
-    why = "the script began at step 1 by its log although step 80 was handed over: does it act on --resume="
-    assert run.text.count(why) == 1
-    assert why in run.card(1)
-    assert "as chosen" not in run.text
-
-
 def test_a_checkpoint_that_nobody_tells_the_script_of_is_never_claimed(launcher: Launcher) -> None:
     run = killed_once(launcher, "first = 1")
     assert (
