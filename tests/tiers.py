@@ -88,7 +88,6 @@ EXHAUSTIVE = (
             "tests/faults/nodes/test_pages.py",
             "tests/faults/nodes/test_shrink.py::test_without_a_lost_host_and_with_it_again_it_is_the_same_training",
             "tests/faults/nodes/test_stay.py",
-            "tests/faults/nodes/test_torch.py",
         ),
         held_by=(
             "tests/faults/nodes/test_hosts.py::test_all_start_together_and_end_with_one_code",

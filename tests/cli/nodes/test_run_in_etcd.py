@@ -1,4 +1,4 @@
-"""A run of several nodes, shown from a real etcd: by its name, with a user, and when nothing is there."""
+"""A run of several nodes, shown from a real etcd: by its name, among others, and when nothing is there."""
 
 import json
 import subprocess
@@ -28,14 +28,12 @@ from faultrun.nodes.values import membership
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase
 from faultrun.nodes.values.transaction import StoredValue
 from support.machine.free_port import free_port
-from support.nodes.certificates import Authority
-from support.nodes.etcd_cluster import EtcdMember, newest_program, one_etcd, running
+from support.nodes.etcd_cluster import one_etcd
 from support.nodes.etcd_run import job42, write
 from support.runs import FAULTRUN
 
 pytestmark = pytest.mark.long
 
-ROOT = {"name": "root", "password": "right"}
 
 SHOWN = """\
 run job42  running  incarnation 3  4 ranks on 2 nodes
@@ -218,6 +216,8 @@ def test_an_unknown_run_is_answered_with_those_that_are_known(endpoint: str) -> 
     error = refused("status", f"--rdzv-endpoint={endpoint}", "--rdzv-id=job43")
     assert error.exit_code == 69
     assert (error.because, error.hint) == ("it knows job42", "--rdzv-id=job42")
+    with another(endpoint, "told"):
+        assert refused("status", f"--rdzv-endpoint={endpoint}").because == "etcd knows job42, told"
 
 
 def test_etcd_that_is_not_there_is_named() -> None:
@@ -244,42 +244,3 @@ def test_what_only_a_log_dir_can_tell_is_refused() -> None:
     assert refused("status", "--assume=x", "--rdzv-endpoint=e0").what.startswith("--assume does not go with")
     assert refused("incident", "--log_dir=x", "--rdzv-endpoint=e0").what.startswith("--log_dir does not")
     assert refused("status", "--rdzv-id=job42").because.startswith("it goes with --rdzv-endpoint")
-
-
-def test_an_etcd_with_certificates_and_a_user_wants_both_and_the_run_among_several(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
-    server = authority.issue("server", "/O=etcd")
-    client = authority.issue("client", "/O=faultrun")
-    ca = str(authority.certificate("ca"))
-    access = EtcdAccess(endpoints=(), tls=True, ca_file=ca, cert_file=client[0], key_file=client[1])
-    (tmp_path / "right").write_text("right\n")
-    (tmp_path / "wrong").write_text("wrong\n")
-    member = EtcdMember(program=newest_program(), folder=tmp_path, secure=True)
-    member.options += (
-        f"--cert-file={server[0]}",
-        f"--key-file={server[1]}",
-        f"--trusted-ca-file={ca}",
-        "--client-cert-auth",
-        "--bcrypt-cost=4",
-    )
-    with running(member):
-        gateway = Gateway(replace(access, endpoints=(member.endpoint,)), attempt_s=20.0)
-        at = f"--rdzv-endpoint={member.endpoint}"
-        files = (
-            f"--rdzv-conf=cacert={ca},cert={client[0]},key={client[1]},username=root,password_file={tmp_path}"
-        )
-        write(gateway, "job41", job42())
-        write(gateway, "job42", job42())
-        for path, body in (
-            ("user/add", ROOT),
-            ("user/grant", {"user": "root", "role": "root"}),
-            ("enable", {}),
-        ):
-            gateway.ask(f"auth/{path}", body)
-        gateway.close()
-        assert said("status", at, "--rdzv-id=job42", f"{files}/right").startswith("run job42  running")
-        assert refused("status", at, f"{files}/right").because == "etcd knows job41, job42"
-        wrong = refused("status", at, "--rdzv-id=job42", f"{files}/wrong")
-        assert wrong.exit_code == 69
-        assert "password" in wrong.because
-        assert wrong.hint == "--rdzv-conf=username=NAME,password_file=FILE as etcd knows them"

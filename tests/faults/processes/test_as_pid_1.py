@@ -1,6 +1,5 @@
 """As the entrypoint of a container: nobody else reaps, and signals without a handler do not exist."""
 
-import signal
 import subprocess
 from pathlib import Path
 
@@ -52,17 +51,6 @@ def test_it_reaps_what_was_orphaned_and_recovers_as_anywhere(launcher: Launcher)
     assert run.ends() == 0
     assert run.log(0, 1).strip() == "pid 1 is faultrun zombies []"
     assert run.events("Drained", incarnation=0)[0]["swept"] == 2
-
-
-def test_sigterm_from_the_container_runtime_is_a_stop_with_a_save(launcher: Launcher) -> None:
-    run = contained(
-        launcher,
-        "def save(*_):\n    say('saved')\n    sys.exit(143)\nsignal.signal(signal.SIGTERM, save)\ntrain()",
-    )
-    run.trains(range(2))
-    run.signal(signal.SIGTERM)
-    assert run.ends() == 143
-    assert "saved" in run.log(0)
 
 
 def test_in_the_background_is_where_pid_1_does_not_go(launcher: Launcher) -> None:

@@ -1,13 +1,12 @@
 """What workers start: left alone while they save, gone before the next incarnation begins."""
 
-import os
 import signal
 from pathlib import Path
 
 import pytest
 
 from support.machine.processes import lives, wait_until
-from support.runs import FAULTRUN, Launcher
+from support.runs import Launcher
 
 LOADER = """
 ask, asked = os.pipe()
@@ -106,20 +105,3 @@ def test_the_children_of_a_dead_rank_die_at_once_and_not_with_the_survivors(laun
 
 def _children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def test_what_the_entrypoint_started_before_us_lives_on(launcher: Launcher) -> None:
-    """A container's script starts a daemon, then becomes faultrun: its children are ours only in name."""
-    program = launcher.program("train_in_the_first_life()")
-    words = " ".join((*FAULTRUN, "--framework=plain", "--worker_num=1", *program))
-    before = "(sleep 600 & echo $! > orphan; sleep 600) & echo $! > child; "
-    entrypoint = Launcher(launcher.folder, launcher.mark, ("/bin/sh", "-c", f"{before}exec {words}", "sh"))
-    run = entrypoint.command()
-    launcher.started.append(run)
-    run.trains([0])
-    child, orphan = (int((launcher.folder / name).read_text()) for name in ("child", "orphan"))
-    os.kill(child, signal.SIGKILL)  # what it started is adopted by us now
-    run.kill(0)
-    assert run.ends() == 0
-    assert lives(orphan)
-    os.kill(orphan, signal.SIGKILL)

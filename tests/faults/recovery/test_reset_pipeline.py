@@ -172,29 +172,3 @@ def test_a_device_that_is_given_up_is_left_out_and_taken_back_once_it_is_well(
     assert run.ends() == 0
     assert first_line(run, 2) == ["from 8"] * 4
     assert "  cause     slot 1 is well again: 1 worker more" in run.card(2)
-
-
-def test_a_restart_reads_the_table_again_and_a_stop_ends_its_wait(cluster: Cluster) -> None:
-    run = cluster.trains()
-    cluster.reports({1: "unrecovered"})
-    holds(run, 1)
-    cluster.rings.publish(hccl_json=INITIALIZING)
-    cluster.reports({})
-    told(run, "waiting for the rank table")
-    cluster.places(3, 2, 1, 0)
-    run.trains(RANKS, incarnation=1)
-    assert inherited(run, 0, "DEVICE_ID") == "3"
-
-    cluster.rings.publish(hccl_json=INITIALIZING)
-    run.kill(2)
-    wait_until(lambda: run.text.count("waiting for the rank table") == 2 or None, what="the second wait")
-    run.signal(signal.SIGTERM)
-    assert run.ends() == 143, "it does not wait for a table, which may take minutes"
-
-
-def test_a_table_of_another_size_is_left_to_a_new_pod(cluster: Cluster) -> None:
-    run = cluster.trains()
-    cluster.places(0, 1)
-    run.kill(2)
-    assert run.ends() == 69
-    assert "it now gives this node 2 of 2 ranks, and the run has 4 workers here" in run.text

@@ -1,4 +1,4 @@
-"""What a run leaves behind: every incarnation's logs, links to the newest, and older runs untouched."""
+"""What a run leaves behind: its record, and older runs untouched."""
 
 import json
 import signal
