@@ -102,26 +102,3 @@ def test_two_hosts_resume_from_one_gasp_with_every_configuration_rewritten_and_n
             path = own_paths.get(rank, points[0]["path"])
             assert f"config {path}\nargument {path}\nresumed {path}\n" in lives[1]
             assert losses("".join(lives)) == reference[rank]
-
-
-def test_hosts_with_disks_of_their_own_go_back_to_the_newest_step_that_all_have(tmp_path: Path) -> None:
-    reference = losses_undisturbed(tmp_path / "undisturbed", 2)
-    own = [configured(tmp_path / name, stops=True) for name in BOTH]
-    rewritten = ("--rewrite=train.yaml:pre_trained", "--resume_arg=--resume={checkpoint}")
-    words = ("--checkpoint_dir=ck", *rewritten, LONG_LEASE)
-    program = (str(TRAIN), "train.yaml", "ck")
-    with job(tmp_path, *BOTH, program=program, framework="torch", words=words) as one:
-        one.start(*BOTH)
-        by_rank = ranks_that_train(one)
-        by_rank[1].kill(1)
-        assert [one.run(name).ends() for name in BOTH] == [0, 0]
-        assert by_rank[0].events("GaspSaved", step=12)
-        for name, config in zip(BOTH, own, strict=True):
-            (rank,) = ranks_on(one.run(name))
-            path = tmp_path / name / "ck" / "step_10.pt"
-            assert config.read_text().splitlines()[0] == f'pre_trained: "{path}"  # by hand'
-            first, second = (one.run(name).log(rank, incarnation) for incarnation in (0, 1))
-            assert f"config {path}\nargument {path}\nresumed {path}\n" in second
-            assert min(losses(second)) == 11
-            assert losses(first) | losses(second) == reference[rank]
-            assert losses(first).items() <= reference[rank].items()

@@ -1,9 +1,6 @@
 """MindSpore over several hosts: one scheduler for all ranks, wherever that is, and no bit is lost."""
 
-import json
-import os
 import re
-import signal
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -15,7 +12,7 @@ import pytest
 from support.machine.processes import wait_until
 from support.nodes.several_nodes import Job, job
 from support.places import TESTS
-from support.runs import LIGHT_PYTHON, Launcher, Run
+from support.runs import Launcher, Run
 
 pytestmark = pytest.mark.slow
 
@@ -24,28 +21,6 @@ PATIENCE_S = 240.0
 TAKEN = 29_777
 LEASE = "--lease_ttl=10s"
 """Four Pythons that start at once keep a small machine from etcd for seconds; each test loses one host."""
-
-STRANGE = """
-import socket
-say("heartbeats", "off" if "MS_DISABLE_HEARTBEAT" in os.environ else "on")
-if life == 0 and rank == 3:
-    link = socket.create_connection((os.environ["MS_SCHED_HOST"], int(os.environ["MS_SCHED_PORT"])))
-    link.sendall(b"RPC0" + b"".join(size.to_bytes(4, "big") for size in (2, 0, 0, 0)) + b"13")
-train()
-"""
-"""The worker that is furthest from the scheduler asks it something that nobody knows."""
-
-STAND_IN = {
-    "__init__.py": "def set_device(name): pass\n",
-    "communication.py": """
-import os, signal
-def init():
-    print("stand-in scheduler at", os.environ["MS_SCHED_HOST"], os.environ["MS_ROLE"], flush=True)
-    while True:
-        signal.pause()
-""",
-}
-"""What MindSpore's scheduler process imports, from its working directory."""
 
 
 def starts(one: Job, incarnation: int, names: Sequence[str]) -> dict[int, str]:
@@ -82,19 +57,6 @@ def undisturbed(launcher: Launcher) -> list[dict[int, str]]:
     run = launcher.command("--framework=mindspore", "--worker_num=4", str(TRAIN), str(checkpoints))
     assert run.ends(PATIENCE_S) == 0, run.text
     return [losses(run.log(rank)) for rank in range(4)]
-
-
-def scheduler_of(one: Job, name: str) -> list[int]:
-    """MindSpore's scheduler processes on a host."""
-    found = []
-    for pid in one.host(name).pids:
-        try:
-            environ = Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:
-            continue
-        if b"MS_ROLE=MS_SCHED\0" in environ:
-            found.append(pid)
-    return found
 
 
 def card(run: Run, number: int) -> str:
@@ -159,52 +121,3 @@ def scheduler_logs(run: Run) -> list[int]:
     return [
         int(log.parent.name.rpartition("_")[2]) for log in logs if "the cluster has formed" in log.read_text()
     ]
-
-
-def test_who_serves_is_agreed_on_and_a_scheduler_that_dies_is_named_on_every_host(tmp_path: Path) -> None:
-    for name in "abc":
-        package = tmp_path / name / "mindspore"
-        package.mkdir(parents=True)
-        for file, text in STAND_IN.items():
-            (package / file).write_text(text)
-    program = (*LIGHT_PYTHON, str(tmp_path / "train.py"))
-    told: dict[str, Any] = {
-        "framework": "mindspore",
-        "per_node": 2,
-        "words": ("--ms_scheduler=builtin", "--backoff=0s", LEASE),
-    }
-    with job(tmp_path, "a", "b", "c", script=STRANGE, program=program, **told) as one:
-        one.start("a", "b")
-        for name in "ab":
-            one.run(name).event("IncarnationStarted")
-        one.start("c")
-        where = starts(one, 1, "ab")
-        serves = where[0]
-        (stays,) = {"a", "b"} - {serves}
-        for name in "ab":
-            assert "a message called b'13'; MindSpore's own scheduler process serves" in one.run(name).text
-            assert card(one.run(name), 1).startswith(
-                "incident 1  all workers stopped to change the scheduler"
-            )
-        assert one.run(where[3]).log(3, 0).startswith("heartbeats off")
-        for rank, name in where.items():
-            assert one.run(name).log(rank, 1).startswith("heartbeats on")
-        assert scheduler_of(one, stays) == []
-
-        (scheduler,) = scheduler_of(one, serves)
-        os.kill(scheduler, signal.SIGKILL)
-        starts(one, 2, "ab")
-        for name in "ab":
-            headline, _, cause, *_ = card(one.run(name), 2).splitlines()
-            assert headline.startswith(f"incident 2  scheduler of node {serves} killed by SIGKILL")
-            assert f"scheduler of node {serves} (pid {scheduler})" in cause
-
-        one.network.power_off(one.host(serves))
-        where = starts(one, 3, (stays, "c"))
-        assert where[0] == "c"
-        log = one.run("c").log_dir / "incarnation_3" / "scheduler.log"
-        at = f"stand-in scheduler at {one.host('c').address} MS_SCHED"
-        wait_until(lambda: at in log.read_text(), while_runs=one.run("c").pid, what="the spare's scheduler")
-        plan = one.run("c").event("PlanAdopted", incarnation=3)["plan"]
-        assert (plan["native_scheduler"], len(plan["ledger"]["restarts"])) == (True, 1), json.dumps(plan)
-        assert "faultrun: MindSpore's own scheduler process serves the rest of the run\n" in one.run("c").text

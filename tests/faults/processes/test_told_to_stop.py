@@ -1,9 +1,7 @@
 """Somebody tells the supervisor to stop: the workers save, and the exit code says who asked."""
 
-import json
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -41,23 +39,6 @@ def test_a_second_ctrl_c_cuts_the_window_short_and_says_so(launcher: Launcher) -
     assert run.ends() == 130
     assert run.events("StopRequested", phase="killing")
     assert "told to stop again by SIGINT: no longer waiting for saves" in run.text
-
-
-def test_a_job_that_slurm_queued_again_has_its_whole_window(launcher: Launcher) -> None:
-    command = ("--worker_num=1", "--stop_grace=20s", *launcher.program(SAVES))
-    launcher.command(*command).trains([0]).signal(signal.SIGTERM)
-    first = launcher.started[0]
-    assert first.ends() == 143
-    journal = first.log_dir / "journal.jsonl"
-    *lines, last = journal.read_text().splitlines(keepends=True)
-    journal.write_text("".join([*lines, json.dumps({**json.loads(last), "run_s": 90_000.0}) + "\n"]))
-
-    again = launcher.command(*command, environ={"SLURM_JOB_END_TIME": str(int(time.time()) + 3600)})
-    again.trains([0], incarnation=1).signal(signal.SIGTERM)
-    assert again.ends() == 143
-    asked = again.events("GaspRequested")[-1]
-    assert 90_000 < asked["run_s"] <= asked["deadline_s"] - 19
-    assert "saved" in again.log(0, incarnation=1)
 
 
 def test_preemptions_in_a_row_each_have_their_window_and_no_save_is_lost(launcher: Launcher) -> None:
