@@ -84,7 +84,7 @@ def main() -> None:
         directory=os.environ["CKPT"],
         objects={"scheduler": scheduler, "averages": averages},
     )
-    print("group", *guard.writer.folder.replica_group, flush=True)
+    print("group", *guard.training.writer.folder.replica_group, flush=True)
     guard.resume()
     if guard.global_step:
         note(guard, net, optimizer, averages, "resumed")

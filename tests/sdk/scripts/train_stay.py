@@ -213,7 +213,7 @@ class Job:
         loader = DataLoader(Numbers(), batch_size=None, shuffle=True, num_workers=workers)
         for epoch in range(self.guard.epoch, LAST // PER_EPOCH):
             for inputs, labels in self.guard.batches(loader, epoch):
-                self.step = self.guard.position.step + 1
+                self.step = self.guard.global_step + 1
                 fed = inputs * (1 + epoch / 8) if "epochs" in WORDS else inputs
                 if "function" in WORDS:
                     self.one(fed, labels)
@@ -247,7 +247,7 @@ class Job:
             this = worker()
             while this is not None and this.regroup.copies_at is None:
                 time.sleep(0.002)
-        if self.guard.position.step >= self.step:  # else it was taken back
+        if self.guard.global_step >= self.step:  # else it was taken back
             with (OUT / f"steps_{RANK}").open("a") as file:
                 file.write(f"{self.step} {os.getpid()} {digest(self.net, self.optimizer)}\n")
 

@@ -139,10 +139,10 @@ def test_what_cannot_be_shared_out_is_named_and_said_what_to_give() -> None:
 def test_an_update_in_the_middle_of_a_step_is_refused_before_it_changes_anything() -> None:
     parts = InParts()
     assert (parts.weight, parts.accumulating) == (1.0, False)
-    parts._check_update()
+    parts.check_update()
     parts.accumulating = True
     with pytest.raises(FaultrunError, match="before the global batch was complete"):
-        parts._check_update()
+        parts.check_update()
 
 
 def test_a_rank_knows_by_its_environment_that_others_were_left_out() -> None:

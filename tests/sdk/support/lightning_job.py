@@ -108,7 +108,8 @@ class Asks(lightning.Callback):  # type: ignore[misc]
 
     def _save(self) -> None:
         order = SaveOrder(until_s=float("inf"), peers_lost=True, leaves=False)
-        self.path = self._gasp._provider.save(order).path
+        provider = self._gasp._worker._helper.provider
+        self.path = provider.save(order).path
 
 
 @dataclass(frozen=True, kw_only=True)

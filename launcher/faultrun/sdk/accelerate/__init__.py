@@ -26,11 +26,12 @@ from accelerate import Accelerator
 from faultrun.errors import FaultrunError
 from faultrun.sdk.accelerate.guard import AccelerateGuard
 from faultrun.sdk.session import Session
-from faultrun.sdk.torch.provider import TorchProvider
+from faultrun.sdk.torch.provider import gasp_file, keep
 from faultrun.sdk.torch.state.boundary import Buffers, Objects, device_of
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
+from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of
-from faultrun.sdk.worker.state_provider import check_folder, preflight
+from faultrun.sdk.worker.state_provider import check_folder
 from faultrun.sdk.worker.worker import worker
 
 __all__ = ["AccelerateGuard", "Folder", "protect"]
@@ -52,11 +53,10 @@ def protect(accelerator: Accelerator, *, directory: str | os.PathLike[str] | Fol
     writer = SaveWriter(folder_of(directory), this.session if this is not None else Session())
     if this is not None:
         check_folder(writer.folder, writer.session)
-    guard = AccelerateGuard(lambda: _parts(accelerator), this, writer, accelerator)
+    training = Training(lambda: _parts(accelerator), this, writer)
+    guard = AccelerateGuard(training, accelerator)
     if this is not None:
-        provider = TorchProvider(guard)
-        this.keep(provider)
-        preflight(writer, f"rank_{writer.session.rank}", provider.save_no_tensors)
+        keep(training, this, gasp_file(training))
     accelerator.register_for_checkpointing(guard.place)
     return guard
 
@@ -93,8 +93,10 @@ def _parts(accelerator: Accelerator) -> Parts:
         objects=Objects(objects),
         buffers=Buffers(model),
         device=device_of(model),
-        # a list of models has no forward pass: the guard watches each
-        forward_hooks=len(models) == 1 and not is_compiled(accelerator._models[0]),
+        # a list of models has no forward pass, each of them has
+        watched=tuple(
+            one for one, whole in zip(models, accelerator._models, strict=True) if not is_compiled(whole)
+        ),
     )
 
 

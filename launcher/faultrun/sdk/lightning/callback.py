@@ -13,11 +13,12 @@ from typing import Any
 from faultrun.errors import FaultrunError
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.lightning.checkpoint import STATE_KEY, overrides
-from faultrun.sdk.lightning.guard import LightningGuard, LightningProvider, is_own, place_in
+from faultrun.sdk.lightning.guard import LightningGuard, is_own, place_in
 from faultrun.sdk.lightning.loader import is_stateful, place_loaders
 from faultrun.sdk.lightning.progress import FitPlace, Next, place_of, resumable
 from faultrun.sdk.lightning.strategies import check_optimizers, check_strategy
 from faultrun.sdk.torch.loader.loader_position import check_positions, generator_of, set_epoch
+from faultrun.sdk.torch.provider import TorchProvider
 from faultrun.sdk.torch.state.rng import Rng, current_rng, restore_rng
 from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of
 from faultrun.sdk.worker.state_provider import check_folder, preflight
@@ -100,8 +101,7 @@ class LightningGasp:
             rng, epoch_rng = guard.rng_of(self._state)
             self._resumed = replace(self._resumed, rng=rng, epoch_rng=epoch_rng)
         self._state = {}
-        self._provider = LightningProvider(guard)
-        self._worker.keep(self._provider)
+        self._worker.keep(TorchProvider(guard.training, guard.form, guard.unended))
         self._on_sigterm = signal.getsignal(signal.SIGTERM)
 
     def on_train_start(self, trainer: Any, *_: Any) -> None:
@@ -122,8 +122,9 @@ class LightningGasp:
             )
         signal.signal(signal.SIGTERM, self._on_sigterm)
         signal.siginterrupt(signal.SIGTERM, False)
-        preflight(guard.writer, f"rank_{guard.writer.session.rank}", self._provider.save_no_tensors)
-        guard.in_loop = self._trains = True
+        writer = guard.training.writer
+        preflight(writer, f"rank_{writer.session.rank}", guard.form.rehearse)
+        guard.training.in_loop = self._trains = True
         if self._resumed is not None:
             warnings.filterwarnings("ignore", "You're resuming from a checkpoint that ended before the epoch")
             if self._resumed.place.next is Next.VALIDATION:
@@ -160,7 +161,7 @@ class LightningGasp:
             and resumed.place.next is Next.EPOCH
             and resumed.rng
         ):
-            self._resumed = replace(resumed, rng=current_rng(self._guard.reading.generator))
+            self._resumed = replace(resumed, rng=current_rng(self._guard.training.reading.generator))
 
     def fetching(self) -> None:
         """The last step is over with all that follows it: here training can go on."""
@@ -172,7 +173,7 @@ class LightningGasp:
         """From now on the random numbers are those of the place that was resumed."""
         resumed, self._resumed = self._resumed, None
         if resumed is not None and resumed.rng is not None and self._guard is not None:
-            restore_rng(resumed.rng, self._guard.reading.generator)
+            restore_rng(resumed.rng, self._guard.training.reading.generator)
 
     def on_train_batch_start(self, *_: Any) -> None:
         """A step begins."""
@@ -182,14 +183,14 @@ class LightningGasp:
 
     def on_before_backward(self, *_: Any) -> None:
         """The forward pass is over; the gradients meet those of the peers."""
-        if self._guard is not None and self._guard.writer.session.world_size > 1:
+        if self._guard is not None and self._guard.training.writer.session.world_size > 1:
             self._guard.under_way()
             self._works_at(WorkPhase.COLLECTIVE)
 
     def on_before_optimizer_step(self, *_: Any) -> None:
         """The update begins."""
         if self._guard is not None:
-            self._guard.about_to_update()
+            self._guard.training.before_update()
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
         """The step is made; callbacks, the module and a validation may still follow."""
@@ -205,7 +206,7 @@ class LightningGasp:
             guard.boundary(Next.VALIDATION)
             guard.validated = True
             if any(map(_may_swap_weights, (pl_module, *trainer.callbacks))):
-                guard.changes_until_the_next_boundary()
+                guard.training.begin()  # until the next boundary nothing may be saved
         self._works_at(WorkPhase.EVALUATING)
 
     def on_test_start(self, *_: Any) -> None:
@@ -230,7 +231,7 @@ class LightningGasp:
         """Nothing is unfinished any more."""
         if self._guard is not None:
             self._guard.boundary(self._guard.what_comes())
-            self._guard.in_loop = self._trains = False
+            self._guard.training.in_loop = self._trains = False
         self._works_at(WorkPhase.UNKNOWN)
 
     def on_fit_end(self, *_: Any) -> None:

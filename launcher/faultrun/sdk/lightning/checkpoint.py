@@ -35,7 +35,7 @@ class Contents:
             objects=Objects(dict(self._objects())),
             buffers=Buffers(model),
             device=device_of(model),
-            forward_hooks=False,
+            watched=(),
         )
 
     def _objects(self) -> Iterator[tuple[str, Any]]:

@@ -1,15 +1,14 @@
-"""A ``Guard`` over Lightning's ``Trainer``: knows where its loops are, and what comes next."""
+"""A training in Lightning's ``Trainer``: where its loops are, what comes next, what a gasp of it holds."""
 
 from functools import partial
 from typing import Any
 
 from faultrun.sdk.lightning.checkpoint import STATE_KEY, Contents, checkpoint_of, hooked
 from faultrun.sdk.lightning.progress import FitPlace, Next
-from faultrun.sdk.torch.guard import Guard
-from faultrun.sdk.torch.provider import TorchProvider
-from faultrun.sdk.torch.state.boundary import Boundary, passes
+from faultrun.sdk.torch.provider import GaspFile, is_reached, settled
+from faultrun.sdk.torch.state.boundary import Boundary
 from faultrun.sdk.torch.state.rng import Rng, reseeded, rng_from_plain, rng_to_plain
-from faultrun.sdk.torch.state.state_dict import emptied
+from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Position, SaveWriter
 from faultrun.sdk.worker.update_lock import UpdatePhase
 from faultrun.sdk.worker.worker import Worker
@@ -20,21 +19,30 @@ _ERA = 1 << 40
 place in the data is the same, the random numbers are others."""
 
 
-class LightningGuard(Guard):
+class LightningGuard:
     """Made once the Trainer has its optimizers. Main thread only, except where a method says otherwise."""
 
     def __init__(self, trainer: Any, worker: Worker, writer: SaveWriter) -> None:
         self._trainer = trainer
         self._fit = trainer.fit_loop
         self._next = Next.BATCH
-        self.position = Position()
+        self._position = Position()
         self._stepped: int | None = None
         self._before_validation: int | None = None
         self.batch_is_over = False
         self.validated = False
         self.epoch_is_over = False
         contents = Contents(trainer, self._standing)
-        super().__init__(contents.parts, worker, writer)
+        self.training = Training(contents.parts, worker, writer)
+        # Lightning runs the whole step inside of ``optimizer.step``, which begins before the update
+        for number, optimizer in enumerate(self.training.parts.optimizers):
+            optimizer.register_step_post_hook(partial(self.training.after_update, number))
+        self.form = GaspFile(
+            writer=writer,
+            now=lambda: self._state_at(self._boundary_now(self.training.recorder.main_slot)),
+            state=lambda boundary: self.training.parts.device.to_host(self._state_at(boundary)),
+            suffix=".ckpt",
+        )
 
     @property
     def epoch(self) -> int:
@@ -42,14 +50,9 @@ class LightningGuard(Guard):
         return int(self._fit.epoch_progress.current.processed)
 
     @property
-    def global_step_now(self) -> int:
-        """Updates so far, as Lightning counts them."""
-        return int(self._trainer.global_step)
-
-    @property
     def place(self) -> FitPlace:
         """Where a fit goes on that is resumed from the last boundary."""
-        epoch, done = self.position.epoch or 0, self.position.step_in_epoch or 0
+        epoch, done = self._position.epoch or 0, self._position.step_in_epoch or 0
         stepped = self._fit.epoch_loop._batches_that_stepped
         if self._stepped is not None:
             stepped = self._stepped + (self._next is not Next.VALIDATION)
@@ -63,9 +66,11 @@ class LightningGuard(Guard):
 
     def opened(self, epoch: int, generator: Any) -> None:
         """The batches of ``epoch`` are about to be opened; ``generator`` shuffles them, if they have one."""
-        self.reading.generator = generator
+        self.training.reading.generator = generator
         position = Position(self._trainer.global_step, epoch, 0)
-        self.reading.epoch_rng = self.recorder.read(self.recorder.epoch(position, generator))
+        self.training.reading.epoch_rng = self.training.recorder.read(
+            self.training.recorder.epoch(position, generator)
+        )
 
     def begins_batch(self) -> None:
         """A batch is there and is trained now."""
@@ -78,19 +83,21 @@ class LightningGuard(Guard):
         self.batch_is_over = True
         if self.what_comes() is Next.VALIDATION:
             self.stands_before(Next.VALIDATION)
-            self._before_validation = self.recorder.step(self._name(), self.reading.generator)
+            self._before_validation = self.training.recorder.step(
+                self._name(), self.training.reading.generator
+            )
 
     def fetches(self) -> None:
         """The next batch is fetched: a boundary, if anything was changed since the last one."""
         done = self._fit.epoch_loop.batch_progress.current.processed
-        moved = self._trainer.global_step != self.position.step or self.validated
-        if moved or not done or self.lock.phase is not UpdatePhase.CLEAN:
+        moved = self._trainer.global_step != self._position.step or self.validated
+        if moved or not done or self.training.lock.phase is not UpdatePhase.CLEAN:
             self.boundary(Next.BATCH)
 
     def boundary(self, comes: Next) -> None:
         """All that belongs to the last step is over."""
         self.stands_before(comes)
-        self.lock.boundary(self._capture)
+        self.training.note_boundary(self._boundary_now)
 
     def stands_before(self, comes: Next) -> None:
         """Take note of how far the loops are. Any thread, while the main thread stands still."""
@@ -99,7 +106,7 @@ class LightningGuard(Guard):
         if comes is Next.EPOCH and done:
             epoch, done = (epoch if self.epoch_is_over else epoch + 1), 0
         self._next = comes
-        self.position = Position(self._trainer.global_step, epoch, done)
+        self._position = self.training.position = Position(self._trainer.global_step, epoch, done)
 
     def what_comes(self) -> Next:
         """What follows the batch that is over. Any thread, while the main thread stands still."""
@@ -113,30 +120,33 @@ class LightningGuard(Guard):
             return Next.EPOCH_END if due else Next.EPOCH
         return Next.BATCH
 
-    def about_to_update(self) -> None:
-        """The gradients are there, and the optimizer uses them now."""
-        self._before_update()
-
-    def changes_until_the_next_boundary(self) -> None:
-        """From here on nothing may be saved."""
-        self._begin()
-
     def under_way(self) -> None:
         """The forward pass is over: survivors can finish this step without this rank."""
         epoch = self.epoch
         done = self._fit.epoch_loop.batch_progress.current.ready
-        self.recorder.under_way(Position(self._trainer.global_step + 1, epoch, done), self.reading.generator)
+        self.training.recorder.under_way(
+            Position(self._trainer.global_step + 1, epoch, done), self.training.reading.generator
+        )
 
-    def boundary_now(self, slot: int | None = None) -> Boundary:
-        """As ``Guard.boundary_now``; before a validation with the random numbers that it begins with."""
-        boundary = super().boundary_now(slot)
-        if self._next is Next.VALIDATION and self._before_validation is not None:
-            return boundary._replace(rng=self._before_validation)
-        return boundary
+    def unended(self, step: int | None) -> Boundary | None:
+        """What can be saved between an update and the next batch: once the batch has said that it is over."""
+        training, now = self.training, int(self._trainer.global_step)
+        if not self.batch_is_over or not training.history or step not in (None, now):
+            return None
+        self.stands_before(self.what_comes())
+        return (
+            self._boundary_now(training.recorder.helper_slot) if is_reached(training) else settled(training)
+        )
 
-    def state_at(self, boundary: Boundary) -> dict[str, Any]:
+    def _boundary_now(self, slot: int | None = None) -> Boundary:
+        """As ``Training.boundary_now``; before a validation with the random numbers that it begins with."""
+        noted = self._before_validation if self._next is Next.VALIDATION else None
+        boundary = self.training.boundary_now(slot, self._name() if noted is None else self._of_era(3))
+        return boundary if noted is None else boundary._replace(rng=noted)
+
+    def _state_at(self, boundary: Boundary) -> dict[str, Any]:
         """The checkpoint at ``boundary``, as Lightning makes one. Any thread, while nothing changes."""
-        ours = super().state_at(boundary)
+        ours = self.training.state_at(boundary)
         loops = ours["objects"].pop("loops")
         checkpoint = checkpoint_of(self._trainer, ours, loops["numbers"], place_in(loops["standing"]))
         checkpoint["callbacks"][STATE_KEY] = self._own(loops["standing"], ours)
@@ -147,9 +157,15 @@ class LightningGuard(Guard):
         """What belongs into a checkpoint that Lightning writes now, on every rank, besides its own."""
         self.stands_before(self.what_comes() if self.batch_is_over else Next.BATCH)
         name = self._name()
-        self.recorder.keep(name, self.reading.generator)
-        rng = self.recorder.read(self.recorder.record(self.recorder.main_slot, name, self.reading.generator))
-        began = None if self.reading.epoch_rng is None else rng_to_plain(self.reading.epoch_rng)
+        self.training.recorder.keep(name, self.training.reading.generator)
+        rng = self.training.recorder.read(
+            self.training.recorder.record(
+                self.training.recorder.main_slot, name, self.training.reading.generator
+            )
+        )
+        began = (
+            None if self.training.reading.epoch_rng is None else rng_to_plain(self.training.reading.epoch_rng)
+        )
         return self._own(self._standing(), {"rng": rng_to_plain(rng), "epoch_rng": began})
 
     def rng_of(self, own: dict[str, Any]) -> tuple[Rng | None, Rng | None]:
@@ -159,12 +175,12 @@ class LightningGuard(Guard):
         if it was killed in the instant between two notes.
         """
         rng, began = (None if own[key] is None else rng_from_plain(own[key]) for key in ("rng", "epoch_rng"))
-        rank = self.writer.session.rank
+        rank = self.training.writer.session.rank
         if own["rank"] == rank:
             return rng, began
         name = Position(*own["name"])
-        noted = self.recorder.at_step(name) or self.recorder.near_step(name.step)
-        return noted or (rng and reseeded(rng, rank)), self.recorder.at_epoch(name.epoch) or began
+        noted = self.training.recorder.at_step(name) or self.training.recorder.near_step(name.step)
+        return noted or (rng and reseeded(rng, rank)), self.training.recorder.at_epoch(name.epoch) or began
 
     def _validation_is_due(self) -> bool:
         fetcher = self._fit._data_fetcher
@@ -174,7 +190,7 @@ class LightningGuard(Guard):
         return {"place": (self.place.next.value, *self.place[1:]), "name": tuple(self._name())}
 
     def _own(self, standing: dict[str, Any], rng: dict[str, Any]) -> dict[str, Any]:
-        session = self.writer.session
+        session = self.training.writer.session
         return {
             "faultrun": _SCHEMA,
             "rank": session.rank,
@@ -187,17 +203,8 @@ class LightningGuard(Guard):
     def _name(self) -> Position:
         return self._of_era(1 if self._next is Next.VALIDATION else 2 if self.validated else 0)
 
-    def _noted_as(self) -> Position:
-        noted = self._next is Next.VALIDATION and self._before_validation is not None
-        return self._of_era(3) if noted else self._name()
-
     def _of_era(self, era: int) -> Position:
-        return self.position._replace(step_in_epoch=(self.position.step_in_epoch or 0) + era * _ERA)
-
-    def _watch(self) -> None:
-        """Lightning runs the whole step inside ``optimizer.step``, which begins before the update."""
-        for number, optimizer in enumerate(self.parts.optimizers):
-            optimizer.register_step_post_hook(partial(self._after_update, number))
+        return self._position._replace(step_in_epoch=(self._position.step_in_epoch or 0) + era * _ERA)
 
 
 def is_own(state: Any) -> bool:
@@ -209,30 +216,3 @@ def place_in(own: dict[str, Any]) -> FitPlace:
     """Where a fit goes on, as ``own`` state of this callback says."""
     comes, *rest = own["place"]
     return FitPlace(Next(comes), *rest)
-
-
-class LightningProvider(TorchProvider):
-    """Over a ``LightningGuard``: writes ``.ckpt`` files that Lightning reads."""
-
-    suffix = ".ckpt"
-
-    def __init__(self, guard: LightningGuard) -> None:
-        super().__init__(guard)
-        self._fit = guard
-
-    def _no_tensors(self) -> tuple[Any, bool]:
-        guard = self._fit
-        return emptied(guard.state_at(guard.boundary_now(guard.recorder.main_slot))), False
-
-    def _updated_and_whole(self, step: int | None) -> bool:
-        """Between an update and the next batch a state is whole once the batch has said that it is over."""
-        guard = self._fit
-        if not guard.batch_is_over or not guard.history or step not in (None, guard.global_step_now):
-            return False
-        guard.stands_before(guard.what_comes())
-        mark = guard.parts.device.mark
-        if mark is None or passes(mark(), 0.05):
-            self._chosen = guard.boundary_now(guard.recorder.helper_slot)
-        else:
-            self._chosen = self._settled()
-        return self._chosen is not None

@@ -25,14 +25,15 @@ from faultrun.sdk.session import Session
 from faultrun.sdk.snapshots.interval import AUTO, SnapshotEvery, SnapshotInterval, checked
 from faultrun.sdk.torch.group.process_group import init_process_group
 from faultrun.sdk.torch.guard import Guard
-from faultrun.sdk.torch.provider import TorchProvider
+from faultrun.sdk.torch.provider import SUFFIX, gasp_file, keep
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.state.boundary import Buffers, Objects, device_of
 from faultrun.sdk.torch.state.shards import ModuleState, is_spread, replica_group_of
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.torch.stay.rejoin import Rejoin
+from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of
-from faultrun.sdk.worker.state_provider import check_folder, preflight
+from faultrun.sdk.worker.state_provider import check_folder
 from faultrun.sdk.worker.worker import worker
 
 __all__ = ["Folder", "Guard", "init_process_group", "protect"]
@@ -77,42 +78,41 @@ def protect(
             objects=Objects(objects or {}),
             buffers=Buffers(inner),
             device=device_of(inner),
-            forward_hooks=not is_compiled(model),
+            watched=() if is_compiled(model) else (inner,),
         )
 
     checked(snapshot_every)
     this = worker()
     writer = SaveWriter(folder_of(directory), this.session if this is not None else Session())
     if this is None:
-        guard = Guard(parts, None, writer)
+        training = Training(parts, None, writer)
         for one in map(unwrapped_optimizer, optimizers):
             if hasattr(one, "register_step_post_hook"):  # a batch without an update ends no step here either
-                one.register_step_post_hook(lambda *_: guard.lock.end())
-        return guard
+                one.register_step_post_hook(lambda *_: training.lock.end())
+        return Guard(training)
     check_folder(writer.folder, writer.session)
     if state_fn is None:
         writer = _for_its_replicas(writer, model)
-    guard = Guard(parts, this, writer)
+    training = Training(parts, this, writer)
+    guard = Guard(training)
     if this.session.socket:
-        suffix = TorchProvider.suffix if save_fn is None else ""
-        is_part = guard.is_shard or guard.parts.shards is not None
+        suffix = SUFFIX if save_fn is None else ""
+        is_part = training.is_shard or training.parts.shards is not None
         interval = SnapshotInterval(snapshot_every) if is_part else None
-        copies = StateCopies(this, guard, interval, suffix)
-        refused = _why_no_rejoin(guard, state_fn, interval)
-        guard.rejoin = Rejoin(guard, this, model, refused, copies)
-    provider = TorchProvider(guard, state_fn, save_fn)
-    this.keep(provider)
-    preflight(writer, f"rank_{writer.session.rank}", provider.save_no_tensors)
+        copies = StateCopies(this, training, interval, suffix)
+        refused = _why_no_rejoin(training, state_fn, interval)
+        guard.rejoin = Rejoin(training, this, model, refused, copies, guard.step)
+    keep(training, this, gasp_file(training, state_fn, save_fn))
     return guard
 
 
 def _why_no_rejoin(
-    guard: Guard, state_fn: Callable[[], Any] | None, interval: SnapshotInterval | None
+    training: Training, state_fn: Callable[[], Any] | None, interval: SnapshotInterval | None
 ) -> str:
     """What keeps a rank from outliving a peer, as far as it is known here; empty if nothing does."""
     if interval is not None and interval.asked == 0:
         return "by snapshot_every=0 no copy is made of its part of the state, which not all ranks have"
-    if guard.sharing is not None:
+    if training.sharing is not None:
         return "ranks were left out, and those that are here do their work in parts"
     if state_fn is not None:
         return "a state_fn says what is saved, and nothing says what else changes"

@@ -3,76 +3,132 @@
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.state.boundary import Boundary, nothing_is_missing, passes
 from faultrun.sdk.torch.state.state_dict import emptied, is_ours, read_state
 from faultrun.sdk.torch.state.trees import copied, same
-from faultrun.sdk.worker.save_files import Position, Saved, Sink, numbered
-from faultrun.sdk.worker.state_provider import SaveOrder, StateProvider, limits_of
+from faultrun.sdk.torch.training import Training
+from faultrun.sdk.worker.save_files import Position, Saved, SaveWriter, Sink, numbered
+from faultrun.sdk.worker.state_provider import SaveOrder, StateProvider, limits_of, preflight
 from faultrun.sdk.worker.update_lock import NotSaved, UpdatePhase
+from faultrun.sdk.worker.worker import Worker
+
+SUFFIX = ".pt"
+"""Of a gasp of a plain torch training."""
 
 _DEVICE_BEHIND_S = 2.0
 _PEERS_LATE_S = 10.0
 """On a machine with no processor to spare; what is saved before a peer has joined is worth nothing."""
 
 
-class TorchProvider(StateProvider):
-    """Over a ``Guard``. ``state_fn()`` replaces our dict, ``save_fn(state, path)`` replaces ``torch.save``.
+class GaspForm(Protocol):
+    """What the gasps of a framework hold, and how they are written. Helper thread, if nothing is said."""
 
-    Both run in the helper thread at a moment when no update is under way.
+    def rehearse(self, directory: Path) -> None:
+        """Save into ``directory`` all that a gasp would hold now but its tensors. Main thread.
+
+        Whatever the script's objects raise comes out; ValueError: it could not be read again.
+        """
+
+    def state(self, boundary: Boundary) -> Any:
+        """The state at ``boundary``, on the host. No update is under way."""
+
+    def write(self, writer: SaveWriter, state: Any, boundary: Boundary, check: Callable[[], None]) -> Saved:
+        """Write ``state``, and ``check`` last, which may raise NotSaved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaspFile:
+    """One file. ``state`` tells what it holds at a boundary, ``now()`` at this moment, in the main thread.
+
+    ``save_fn(state, path)`` replaces ``torch.save``, and is not tried: it may write gigabytes. ``is_ours``:
+    it must be read again with nothing executed.
     """
 
-    suffix = ".pt"
-    """Of the files that are written."""
+    writer: SaveWriter
+    now: Callable[[], Any]
+    state: Callable[[Boundary], Any]
+    suffix: str = SUFFIX
+    save_fn: Callable[[Any, str], object] | None = None
+    is_ours: bool = False
+
+    def rehearse(self, directory: Path) -> None:
+        """As ``GaspForm.rehearse``."""
+        state = emptied(self.now())
+        content = state if self.save_fn is None else {}
+        place = numbered(directory / f"state{self.suffix}")
+        saved = self.writer.save(place, Position(), lambda sink: torch.save(content, sink))
+        if self.is_ours and not is_ours(read_state(saved.path)):
+            raise ValueError("torch.load(weights_only=True) refuses to read it again; are all states plain?")
+
+    def write(self, writer: SaveWriter, state: Any, boundary: Boundary, check: Callable[[], None]) -> Saved:
+        """``gasp-step_<step>`` in the writer's own folder."""
+        names = numbered(writer.own_folder / f"gasp-step_{boundary.position.step}{self.suffix}")
+        save = self.save_fn
+        if save is not None:
+            return writer.save_by_path(names, boundary.position, lambda path: save(state, path))
+
+        def fill(sink: Sink) -> None:
+            torch.save(state, sink)
+            check()
+
+        return writer.save(names, boundary.position, fill)
+
+
+def gasp_file(
+    training: Training,
+    state_fn: Callable[[], Any] | None = None,
+    save_fn: Callable[[Any, str], object] | None = None,
+) -> GaspFile:
+    """The form of a plain torch training. ``state_fn()`` replaces our dict."""
+    return GaspFile(
+        writer=training.writer,
+        now=training.state_now if state_fn is None else state_fn,
+        state=training.host_state_at if state_fn is None else lambda _: state_fn(),
+        save_fn=save_fn,
+        is_ours=state_fn is None and save_fn is None,
+    )
+
+
+def keep(training: Training, worker: Worker, form: GaspForm) -> None:
+    """Answer requests from now on, and try what a save will need. FaultrunError: it can never succeed."""
+    worker.keep(TorchProvider(training, form))
+    preflight(training.writer, f"rank_{training.writer.session.rank}", form.rehearse)
+
+
+class TorchProvider(StateProvider):
+    """Over a ``Training``; its saves have this ``form``.
+
+    ``unended(step)`` finds what can be saved while the main thread stands after an update, of that step if
+    any, where the end of a step is not the script's to tell.
+    """
 
     def __init__(
         self,
-        guard: Guard,
-        state_fn: Callable[[], Any] | None = None,
-        save_fn: Callable[[Any, str], object] | None = None,
+        training: Training,
+        form: GaspForm,
+        unended: Callable[[int | None], Boundary | None] | None = None,
     ) -> None:
-        super().__init__(guard.writer, guard.lock)
-        self._guard = guard
-        self._state_fn = state_fn
-        self._save_fn = save_fn
+        super().__init__(training.writer, training.lock)
+        self._training = training
+        self._form = form
+        self._unended = unended or self._whole_after_update
         self._chosen: Boundary | None = None
-
-    def save_no_tensors(self, directory: Path) -> None:
-        """Save into ``directory`` all that a gasp would hold now but its tensors. Main thread.
-
-        ``save_fn`` is not tried: it may write gigabytes. Whatever the script's objects raise comes out;
-        ValueError: it could not be read again.
-        """
-        content, plain = self._no_tensors()
-        place = numbered(directory / f"state{self.suffix}")
-        saved = self.writer.save(place, Position(), lambda sink: torch.save(content, sink))
-        if plain and not is_ours(read_state(saved.path)):
-            raise ValueError("torch.load(weights_only=True) refuses to read it again; are all states plain?")
-
-    def _no_tensors(self) -> tuple[Any, bool]:
-        """What a gasp would hold now but its tensors; whether it must be readable with nothing executed."""
-        guard = self._guard
-        if self._state_fn is not None:
-            state = emptied(self._state_fn())
-        else:
-            state = emptied(guard.state_at(guard.boundary_now(guard.recorder.main_slot)))
-        return (state if self._save_fn is None else {}), self._state_fn is None and self._save_fn is None
 
     def newest(self) -> int | None:
         """The step of the last boundary."""
-        history = self._guard.history
+        history = self._training.history
         return history[-1].position.step if history else None
 
     def save(self, order: SaveOrder) -> Saved:
         """As ``StateProvider.save``. Shards of one step: all ranks save the same while all make steps."""
-        if not self._guard.is_shard or order.peers_lost or order.step is not None:
+        if not self._training.is_shard or order.peers_lost or order.step is not None:
             return self._save(order)
         self.lock.want()
         newest = self.newest()
@@ -95,8 +151,8 @@ class TorchProvider(StateProvider):
             there = self._there_already(boundary.position.step)
             if there is not None:
                 return there
-            state = self._state(boundary)
-            ahead = boundary.position.step > self._guard.history[-1].position.step
+            state = self._form.state(boundary)
+            ahead = boundary.position.step > self._training.history[-1].position.step
             if not order.leaves:
                 state = copied(state)
                 if agreed:  # a peer that is asked later must not find us a step further
@@ -104,7 +160,10 @@ class TorchProvider(StateProvider):
                     passes(self._all_have_joined, until_s - time.monotonic())
                 self.lock.release()
                 held = False
-            self._last = self._written(state, boundary, ahead)
+            writer, check = self.writer, partial(self._check_still, boundary)
+            if ahead:  # a step that is not over is made in the group of now, which the last one need not be
+                writer = replace(writer, session=replace(writer.session, trained_in=None))
+            self._last = self._form.write(writer, state, boundary, check if ahead else lambda: None)
             return self._last
         finally:
             if held and not order.leaves:
@@ -112,75 +171,61 @@ class TorchProvider(StateProvider):
 
     def unfinished(self) -> bool:
         """Whether ``Guard.batches`` has not come to its end."""
-        return self._guard.in_loop
+        return self._training.in_loop
 
     def _agreed_on(self, newest: int) -> int:
         """The step that all ranks of this node save. Helper thread only."""
-        worker = self._guard.worker
+        worker = self._training.worker
         return newest if worker is None else worker.agree_on_save(newest)
 
     def _all_have_joined(self) -> bool:
         """Whether every rank of this node has agreed to the step that was named last."""
-        worker = self._guard.worker
+        worker = self._training.worker
         return worker is None or worker.joined_save() >= self.writer.session.local_world_size
 
     def _updated_and_whole(self, step: int | None) -> bool:
         """Asked when the main thread stands after an update: find what can be saved, of this step if any."""
-        guard = self._guard
-        last = guard.history[-1] if guard.history else None
-        if last is None or step not in (None, last.position.step + 1):
-            return False
-        before = guard.history[-2] if len(guard.history) > 1 else None
-        now = guard.boundary_now(guard.recorder.helper_slot)
-        mark = guard.parts.device.mark
-        whole = nothing_is_missing(before, last, now, guard.parts.objects.uncounted)
-        if whole and (mark is None or passes(mark(), 0.05)):
-            position = now.position._replace(step=now.position.step + 1)
-            self._chosen = now._replace(position=position)
-        else:
-            self._chosen = self._settled() if last.passage is not None else None
+        self._chosen = self._unended(step)
         return self._chosen is not None
+
+    def _whole_after_update(self, step: int | None) -> Boundary | None:
+        training = self._training
+        last = training.history[-1] if training.history else None
+        if last is None or step not in (None, last.position.step + 1):
+            return None
+        before = training.history[-2] if len(training.history) > 1 else None
+        now = training.boundary_now(training.recorder.helper_slot)
+        if nothing_is_missing(before, last, now, training.parts.objects.uncounted) and is_reached(training):
+            return now._replace(position=now.position._replace(step=now.position.step + 1))
+        return settled(training)
 
     def _settled_by(self, until_s: float) -> Boundary | None:
         """The newest boundary once the device has come to it; an older one if it never does."""
-        if not self._guard.history:
+        if not self._training.history:
             raise NotSaved("training has not begun: there is nothing to save")
-        newest = self._guard.history[-1]
+        newest = self._training.history[-1]
         if newest.passage is None:
             return newest
         passes(newest.passage.done, until_s - time.monotonic())
-        return self._settled()
-
-    def _settled(self) -> Boundary | None:
-        """The newest boundary that the device has reached and not yet left by an update."""
-        for boundary in reversed(self._guard.history):
-            passage = boundary.passage
-            if passage is not None and passage.done():
-                return None if passage.left is not None and passage.left() else boundary
-        return None
-
-    def _state(self, boundary: Boundary) -> Any:
-        if self._state_fn is not None:
-            return self._state_fn()
-        return self._guard.parts.device.to_host(self._guard.state_at(boundary))
-
-    def _written(self, state: Any, boundary: Boundary, ahead: bool) -> Saved:
-        names = numbered(self.writer.own_folder / f"gasp-step_{boundary.position.step}{self.suffix}")
-
-        def fill(sink: Sink) -> None:
-            torch.save(state, sink)
-            if ahead:
-                self._check_still(boundary)
-
-        writer, write = self.writer, self._save_fn
-        if ahead:  # a step that is not over is made in the group of now, which the last one need not be
-            writer = replace(writer, session=replace(writer.session, trained_in=None))
-        if write is None:
-            return writer.save(names, boundary.position, fill)
-        return writer.save_by_path(names, boundary.position, lambda path: write(state, path))
+        return settled(self._training)
 
     def _check_still(self, boundary: Boundary) -> None:
         """A main thread that was taken for stuck may have moved after all, past no lock."""
-        objects = self._guard.parts.objects
+        objects = self._training.parts.objects
         if not same(boundary.objects, objects.capture()) or boundary.versions != objects.versions():
             raise NotSaved("the step went on while it was being saved")
+
+
+def is_reached(training: Training) -> bool:
+    """Whether the device is where the program is, or comes there at once."""
+    mark = training.parts.device.mark
+    return mark is None or passes(mark(), 0.05)
+
+
+def settled(training: Training) -> Boundary | None:
+    """The newest boundary that the device has reached and not yet left by an update."""
+    for boundary in reversed(training.history):
+        passage = boundary.passage
+        if passage is not None and passage.done():
+            return None if passage.left is not None and passage.left() else boundary
+    return None

@@ -19,13 +19,14 @@ from transformers import Trainer, TrainerCallback
 
 from faultrun.errors import FaultrunError
 from faultrun.model.observed.progress import WorkPhase
-from faultrun.sdk.torch.state.boundary import Buffers, Objects, device_of
+from faultrun.sdk.torch.provider import keep
+from faultrun.sdk.torch.state.boundary import Boundary, Buffers, Objects, device_of
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
-from faultrun.sdk.transformers.folder import finished_in
-from faultrun.sdk.transformers.guard import TrainerGuard, TrainerProgress
-from faultrun.sdk.transformers.provider import TrainerProvider
+from faultrun.sdk.torch.training import Training
+from faultrun.sdk.transformers.folder import TrainerProgress, finished_in
+from faultrun.sdk.transformers.provider import GaspFolder
 from faultrun.sdk.worker.save_files import Folder, Position, SaveWriter
-from faultrun.sdk.worker.state_provider import check_folder, preflight
+from faultrun.sdk.worker.state_provider import check_folder
 from faultrun.sdk.worker.training_stages import TrainingFolders, saving_in, told
 from faultrun.sdk.worker.worker import worker
 
@@ -50,7 +51,8 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         self._directory = directory
         self._keep = keep
         self._worker = worker()
-        self._guard: TrainerGuard | None = None
+        self._training: Training | None = None
+        self._hooks: list[Any] = []
         self._trainer: Any = None
         self._output_dir = ""
         self._epoch = 0
@@ -95,52 +97,51 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         vars(trainer).pop("_run_epoch", None)
         if 0 < state.max_steps <= state.global_step:
             _train_no_more(trainer)
-        if self._guard is not None:
-            self._guard.retire()  # another training in this process, or the same with smaller batches
+        for hook in self._hooks:
+            hook.remove()  # of another training in this process, or of the same with larger batches
         self._output_dir = args.output_dir
         self._worker.stages.begins(self._place(), _resumed_from(self._caller()))
         writer = SaveWriter(Folder(directory=self._gasps(), keep=self._keep), self._worker.session)
         check_folder(writer.folder, writer.session)
-        self._guard = guard = TrainerGuard(lambda: _parts(trainer), self._worker, writer)
-        provider = TrainerProvider(guard, trainer)
-        self._worker.keep(provider)
-        preflight(writer, f"rank_{writer.session.rank}", provider.save_no_tensors)
+        self._training = training = Training(lambda: _parts(trainer), self._worker, writer)
+        self._hooks = training.watch()
+        keep(training, self._worker, GaspFolder(training, trainer))
         self._find_place(state)
         point = writer.session.point
         if state.global_step == (point.step if point is not None else 0):
-            guard.look_again()  # what it begins from is its first place to go on from
-        guard.in_loop = True
+            _look_again(training)  # what it begins from is its first place to go on from
+        training.in_loop = True
         self._works_at(WorkPhase.UNKNOWN)
 
     def on_epoch_begin(self, _args: Any, state: Any, _control: Any, **_others: Any) -> None:
         """The last moment before an order is drawn: what the end of the epoch changed is known by now."""
-        if self._guard is None:
+        if self._training is None:
             return
-        if state.global_step and self._guard.history and self._changed:
-            self._guard.look_again()
+        if state.global_step and self._training.history and self._changed:
+            _look_again(self._training)
         self._changed = False
         self._find_place(state)
 
     def on_step_begin(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
         """An update begins: its first batch is worked at."""
-        if self._guard is None:
+        if self._training is None:
             return
         if self._changed and self._batches:
-            self._guard.look_again()
+            _look_again(self._training)
         self._changed = False
         self._takes_a_batch()
         self._works_at(WorkPhase.COMPUTING)
 
     def on_substep_end(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
         """The next batch of the same update."""
-        if self._guard is not None:
+        if self._training is not None:
             self._takes_a_batch()
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_others: Any) -> None:
         """The update is complete: its state is what a request is answered with."""
-        if self._guard is None:
+        if self._training is None:
             return
-        self._guard.step(state.global_step, self._epoch)
+        self._training.step(state.global_step, self._epoch)
         if control.should_evaluate:
             self._works_at(WorkPhase.EVALUATING)
         elif control.should_save:
@@ -148,8 +149,9 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
 
     def on_prediction_step(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
         """Opening the data of an evaluation draws a random number; nothing after that does."""
-        if self._guard is not None and self._guard.in_loop and not self._changed and self._guard.history:
-            self._guard.look_again()
+        training = self._training
+        if training is not None and training.in_loop and not self._changed and training.history:
+            _look_again(training)
         self._after_the_step(WorkPhase.EVALUATING)
 
     def on_evaluate(self, _args: Any, _state: Any, control: Any, **_others: Any) -> None:
@@ -170,8 +172,8 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
 
     def on_train_end(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
         """Training is over, but the script may evaluate and save: only it can say that all is done."""
-        if self._guard is not None and self._worker is not None:
-            self._guard.in_loop = False
+        if self._training is not None and self._worker is not None:
+            self._training.in_loop = False
             self._worker.stages.ends()
         self._works_at(WorkPhase.UNKNOWN)
 
@@ -205,22 +207,23 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         except TypeError:  # a stream: Trainer counts the updates that were asked for as one epoch
             in_epoch = trainer.args.max_steps * trainer.args.gradient_accumulation_steps
         self._batches = round((epoch - self._epoch) * in_epoch)
-        if self._guard is not None and not self._guard.history:
-            self._guard.stands_at(Position(state.global_step, self._epoch, self._batches))
+        if self._training is not None and not self._training.history:
+            self._training.position = Position(state.global_step, self._epoch, self._batches)
 
     def _takes_a_batch(self) -> None:
-        if self._guard is not None:
+        if self._training is not None:
             self._batches += 1
-            self._guard.stands_at(Position(self._guard.global_step, self._epoch, self._batches))
+            step = self._training.position.step
+            self._training.position = Position(step, self._epoch, self._batches)
 
     def _after_the_step(self, phase: WorkPhase) -> None:
         """Something that is no update: the state of the last step is looked at once more when it is over."""
-        if self._guard is not None and self._guard.in_loop:
+        if self._training is not None and self._training.in_loop:
             self._changed = True
         self._works_at(phase)
 
     def _works_at(self, phase: WorkPhase) -> None:
-        if self._worker is not None and self._guard is not None:
+        if self._worker is not None and self._training is not None:
             self._worker.works_at(phase)
 
 
@@ -244,8 +247,21 @@ def _parts(trainer: Any) -> Parts:
         objects=Objects(objects if scaler is None else {**objects, "scaler": scaler}),
         buffers=Buffers(model),
         device=device_of(model),
-        forward_hooks=not is_compiled(trainer.model_wrapped),
+        watched=() if is_compiled(trainer.model_wrapped) else (model,),
     )
+
+
+def _look_again(training: Training) -> None:
+    """The state of the last step as it is now: besides the parameters, more may have changed since."""
+
+    def now() -> Boundary:
+        history = training.history
+        if not history or history[-1].position.step != training.position.step:
+            return training.boundary_now()
+        training.position = history[-1].position
+        return training.boundary_now(history.pop().rng)
+
+    training.note_boundary(now)
 
 
 def _refuse_sharded(trainer: Any) -> None:

@@ -8,17 +8,48 @@ import json
 import random
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from transformers.trainer_callback import ExportableState
 
 from faultrun.sdk.torch.state.rng import Rng
 from faultrun.sdk.torch.state.state_dict import with_numbers
 
 OPTIMIZER = "optimizer.pt"
 SCHEDULER = "scheduler.pt"
+_GROWING = frozenset({"log_history", "stateful_callbacks"})
+
+
+class TrainerProgress:
+    """``TrainerState`` without its list of logs, which only grows: how long it is says enough.
+
+    Operations since the last log are counted in: Trainer adds them up in a collective when it logs.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+        self._names = [field.name for field in fields(trainer.state) if field.name not in _GROWING]
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that ``trainer_state.json`` needs, of this moment."""
+        trainer, state = self._trainer, self._trainer.state
+        told = {name: getattr(state, name) for name in self._names}
+        told["total_flos"] += trainer.current_flos * trainer.args.world_size
+        callbacks: dict[str, Any] = {}
+        for one in (*trainer.callback_handler.callbacks, trainer.control):
+            if isinstance(one, ExportableState):
+                name = type(one).__name__
+                known = callbacks.get(name)
+                alike = known if isinstance(known, list) else [] if known is None else [known]
+                callbacks[name] = [*alike, one.state()] if alike else one.state()
+        return {"fields": told, "logs": len(state.log_history), "callbacks": callbacks}
+
+    def load_state_dict(self, _state: Mapping[str, Any]) -> None:
+        """Trainer reads its own file."""
 
 
 def write_model(folder: Path, trainer: Any, state: Mapping[str, Any]) -> None:

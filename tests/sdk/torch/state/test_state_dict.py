@@ -16,10 +16,11 @@ from faultrun.errors import FaultrunError
 from faultrun.sdk.session import Session
 from faultrun.sdk.torch import protect
 from faultrun.sdk.torch.guard import Guard
-from faultrun.sdk.torch.provider import TorchProvider
+from faultrun.sdk.torch.provider import TorchProvider, gasp_file
 from faultrun.sdk.torch.state.boundary import Buffers, Device, Objects
 from faultrun.sdk.torch.state.state_dict import Parts
 from faultrun.sdk.torch.state.trees import copied
+from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Folder, SaveWriter
 from faultrun.sdk.worker.state_provider import SaveOrder
 from faultrun.sdk.worker.update_lock import NotSaved, UpdatePhase
@@ -204,11 +205,11 @@ def ahead_of_its_device(tmp_path: Path, stream: Stream) -> tuple[Guard, TorchPro
         objects=Objects({}),
         buffers=Buffers(net),
         device=Device(mark=stream.mark, ahead=64, to_host=lambda state: state),
-        forward_hooks=False,
+        watched=(),
     )
     writer = SaveWriter(Folder(directory=tmp_path), Session())
-    guard = Guard(lambda: parts, Worker(Session()), writer)
-    return guard, TorchProvider(guard), net, optimizer
+    training = Training(lambda: parts, Worker(Session()), writer)
+    return Guard(training), TorchProvider(training, gasp_file(training)), net, optimizer
 
 
 def one_step(guard: Guard, net: nn.Module, optimizer: Any) -> None:
@@ -237,10 +238,10 @@ class ByEpoch:
             objects=Objects({"scheduler": self.scheduler}),
             buffers=Buffers(self.net),
             device=Device(mark=None, ahead=2, to_host=lambda state: state),
-            forward_hooks=False,
+            watched=(),
         )
         writer = SaveWriter(Folder(directory=directory), Session())
-        self.guard = Guard(lambda: parts, Worker(Session()), writer)
+        self.guard = Guard(Training(lambda: parts, Worker(Session()), writer))
 
     def trains(self, path: Path | None = None, *, first: bool = False) -> list[tuple[int, float]]:
         """Each step with its learning rate, to the end or to a save behind the second epoch."""
@@ -296,7 +297,7 @@ def test_a_device_that_hangs_inside_an_update_cannot_be_saved(tmp_path: Path) ->
     one_step(guard, net, optimizer)
     with pytest.raises(NotSaved, match="middle of an update"):
         provider.save(soon(0.5))
-    assert guard.lock.phase is UpdatePhase.CLEAN
+    assert guard.training.lock.phase is UpdatePhase.CLEAN
 
 
 def test_a_step_that_nobody_ended_is_of_the_life_of_now(tmp_path: Path) -> None:
@@ -304,7 +305,7 @@ def test_a_step_that_nobody_ended_is_of_the_life_of_now(tmp_path: Path) -> None:
     guard, provider, net, optimizer = ahead_of_its_device(tmp_path, Stream())
     for _ in range(2):
         one_step(guard, net, optimizer)
-    session = guard.writer.session
+    session = guard.training.writer.session
     session.incarnation, session.trained_in = 1, 0
     net(torch.ones(1, 2)).sum().backward()
     optimizer.step()
@@ -324,7 +325,8 @@ def test_the_same_step_is_written_once(tmp_path: Path) -> None:
 def test_a_script_may_save_in_its_own_format(tmp_path: Path) -> None:
     guard, _, net, optimizer = ahead_of_its_device(tmp_path, Stream())
     one_step(guard, net, optimizer)
-    own = TorchProvider(guard, lambda: {"mine": net.weight.detach().clone()}, torch.save)
+    form = gasp_file(guard.training, lambda: {"mine": net.weight.detach().clone()}, torch.save)
+    own = TorchProvider(guard.training, form)
     saved = own.save(soon())
     assert torch.load(saved.path, weights_only=True)["mine"].shape == (2, 2)
     assert os.path.getsize(saved.path) == saved.size_bytes  # noqa: PTH202

@@ -25,19 +25,17 @@ def test_who_gets_a_state_from_a_peer_says_of_it_what_the_peer_does(monkeypatch:
     monkeypatch.setattr(live_state, "send", lambda state, *_: sent.append(state))
     monkeypatch.setattr(live_state, "receive", lambda *_: sent.pop())
     for session in (survivor, newcomer):
-        does = SimpleNamespace(
-            begin=lambda: None, put_back=lambda: None, put_own=lambda _: None, went_back=lambda _: None
-        )
-        guard: Any = SimpleNamespace(
+        does = SimpleNamespace(begin=lambda: None, put_own=lambda _: None, went_back=lambda _: None)
+        training: Any = SimpleNamespace(
             writer=SimpleNamespace(session=session),
             history=[None],
             state_at=lambda _: "state",
             lock=does,
-            redo=does,
+            put_back=lambda: None,
             load=lambda _: None,
             came_back=lambda: None,
             in_loop=False,
         )
         memory: Any = does
-        LiveState(guard).become(common, memory, None, "cpu")
+        LiveState(training, lambda: None).become(common, memory, None, "cpu")
     assert (survivor.life, newcomer.life) == (1, 1)

@@ -20,6 +20,7 @@ from faultrun.sdk.torch.group.group_store import PeerLost
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.state.boundary import Buffers, Objects, device_of
 from faultrun.sdk.torch.state.state_dict import Parts
+from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Folder, SaveWriter
 from faultrun.sdk.worker.worker import Worker
 
@@ -31,10 +32,10 @@ BATCHES, EPOCHS = 6, 2
 class Rejoin:
     """Of a rank that finds its state whole whenever a peer has died."""
 
-    inside, of_newcomer = True, False
+    of_newcomer = False
 
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
+    def __init__(self, training: Training) -> None:
+        self._training = training
         self.is_lost = False
         self.rejoined = 0
         self.why_not = ""
@@ -43,10 +44,10 @@ class Rejoin:
         if self.is_lost:
             self.is_lost = False
             self.rejoined += 1
-            for optimizer in self._guard.parts.optimizers:
+            for optimizer in self._training.parts.optimizers:
                 optimizer.zero_grad()
-            self._guard.redo.put_back()
-            self._guard.came_back()
+            self._training.put_back()
+            self._training.came_back()
 
     def leave_if_lost(self) -> None:
         if self.is_lost:
@@ -88,11 +89,12 @@ class Job:
             objects=Objects({}),
             buffers=Buffers(self.net),
             device=device_of(self.net),
-            forward_hooks=False,
+            watched=(),
         )
         writer = SaveWriter(Folder(directory=self.folder), Session())
-        self.guard: Any = Guard(lambda: parts, Worker(Session()), writer)
-        self.rejoin = Rejoin(self.guard)
+        training = Training(lambda: parts, Worker(Session()), writer)
+        self.guard: Any = Guard(training)
+        self.rejoin = Rejoin(training)
         self.guard.rejoin = cast("Any", self.rejoin)
         self.loader: Any = DataLoader(range(BATCHES), batch_size=None, shuffle=True, **self.words)
         self.done: dict[tuple[int, int], Any] = {}
@@ -141,7 +143,7 @@ def in_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_attempt_that_is_kept_for_all_steps_tells_of_the_last(tmp_path: Path) -> None:
     job = Job(tmp_path)
-    job.guard.begin_here()
+    job.guard.training.begin_here()
     attempt, told = job.guard.attempt(), []
     for is_lost in (False, True, False):
         with attempt:

@@ -3,31 +3,27 @@
 import copy
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
 
 from faultrun.errors import FaultrunError
 from faultrun.sdk.session import Session
 from faultrun.sdk.stay.batch_shares import Part, Sharing
-from faultrun.sdk.worker.save_files import Position
-from faultrun.sdk.worker.update_lock import UpdatePhase
-
-if TYPE_CHECKING:
-    from faultrun.sdk.torch.guard import Guard
 
 _HINT = "DataLoader(dataset, batch_size=..., sampler=DistributedSampler(dataset)), or no --min_worker_num"
 
 
 class InParts:
-    """What a script asks at every batch, where ranks may be fewer than the run began with."""
+    """Of the batch that is worked on, where ranks may be fewer than the run began with."""
 
-    weight: float = 1.0
-    """Multiply the mean loss of the batch by it: 1 when all ranks are there."""
-    accumulating: bool = False
-    """Whether more batches belong to this step: add up gradients, and do not update yet."""
+    def __init__(self) -> None:
+        self.weight = 1.0
+        """As ``Guard.weight``."""
+        self.accumulating = False
+        """As ``Guard.accumulating``."""
 
-    def _check_update(self) -> None:
+    def check_update(self) -> None:
         """FaultrunError for an update in the middle of a step: it would be another training."""
         if self.accumulating:
             raise FaultrunError(
@@ -73,21 +69,6 @@ def shared_out(loader: Any, sharing: Sharing, done: int) -> Iterator[tuple[Any, 
     object.__setattr__(shortened, "batch_sampler", shares)
     loaded = iter(shortened)
     return ((next(loaded), part, more) for part, more in shares.parts())
-
-
-def batches(guard: "Guard", loaded: Iterator[tuple[Any, Part, bool]], epoch: int) -> Iterator[Any]:
-    """``Guard.batches`` among fewer ranks: a step ends with its last part."""
-    begins = True
-    for content, part, more in loaded:
-        if begins:
-            last = guard.position
-            guard.position = Position(last.step, epoch, (last.step_in_epoch or 0) + 1)
-            guard.computes()
-        guard.weight, guard.accumulating, begins = part.weight, more, not more
-        yield content
-        if not more and guard.lock.phase is not UpdatePhase.CLEAN:
-            guard.step()
-    guard.weight, guard.accumulating = 1.0, False
 
 
 def _whole_order(sampler: Any, full: int) -> list[int]:

@@ -4,7 +4,7 @@ The state that it needs then comes as it does to a newcomer (``rejoin``).
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -12,10 +12,8 @@ from faultrun.sdk.memory_fault import MemoryFault, MemoryFaultKind
 from faultrun.sdk.torch.repair.torch_npu import npu
 from faultrun.sdk.torch.state.shards import local_of
 from faultrun.sdk.torch.state.trees import map_tensors
+from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.worker import Worker
-
-if TYPE_CHECKING:
-    from faultrun.sdk.torch.guard import Guard
 
 _VERDICT_S = 5.0
 """For the supervisor's word that all leave their group; without it the fault ends this process, while the
@@ -26,8 +24,8 @@ _NAMED = 5
 class Repair:
     """Of one rank. Main thread."""
 
-    def __init__(self, guard: "Guard", worker: Worker) -> None:
-        self._guard = guard
+    def __init__(self, training: Training, worker: Worker) -> None:
+        self._training = training
         self._worker = worker
         self._rebuild = False
         self.lost_state = False
@@ -47,7 +45,7 @@ class Repair:
         """
         self.lost_state = self._spoils(fault)
         if self.lost_state:
-            self._guard.lock.spoil(f"memory of this rank is bad: {fault}")
+            self._training.lock.spoil(f"memory of this rank is bad: {fault}")
         if not able or fault.kind is MemoryFaultKind.OUTSIDE:
             return False
         self._worker.say("memory_fault", incarnation=incarnation, what=self._words(fault))
@@ -87,7 +85,7 @@ class Repair:
 
     def _state(self) -> Iterator[tuple[str, Any]]:
         """All tensors that outlive a step, by name."""
-        parts = self._guard.parts
+        parts = self._training.parts
         for name, tensor in (*parts.model.named_parameters(), *parts.model.named_buffers()):
             yield name, local_of(tensor.detach())
         found: list[Any] = []

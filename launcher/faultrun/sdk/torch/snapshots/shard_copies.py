@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -18,9 +18,7 @@ from faultrun.sdk.snapshots.interval import SnapshotInterval
 from faultrun.sdk.torch.state.boundary import Boundary, passes
 from faultrun.sdk.torch.state.rng import Rng
 from faultrun.sdk.torch.state.state_dict import assemble
-
-if TYPE_CHECKING:
-    from faultrun.sdk.torch.guard import Guard
+from faultrun.sdk.torch.training import Training
 
 _DEVICE_BEHIND_S = 60.0
 
@@ -28,7 +26,7 @@ _State = dict[str, Any]
 
 
 class ShardCopies:
-    """Of one guard. Main thread. ``write`` puts a state into the memory; ``failed`` is told why it could not.
+    """Of one rank. Main thread. ``write`` puts a state into the memory; ``failed`` is told why it could not.
 
     ``arrived`` waits until the next node has the newest copy, where there is one that takes it.
     ``summed`` puts a checksum to the copy of a step, for which there is time beside training only.
@@ -36,14 +34,14 @@ class ShardCopies:
 
     def __init__(
         self,
-        guard: "Guard",
+        training: Training,
         interval: SnapshotInterval,
         write: Callable[[Boundary, _State], None],
         summed: Callable[[int], None],
         failed: Callable[[str], None],
         arrived: Callable[[], None],
     ) -> None:
-        self._guard = guard
+        self._training = training
         self._interval = interval
         self._write = write
         self._summed = summed
@@ -55,7 +53,7 @@ class ShardCopies:
 
     def stepped(self, *, there: bool) -> None:
         """A step is complete. ``there``: whether there is memory to copy it into."""
-        boundary, interval = self._guard.history[-1], self._interval
+        boundary, interval = self._training.history[-1], self._interval
         step = boundary.position.step
         if there and interval.is_due(step + 1) and not interval.is_due(step):
             self._arrived()
@@ -70,7 +68,7 @@ class ShardCopies:
             self._is_beside = True
             self._begin(boundary)
         else:
-            self._write(boundary, self._guard.state_at(boundary))
+            self._write(boundary, self._training.state_at(boundary))
             if interval.is_due(step + 1):
                 self._arrived()
 
@@ -78,14 +76,14 @@ class ShardCopies:
         """Copy the newest boundary, and wait for that: the script will not come back to an older one."""
         if there and self._interval.every:
             self.wait()
-            boundary = self._guard.history[-1]
-            self._write(boundary, self._guard.state_at(boundary))
+            boundary = self._training.history[-1]
+            self._write(boundary, self._training.state_at(boundary))
         self._stepped_s = 0.0
 
     def goes_on(self) -> None:
         """The way to here was no training."""
         self._stepped_s = 0.0
-        self._guard.redo.kept = self._interval.redone
+        self._training.redo.kept = self._interval.redone
 
     def wait(self) -> None:
         """Until no copy is under way."""
@@ -96,23 +94,23 @@ class ShardCopies:
         if self._copier is None:
             self._copier = Copier(self._failed)
             self._copier.start()
-        guard = self._guard
-        numbers = guard.recorder.read(boundary.rng), guard.reading.epoch_rng
-        guard.lock.lend()
+        training = self._training
+        numbers = training.recorder.read(boundary.rng), training.reading.epoch_rng
+        training.lock.lend()
         self._copier.begin(partial(self._copy, boundary, numbers))
 
     def _copy(self, boundary: Boundary, numbers: tuple[Rng, Rng | None]) -> None:
         """In the thread that copies."""
-        guard, began_s, began_busy_s = self._guard, time.perf_counter(), time.thread_time()
+        training, began_s, began_busy_s = self._training, time.perf_counter(), time.thread_time()
         try:
             passage = boundary.passage
             if passage is not None and not passes(passage.done, _DEVICE_BEHIND_S):
                 return
-            state = assemble(guard.parts, boundary, boundary, numbers, guard.writer.session)
-            self._write(boundary, guard.parts.device.to_host(state))
+            state = assemble(training.parts, boundary, boundary, numbers, training.writer.session)
+            self._write(boundary, training.parts.device.to_host(state))
             took_s = time.perf_counter() - began_s
         finally:
-            guard.lock.give_back()
+            training.lock.give_back()
         self._summed(boundary.position.step)
         sum_s = time.perf_counter() - began_s - took_s
         busy_s = time.thread_time() - began_busy_s
@@ -120,6 +118,6 @@ class ShardCopies:
 
     def _has_idle_cores(self) -> bool:
         """Whether each rank here has a core for copies besides those that it computes on."""
-        on_cpu = self._guard.parts.device.mark is None
+        on_cpu = self._training.parts.device.mark is None
         each = 1 + (torch.get_num_threads() if on_cpu else 1)
-        return len(os.sched_getaffinity(0)) >= each * self._guard.writer.session.local_world_size
+        return len(os.sched_getaffinity(0)) >= each * self._training.writer.session.local_world_size

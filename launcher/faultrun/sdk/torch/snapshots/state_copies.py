@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -32,11 +32,9 @@ from faultrun.sdk.torch.snapshots.next_node import CopiesArriving
 from faultrun.sdk.torch.snapshots.shard_copies import ShardCopies
 from faultrun.sdk.torch.state.boundary import Boundary
 from faultrun.sdk.torch.state.packing import Packed, opened, pack, pickled, unpacked_from
+from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Position
 from faultrun.sdk.worker.worker import Worker
-
-if TYPE_CHECKING:
-    from faultrun.sdk.torch.guard import Guard
 
 
 class StateCopies:
@@ -46,19 +44,19 @@ class StateCopies:
     """
 
     def __init__(
-        self, worker: Worker, guard: "Guard", interval: SnapshotInterval | None, suffix: str
+        self, worker: Worker, training: Training, interval: SnapshotInterval | None, suffix: str
     ) -> None:
         self._worker = worker
-        self._guard = guard
+        self._training = training
         self._interval = interval
         self._shard: ShardCopies | None = None
         if interval is not None:
             self._shard = ShardCopies(
-                guard, interval, self._write_state, self._sum, self._fails, self._wait_for_next_node
+                training, interval, self._write_state, self._sum, self._fails, self._wait_for_next_node
             )
         self._next_node = CopiesArriving(worker)
         self._suffix = suffix
-        self._wanted = interval is not None or bool(guard.parts.buffers.copies)
+        self._wanted = interval is not None or bool(training.parts.buffers.copies)
         self._asked = False
         self._told: list[int] = []
         self._snapshots: Snapshots | None = None
@@ -102,11 +100,11 @@ class StateCopies:
 
     def rehearse(self) -> None:
         """Pack and unpack once: what is slow the first time only, is so before anybody waits."""
-        boundary = self._guard.boundary_now(self._guard.recorder.main_slot)
+        boundary = self._training.boundary_now(self._training.recorder.main_slot)
         if self._shard is None:
             opened(self._own().texts.plan)
         else:
-            opened(self._packed(boundary, self._guard.state_at(boundary)).texts.plan)
+            opened(self._packed(boundary, self._training.state_at(boundary)).texts.plan)
 
     def goes_on_after(self, step: int, told: Sequence[int] = ()) -> None:
         """All ranks train from here on; of the first group, or of one that was formed again."""
@@ -128,7 +126,7 @@ class StateCopies:
             self._agree(device)
             self._shard.stepped(there=self._snapshots is not None and not self.full)
         elif self._snapshots is not None and not self.full and not self._is_noted():
-            self._write(self._guard.history[-1].position.step, self._own())
+            self._write(self._training.history[-1].position.step, self._own())
 
     def copy_now(self) -> None:
         """The newest boundary, with whatever the script has changed since the last step."""
@@ -138,7 +136,7 @@ class StateCopies:
     def note_own(self) -> None:
         """The step under way may be finished by the others from here on: keep our own part of it."""
         if self._snapshots is not None and self._shard is None:
-            self._write(self._guard.position.step + 1, self._own())
+            self._write(self._training.position.step + 1, self._own())
 
     def compared(self, live: int, device: Any) -> list[Standing]:
         """What each rank has, ``live`` and in memory, by rank. RuntimeError: one is gone."""
@@ -175,7 +173,7 @@ class StateCopies:
         if self._shard is None or self._interval is None or self._snapshots is None:
             return
         self._shard.wait()
-        newest = self._guard.history[-1].position.step
+        newest = self._training.history[-1].position.step
         if self._interval.is_beside(newest):
             self._snapshots.drop_after(newest - 1)
 
@@ -183,26 +181,26 @@ class StateCopies:
         """Buffers as this rank had them at ``step``, if they were kept; else they stay those of the giver."""
         found = self._snapshots.read(step) if self._snapshots is not None and self._wanted else None
         if found is not None:
-            self._guard.parts.buffers.put(_state_in(found)["buffers"])
+            self._training.parts.buffers.put(_state_in(found)["buffers"])
 
     def _is_noted(self) -> bool:
         """Whether our own part has not changed since its gradients left: a copy being made anew is none."""
-        found = self._snapshots.read(self._guard.position.step) if self._snapshots is not None else None
+        found = self._snapshots.read(self._training.position.step) if self._snapshots is not None else None
         if found is None:
             return False
-        noted, live = _state_in(found)["buffers"], self._guard.parts.buffers.live()
+        noted, live = _state_in(found)["buffers"], self._training.parts.buffers.live()
         return all(torch.equal(noted[name], one) for name, one in live.items())
 
     def _agree(self, device: Any) -> None:
         """At the end of a trial: on one interval for all. A rank that is gone is noticed in the next step."""
-        interval, step = self._interval, self._guard.history[-1].position.step
+        interval, step = self._interval, self._training.history[-1].position.step
         if interval is None or not interval.ends_trial(step):
             return
         has_room = not self.full and not self._worker.regroup.refused
         with contextlib.suppress(RuntimeError):
             own = interval.wish if has_room else 1  # then any suits
             interval.settle([wish for (wish,) in exchanged([own], device)])
-            self._guard.redo.kept = interval.redone
+            self._training.redo.kept = interval.redone
             words = interval.words()
             if words:
                 print(words, file=sys.stderr)  # noqa: T201 - the worker's log is where people look
@@ -216,7 +214,7 @@ class StateCopies:
 
     def _label(self, position: Position, packed: Packed) -> SnapshotLabel:
         """The file that a dying gasp of this rank would be."""
-        writer, session = self._guard.writer, self._worker.session
+        writer, session = self._training.writer, self._worker.session
         return SnapshotLabel(
             folder=str(writer.own_folder),
             inode=inode_of(writer.own_folder),
@@ -230,7 +228,7 @@ class StateCopies:
         )
 
     def _own(self) -> "_Packed":
-        packed = pack({"buffers": self._guard.parts.buffers.live()})
+        packed = pack({"buffers": self._training.parts.buffers.live()})
         return _Packed(packed, Texts(plan=packed.plan))
 
     def _write_state(self, boundary: Boundary, state: Any) -> None:
@@ -266,9 +264,11 @@ class StateCopies:
             self.take(fd)
         elif not self._asked:
             self._asked = True
-            boundary = self._guard.history[-1]
+            boundary = self._training.history[-1]
             packed = (
-                self._own() if self._shard is None else self._packed(boundary, self._guard.state_at(boundary))
+                self._own()
+                if self._shard is None
+                else self._packed(boundary, self._training.state_at(boundary))
             )
             sizes = [one.nbytes for one in packed.content.tensors]
             whole = self._shard is not None

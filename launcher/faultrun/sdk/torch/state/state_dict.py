@@ -30,7 +30,7 @@ class Parts:
     """What is protected. ``model`` is the user's own module, out of its wrappers.
 
     ``shards`` is its state where it is spread over a mesh, else None.
-    ``forward_hooks``: whether a hook may be put on it; in a compiled model it would be compiled too.
+    ``watched``: modules on whose forward pass a hook is put; in a compiled model it would be compiled too.
     """
 
     model: Any
@@ -38,7 +38,7 @@ class Parts:
     objects: Objects
     buffers: Buffers
     device: Device
-    forward_hooks: bool
+    watched: tuple[Any, ...]
     shards: ModuleState | None = None
 
 

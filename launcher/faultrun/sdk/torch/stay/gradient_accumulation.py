@@ -1,34 +1,32 @@
 """Gradients that wait for an update, which a later batch makes: they are in no state that is saved."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from faultrun.errors import FaultrunError
 from faultrun.sdk.torch.group.fsdp2 import groups_of
 from faultrun.sdk.torch.state.shards import local_of
+from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.update_lock import UpdatePhase
-
-if TYPE_CHECKING:
-    from faultrun.sdk.torch.guard import Guard
 
 WHY_NOT = "gradients are added up over several batches, which only a function for guard.run can do again"
 
 
-def adds_up(guard: "Guard") -> bool:
+def adds_up(training: Training) -> bool:
     """Whether nothing was updated since the last boundary, and there are gradients.
 
     Not where a ``GradScaler``, say, has found them to be worth nothing: that is a step without an update.
     """
-    if guard.lock.phase is not UpdatePhase.CLEAN:
+    if training.lock.phase is not UpdatePhase.CLEAN:
         return False
     try:
-        parts = guard.parts
+        parts = training.parts
     except FaultrunError:  # without faultrun nothing is refused
         return False
     if not _has_gradients(parts):
         return False
-    if not guard.history:  # without faultrun
+    if not training.history:  # without faultrun
         return not parts.objects.has_scaler
-    last = guard.history[-1]
+    last = training.history[-1]
     groups = [[group.copy() for group in one.param_groups] for one in parts.optimizers]
     return last.says_the_same(last._replace(groups=groups, objects=parts.objects.capture()))
 

@@ -1,16 +1,15 @@
 """The state in this rank's memory: whether it is that of a whole step, and how it becomes the common one."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from faultrun.sdk.stay.common_step import NOTHING, CommonStep, From
 from faultrun.sdk.torch.group.ddp import Averaging
 from faultrun.sdk.torch.group.transfer import receive, send
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.state.boundary import nothing_is_missing
+from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.update_lock import UpdatePhase
-
-if TYPE_CHECKING:
-    from faultrun.sdk.torch.guard import Guard
 
 
 class ElsewhereInTheScript(Exception):
@@ -18,17 +17,21 @@ class ElsewhereInTheScript(Exception):
 
 
 class LiveState:
-    """Of one guard. Main thread. What interrupts a step is told by ``interrupted``."""
+    """Of one rank. Main thread. What interrupts a step is told by ``interrupted``.
 
-    def __init__(self, guard: "Guard") -> None:
-        self._guard = guard
+    ``ends_step`` counts a step that turned out to be whole, as the script would.
+    """
+
+    def __init__(self, training: Training, ends_step: Callable[[], None]) -> None:
+        self._training = training
+        self._ends_step = ends_step
         self.is_whole = True
         """Whether it is a step's; a newcomer's is not, before it has taken its place."""
 
     @property
     def step(self) -> int:
         """Whose it is; NOTHING if it is no whole step's."""
-        history = self._guard.history
+        history = self._training.history
         return history[-1].position.step if self.is_whole and history else NOTHING
 
     def interrupted(self) -> None:
@@ -43,49 +46,49 @@ class LiveState:
         RuntimeError: a rank is gone. ``device``: where collectives of the group find their tensors.
         ElsewhereInTheScript: it has that state, and can save it.
         """
-        guard, session = self._guard, self._guard.writer.session
+        training, session = self._training, self._training.writer.session
         rank = session.rank
         layout = averaging.layout if averaging is not None else None
         source = common.sources[rank]
         if rank == common.giver:
-            boundary = guard.history[-1]
+            boundary = training.history[-1]
             for taker in common.takers:
                 # each taker's own random numbers come from its own notes
-                state = guard.state_at(boundary)
+                state = training.state_at(boundary)
                 send({"state": state, "layout": layout, "life": session.life}, taker, device)
         if source is From.ITSELF:
-            guard.lock.begin()
-            guard.redo.put_back()
+            training.lock.begin()
+            training.put_back()
         else:
             self.is_whole = False  # until it is
-            guard.lock.begin()
+            training.lock.begin()
             if source is From.SNAPSHOT:
-                guard.load(memory.read(common.step))
+                training.load(memory.read(common.step))
             else:
                 got = receive(common.giver, device)
-                guard.load(got["state"])
+                training.load(got["state"])
                 layout, session.trained_in = got["layout"], got["life"]
                 memory.put_own(common.step)
         memory.went_back(common.step)
         if averaging is not None:
             averaging.enters(layout)
-        guard.came_back()
+        training.came_back()
         self.is_whole = True
-        is_open = guard.in_loop and not guard.redo.in_function  # which the script itself opens anew
-        why = guard.reading.why_not_at(guard.position) if is_open and source is not From.ITSELF else ""
+        is_open = training.in_loop and not training.redo.in_function  # which the script itself opens anew
+        why = training.reading.why_not_at(training.position) if is_open and source is not From.ITSELF else ""
         if why:
             raise ElsewhereInTheScript(why)
 
     def _survived(self) -> bool:
-        guard = self._guard
-        if guard.lock.phase is UpdatePhase.CLEAN:
-            return bool(guard.history)
-        if guard.lock.phase is not UpdatePhase.UPDATED or not guard.history:
+        training = self._training
+        if training.lock.phase is UpdatePhase.CLEAN:
+            return bool(training.history)
+        if training.lock.phase is not UpdatePhase.UPDATED or not training.history:
             return False
-        last = guard.history[-1]
-        before = guard.history[-2] if len(guard.history) > 1 else None
-        now = guard.boundary_now(guard.recorder.helper_slot)
-        if not nothing_is_missing(before, last, now, guard.parts.objects.uncounted):
+        last = training.history[-1]
+        before = training.history[-2] if len(training.history) > 1 else None
+        now = training.boundary_now(training.recorder.helper_slot)
+        if not nothing_is_missing(before, last, now, training.parts.objects.uncounted):
             return False
-        guard.step()
+        self._ends_step()
         return True

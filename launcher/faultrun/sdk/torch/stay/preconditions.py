@@ -1,22 +1,20 @@
 """Why a rank cannot outlive a peer, by its script alone: known before anybody has died."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from faultrun.sdk.torch.group.ddp import why_not_all
 from faultrun.sdk.torch.group.fsdp2 import Sharded
 from faultrun.sdk.torch.group.process_group import TrainingGroup
+from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.worker import Worker
-
-if TYPE_CHECKING:
-    from faultrun.sdk.torch.guard import Guard
 
 
 @dataclass(frozen=True, slots=True)
 class Preconditions:
-    """Of one guard. ``model`` is what the script trains with, in its wrappers; ``refused`` as in Rejoin."""
+    """Of one rank. ``model`` is what the script trains with, in its wrappers; ``refused`` as in Rejoin."""
 
-    guard: "Guard"
+    training: Training
     worker: Worker
     model: Any
     group: TrainingGroup | None
@@ -34,7 +32,7 @@ class Preconditions:
             return why
         if self.sharded is not None:
             return self.sharded.why_not
-        return why_not_all(self.model, self.guard.parts.optimizers)
+        return why_not_all(self.model, self.training.parts.optimizers)
 
     @property
     def is_copied_all_the_same(self) -> bool:
@@ -44,7 +42,7 @@ class Preconditions:
     @property
     def by_now(self) -> str:
         """What the script has done since then that keeps it; empty if nothing does."""
-        return self.worker.twice or ("" if self.guard.redo.in_function else self._besides)
+        return self.worker.twice or ("" if self.training.redo.in_function else self._besides)
 
     @property
     def _besides(self) -> str:

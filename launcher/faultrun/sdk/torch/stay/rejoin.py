@@ -14,7 +14,7 @@ An exception is a peer's fault only if the supervisor says that a peer was lost.
 import gc
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -33,11 +33,9 @@ from faultrun.sdk.torch.repair.repair import Repair
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.stay.live_state import ElsewhereInTheScript, LiveState
 from faultrun.sdk.torch.stay.preconditions import Preconditions
+from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.death_note import tells_of_a_dead_peer
 from faultrun.sdk.worker.worker import Worker
-
-if TYPE_CHECKING:
-    from faultrun.sdk.torch.guard import Guard
 
 _FIRST_STEPS = 2
 """DistributedDataParallel arranges its buckets in the second one, together with all ranks."""
@@ -45,25 +43,33 @@ _VERDICT_S = 10.0
 """From the error of a connection to the word that a peer is lost: a rank lets go of its connections first,
 and on a busy machine takes seconds to end. Who gives up sooner has all begin anew."""
 
-
 _ODD = (AttributeError, LookupError, TypeError, ValueError)
 """Raised by private names of torch that another version does not have, or means otherwise."""
 
 
 class Rejoin:
-    """Of one guard. Main thread only. ``model``: what the script trains with, in its wrappers.
+    """Of one rank. Main thread only. ``model``: what the script trains with, in its wrappers.
 
     ``refused``: why not, as ``protect`` knows. ``copies``: of this rank's state, used if it is nobody else's.
+    ``ends_step`` counts a step as the script does.
     """
 
-    def __init__(self, guard: "Guard", worker: Worker, model: Any, refused: str, copies: StateCopies) -> None:
-        self._guard = guard
+    def __init__(
+        self,
+        training: Training,
+        worker: Worker,
+        model: Any,
+        refused: str,
+        copies: StateCopies,
+        ends_step: Callable[[], None],
+    ) -> None:
+        self._training = training
         self._worker = worker
         self._model = model
         self._group = training_group()
         self._averaging: Averaging | None = None
-        self._sharded = None if guard.parts.shards is None else Sharded(guard.parts.model)
-        self._unable = Preconditions(guard, worker, model, self._group, self._sharded, refused)
+        self._sharded = None if training.parts.shards is None else Sharded(training.parts.model)
+        self._unable = Preconditions(training, worker, model, self._group, self._sharded, refused)
         self._entered = False
         self._able = False
         self._alike: SameSettings | None = None
@@ -74,13 +80,12 @@ class Rejoin:
         self._said = False
         self.of_newcomer = worker.session.is_outside
         """Whether this process came to take a place, and takes it here."""
-        self.inside = not self.of_newcomer
-        """Whether it has its place."""
+        training.survivors_stay, training.inside = True, not self.of_newcomer
         self._undone: Exception | None = None
-        self._state = LiveState(guard)
+        self._state = LiveState(training, ends_step)
         self._left = stuck_thread.Left()
         self._memory = copies
-        self._repair = Repair(guard, worker)
+        self._repair = Repair(training, worker)
         self._verdict_s = max(_VERDICT_S, worker.session.verdict_s)
         self.incarnation = worker.session.incarnation
         """Of the process group that this process is in."""
@@ -109,8 +114,8 @@ class Rejoin:
                 self._alike = alike
                 self._begin_copies()
             return
-        self._able, self._alike, guard = True, alike, self._guard
-        if guard.parts.shards is None:
+        self._able, self._alike = True, alike
+        if self._training.parts.shards is None:
             ddp = find_ddp(self._model)
             if ddp is not None:
                 self._averaging = Averaging(ddp, self._before_gradients, in_group=not newcomer)
@@ -125,7 +130,7 @@ class Rejoin:
 
     def _begin_copies(self) -> None:
         self._memory.rehearse()
-        self._memory.goes_on_after(self._guard.position.step)
+        self._memory.goes_on_after(self._training.position.step)
 
     def settle(self) -> None:
         """Before a step, and behind one: if a peer was lost, be in the next group and at the common step."""
@@ -161,7 +166,7 @@ class Rejoin:
 
     def at_an_epochs_end(self) -> None:
         """A loop over batches ends or begins, at the newest boundary: nobody comes back behind it."""
-        if self._able and self.inside:
+        if self._able and self._training.inside:
             self._memory.copy_now()
 
     def stepped(self) -> None:
@@ -225,7 +230,7 @@ class Rejoin:
 
     def _before_gradients(self) -> None:
         """Nothing of this step has left this rank yet."""
-        self._guard.note_under_way()
+        self._training.note_under_way()
         self._memory.note_own()
 
     def _rejoin(self, timeout_s: float | None) -> None:
@@ -253,12 +258,12 @@ class Rejoin:
             self._form(join)
             step = self._make_common()
         except RuntimeError as error:
-            self.inside = True
+            self._training.inside = True
             if not regroup.wait_lost(self.incarnation, self._verdict_s):
                 raise self._gives_up(f"the next process group failed: {error}") from error
             self._leave(error)
             return False
-        self.inside = True
+        self._training.inside = True
         times = {name: round(at_s, 6) for name, at_s in regroup.times.items()}
         self._worker.say("rejoined", incarnation=self.incarnation, step=step, times=times)
         regroup.times.clear()
@@ -278,16 +283,16 @@ class Rejoin:
 
     def _leave(self, error: Exception | None) -> None:
         """Let go of all that the interrupted step holds, the group's connections in particular."""
-        if self.inside:
+        if self._training.inside:
             self._repair.start_device()
         interrupted = error is not None and not isinstance(error, PeerLost)
         forget_frames(error)
-        for optimizer in self._guard.parts.optimizers:
+        for optimizer in self._training.parts.optimizers:
             optimizer.zero_grad()
         if self._averaging is not None:
             self._averaging.leaves(interrupted=interrupted)
         gc.collect()
-        if self._group is not None and self.inside:
+        if self._group is not None and self._training.inside:
             self._group.leave()
             self._worker.regroup.times["dropped"] = time.monotonic()
             self._left.note(self.incarnation)
@@ -299,7 +304,7 @@ class Rejoin:
         common = of_shards(standings) if spread else of_replicas(standings)
         if common is None:
             raise self._gives_up(nothing_common(standings, of_shards=spread))
-        if not self._guard.redo.reaches(common.step):
+        if not self._training.redo.reaches(common.step):
             raise self._gives_up(f"step {common.step} is too long ago to do the steps after it again")
         try:
             self._state.become(common, self._memory, self._averaging, device)
@@ -320,7 +325,7 @@ class Rejoin:
     @property
     def _came_late(self) -> bool:
         """Whether it was told of the buckets, and need not wait until they are arranged."""
-        return self.of_newcomer and self.inside
+        return self.of_newcomer and self._training.inside
 
     def cannot_any_more(self, why: str) -> None:
         """From now on all start again where a rank dies. Harmless when it is so already."""
@@ -342,4 +347,4 @@ class Rejoin:
             stuck_thread.free(self._left, incarnation, self._group.abort)
 
     def _device(self) -> Any:
-        return "cpu" if self._group is None else self._group.device(self._guard.parts.model)
+        return "cpu" if self._group is None else self._group.device(self._training.parts.model)

@@ -1,0 +1,253 @@
+"""What is trained and how far it is: the data that all of ``sdk.torch`` works on, and what touches only them.
+
+It knows nobody who uses it: neither the script's ``Guard``, nor the helper thread's provider, nor what
+outlives a peer (``stay``).
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any
+
+from faultrun.model.observed.progress import WorkPhase
+from faultrun.sdk.session import ResumePoint
+from faultrun.sdk.torch.loader.batch_shares import InParts, sharing_of
+from faultrun.sdk.torch.loader.epoch_place import EpochPlace
+from faultrun.sdk.torch.state.boundary import Boundary, Passage
+from faultrun.sdk.torch.state.rng import Rng, cuda_rng_if_used, reseeded, restore_rng, rng_from_plain
+from faultrun.sdk.torch.state.rng_recorder import recorder_of
+from faultrun.sdk.torch.state.state_dict import Parts, assemble, batches_done, load_into
+from faultrun.sdk.torch.stay.redo import Redo
+from faultrun.sdk.worker.save_files import Position, SaveWriter
+from faultrun.sdk.worker.update_lock import UpdateLock
+from faultrun.sdk.worker.worker import Worker
+
+
+class Training:
+    """One training of this process. Main thread only, except where a method says otherwise.
+
+    Without faultrun (no ``worker``) nothing is noted, and ``parts`` are made when something looks at them.
+    """
+
+    def __init__(self, make_parts: Callable[[], Parts], worker: Worker | None, writer: SaveWriter) -> None:
+        self._make_parts = make_parts
+        self.writer = writer
+        self.lock = UpdateLock()
+        self.in_loop = False
+        self.worker = worker
+        """Who speaks to the supervisor."""
+        group = writer.folder.replica_group
+        self.is_shard = bool(group) and len(group) < writer.session.world_size
+        """Whether a save of this rank serves only beside those of other ranks, of the same step."""
+        self.sharing = sharing_of(writer.session)
+        self.in_parts = InParts()
+        ahead = 2 if worker is None else self.parts.device.ahead
+        self._mark = None if worker is None else self.parts.device.mark
+        self.history: deque[Boundary] = deque(maxlen=ahead)
+        self.position = Position()
+        """Of the last whole step; while a batch is worked on, with that batch."""
+        self.survivors_stay = False
+        """Whether a rank may have outlived others here, which ended its step for it."""
+        self.inside = True
+        """Whether this rank has its place among the others; one that takes a dead one's has it late."""
+        device_rng = cuda_rng_if_used if worker is None else self.parts.device.rng
+        self.recorder = recorder_of(writer, ahead, device_rng, kept=worker is not None)
+        self.reading = EpochPlace()
+        self.redo = Redo()
+        self._updates = [] if worker is None else [0] * len(self.parts.optimizers)
+
+    @cached_property
+    def parts(self) -> Parts:
+        """What is protected."""
+        return self._make_parts()
+
+    @property
+    def point(self) -> ResumePoint | None:
+        """Where faultrun says that it is to go on, if anywhere."""
+        return self.worker.session.point if self.worker is not None else None
+
+    def watch(
+        self,
+        before_update: Callable[..., None] | None = None,
+        after_forward: Callable[..., None] | None = None,
+    ) -> list[Any]:
+        """Be told of every update, and of the end of every forward pass; the hooks, each with ``remove``.
+
+        By default by the methods of these names.
+        """
+        hooks = []
+        for number, optimizer in enumerate(self.parts.optimizers):
+            hooks.append(optimizer.register_step_pre_hook(before_update or self.before_update))
+            hooks.append(optimizer.register_step_post_hook(partial(self.after_update, number)))
+        if self.writer.session.world_size > 1:
+            told = after_forward or self.after_forward
+            hooks += [one.register_forward_hook(told) for one in self.parts.watched]
+        return hooks
+
+    def before_update(self, *_: object) -> None:
+        """An optimizer is about to step. FaultrunError where it must not."""
+        self.in_parts.check_update()
+        self.works_at(WorkPhase.UPDATING)
+        self.begin()
+
+    def after_update(self, number: int, *_: object) -> None:
+        """That optimizer has stepped."""
+        self._updates[number] += 1
+        self.lock.end()
+
+    def after_forward(self, model: Any, *_: object) -> None:
+        """From here on the survivors can finish this step without us, and we may wait for them."""
+        self.works_at(WorkPhase.COLLECTIVE if model.training else WorkPhase.EVALUATING)
+        if model.training:
+            self.note_under_way()
+
+    def begin(self) -> None:
+        """The state changes from here on. Blocks while it is being read."""
+        self.lock.begin()
+        passage = self.history[-1].passage if self.history else None
+        if self._mark is not None and passage is not None and passage.left is None:
+            passage.left = self._mark()
+
+    def step(self, n: int | None = None, epoch: int | None = None) -> None:
+        """A step is complete: the global step ``n``, by default one more than the last."""
+        last = self.position
+        self.position = Position(
+            last.step + 1 if n is None else n, last.epoch if epoch is None else epoch, last.step_in_epoch
+        )
+        self.note_boundary()
+        if self.worker is not None:
+            self.worker.step(self.position.step, self.position.epoch)
+
+    def takes_batch(self, epoch: int) -> None:
+        """The next batch of ``epoch`` is worked on."""
+        last = self.position
+        self.position = Position(last.step, epoch, (last.step_in_epoch or 0) + 1)
+        self.works_at(WorkPhase.COMPUTING)
+
+    def note_boundary(self, now: Callable[[], Boundary] | None = None) -> None:
+        """A step is complete, or there is a place like its end to go on from.
+
+        ``now`` makes the boundary where that is not ``boundary_now``, while nobody reads.
+        """
+
+        def capture() -> None:
+            if self.worker is not None:
+                boundary = self.boundary_now() if now is None else now()
+                if self._mark is not None:
+                    boundary = boundary._replace(passage=Passage(done=self._mark()))
+                self.history.append(boundary)
+
+        self.lock.boundary(capture)
+
+    def boundary_now(self, slot: int | None = None, name: Position | None = None) -> Boundary:
+        """What a boundary at this moment would say. Any thread, while the main thread stands still.
+
+        The random numbers go into this slot of the recorder; None: into the next one of its ring. They get
+        this name there; None: that of the position.
+        """
+        recorder, parts, objects = self.recorder, self.parts, self.parts.objects
+        place = self.position if name is None else name, self.reading.generator
+        rng = recorder.step(*place) if slot is None else recorder.record(slot, *place)
+        parts.buffers.capture()
+        # a scheduler may change the hyperparameters before the next update
+        groups = [[group.copy() for group in one.param_groups] for one in parts.optimizers]
+        updates = tuple(self._updates) or (0,) * len(groups)
+        return Boundary(self.position, rng, groups, objects.capture(), objects.versions(), updates)
+
+    def state_at(self, boundary: Boundary) -> dict[str, Any]:
+        """The state at ``boundary``, where it lies. Any thread, while the main thread changes nothing."""
+        newest = self.history[-1] if self.history else boundary
+        if newest.position.step <= boundary.position.step:
+            newest = boundary
+        rng = self.recorder.read(boundary.rng), self.reading.epoch_rng
+        return assemble(self.parts, boundary, newest, rng, self.writer.session)
+
+    def state_now(self) -> dict[str, Any]:
+        """The state of this moment, where it lies. Main thread."""
+        return self.state_at(self.boundary_now(self.recorder.main_slot))
+
+    def host_state_at(self, boundary: Boundary) -> Any:
+        """The state at ``boundary``, on the host, as ``load`` takes it. Any thread, as ``state_at``."""
+        return self.parts.device.to_host(self.state_at(boundary))
+
+    def load(self, state: Any) -> None:
+        """Put back what ``state_at`` made. From another rank's the random numbers are this rank's own."""
+        position = load_into(self.parts, state)
+        rng, epoch_rng = (
+            None if state[key] is None else rng_from_plain(state[key]) for key in ("rng", "epoch_rng")
+        )
+        if state["rank"] != self.writer.session.rank:
+            rng, epoch_rng = self._own_numbers(position, rng, epoch_rng)
+        if self.worker is not None:  # of other launchers nobody knows here how many ranks there are
+            done = batches_done(state, self.writer.session.batch_ranks)
+            position = position._replace(step_in_epoch=done)
+        self.position = position
+        if rng is not None:
+            restore_rng(rng)
+            self.reading.resumes_at(position, rng, epoch_rng)
+
+    def _own_numbers(
+        self, position: Position, rng: Rng | None, epoch_rng: Rng | None
+    ) -> tuple[Rng | None, Rng | None]:
+        """This rank's random numbers at ``position`` and at its epoch's beginning, as it last noted them.
+
+        ``rng`` and ``epoch_rng`` are another rank's: without a note, new ones are made from them.
+        """
+        recorder = self.recorder
+        noted, began = recorder.at_step(position), recorder.at_epoch(position.epoch)
+        if noted is None and self.survivors_stay:  # it may have ended the step, and not begun an epoch
+            noted = recorder.near_step(position.step)
+            began = noted if position.step_in_epoch == 0 else began
+        return noted or (rng and reseeded(rng, self.writer.session.rank)), began or epoch_rng
+
+    def begin_here(self) -> None:
+        """A loop begins: no new step, but a place to go on from."""
+        if not self.history:
+            self.note_boundary()
+
+    def begin_step(self, step: int, generator: Any, *, at_boundary: bool) -> None:
+        """``step`` is about to be yielded, perhaps again. ``at_boundary``: nothing of it was fetched yet."""
+        recorder, slot = self.recorder, self.recorder.redo_slot
+        noted = self.redo.noted.get(step)
+        if noted is not None:
+            recorder.take(slot, noted)
+            restore_rng(recorder.read(slot), generator)
+            return
+        recorder.record(slot, self.position, generator)
+        self.redo.note(step, recorder.content(slot))
+        if at_boundary and self.history:  # what the script did since the last step has drawn some
+            recorder.record(self.history[-1].rng, self.position, generator)
+
+    def note_under_way(self) -> None:
+        """Note the random numbers of the step under way: others can finish it without us from here on."""
+        if self.inside:
+            step = self.position._replace(step=self.position.step + 1)
+            self.recorder.under_way(step, self.reading.generator)
+
+    def put_back(self) -> None:
+        """Undo what the step under way has changed besides parameters and optimizers, which it has not."""
+        last, parts, redo = self.history[-1], self.parts, self.redo
+        parts.buffers.put(parts.buffers.copies)
+        for optimizer, groups in zip(parts.optimizers, last.groups, strict=True):
+            for group, captured in zip(optimizer.param_groups, groups, strict=True):
+                group.update({key: one for key, one in captured.items() if key != "params"})
+        parts.objects.load_small(last.objects)
+        rng = self.recorder.read(last.rng)
+        if redo.in_function or last.position.step + 1 in redo.noted:
+            # else nothing of the step was done, and what was drawn since the last one is the script's own
+            restore_rng(rng, self.reading.generator)
+        if redo.in_function:
+            self.reading.resumes_at(last.position, rng, self.reading.epoch_rng)
+        self.position = last.position
+
+    def came_back(self) -> None:
+        """The state is that of ``position`` again, by whatever way."""
+        while self.history and self.history[-1].position.step >= self.position.step:
+            self.history.pop()
+        if self.in_loop:  # its loader is open
+            self.reading.resumes_here()
+        self.note_boundary()
+
+    def works_at(self, phase: WorkPhase) -> WorkPhase:
+        """Tell the supervisor what is done from here on; what was told before."""
+        return self.worker.works_at(phase) if self.worker is not None else phase
