@@ -91,7 +91,7 @@ class Job:
         there = newest_whole(CKPT, NOTES.world if SHARDED else 1) if not PARKS else -1
         self.guard.resume()
         if not PARKS:
-            NOTES.begins(self.guard.position.step, there)
+            NOTES.begins(self.guard.global_step, there)
             self._told_of = NOTES.life
         for step in self.guard.steps(_FOR_EVER):
             self._arrives(step - 1)

@@ -26,12 +26,11 @@ from accelerate import Accelerator
 from faultrun.errors import FaultrunError
 from faultrun.sdk.accelerate.guard import AccelerateGuard
 from faultrun.sdk.session import Session
-from faultrun.sdk.torch.provider import gasp_file, keep
+from faultrun.sdk.torch.provider import GaspFile, keep
 from faultrun.sdk.torch.state.boundary import Buffers, Objects, device_of
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of
-from faultrun.sdk.worker.state_provider import check_folder
 from faultrun.sdk.worker.worker import worker
 
 __all__ = ["AccelerateGuard", "Folder", "protect"]
@@ -51,12 +50,10 @@ def protect(accelerator: Accelerator, *, directory: str | os.PathLike[str] | Fol
     _check(accelerator)
     this = worker()
     writer = SaveWriter(folder_of(directory), this.session if this is not None else Session())
-    if this is not None:
-        check_folder(writer.folder, writer.session)
     training = Training(lambda: _parts(accelerator), this, writer)
     guard = AccelerateGuard(training, accelerator)
     if this is not None:
-        keep(training, this, gasp_file(training))
+        keep(training, this, GaspFile(training))
     accelerator.register_for_checkpointing(guard.place)
     return guard
 

@@ -21,7 +21,7 @@ from faultrun.sdk.torch.loader.loader_position import check_positions, generator
 from faultrun.sdk.torch.provider import TorchProvider
 from faultrun.sdk.torch.state.rng import Rng, current_rng, restore_rng
 from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of
-from faultrun.sdk.worker.state_provider import check_folder, preflight
+from faultrun.sdk.worker.state_provider import preflight
 from faultrun.sdk.worker.training_stages import saving_in, told
 from faultrun.sdk.worker.worker import worker
 
@@ -94,7 +94,6 @@ class LightningGasp:
         writer = SaveWriter(folder, self._worker.session)
         saves = [one.dirpath for one in trainer.checkpoint_callbacks if getattr(one, "dirpath", None)]
         self._worker.stages.begins(saving_in(saves, folder.directory), trainer.ckpt_path)
-        check_folder(folder, self._worker.session)
         check_optimizers(trainer.optimizers)
         self._guard = guard = LightningGuard(trainer, self._worker, writer)
         if self._resumed is not None and is_own(self._state):

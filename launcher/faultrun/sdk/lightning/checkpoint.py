@@ -19,43 +19,35 @@ STATE_KEY = "DyingGasp"
 _OTHER_LOOPS = ("validate_loop", "test_loop", "predict_loop")
 
 
-class Contents:
-    """What belongs into a checkpoint of ``trainer``, besides this callback's own state."""
+def parts_of(trainer: Any, standing: Callable[[], dict[str, Any]]) -> Parts:
+    """What of ``trainer`` is protected, once it has optimizers; ``standing`` tells where a fit goes on."""
+    model = trainer.lightning_module
+    return Parts(
+        model=model,
+        optimizers=tuple(map(unwrapped_optimizer, trainer.optimizers)),
+        objects=Objects(dict(_objects(trainer, standing))),
+        buffers=Buffers(model),
+        device=device_of(model),
+    )
 
-    def __init__(self, trainer: Any, standing: Callable[[], dict[str, Any]]) -> None:
-        self._trainer = trainer
-        self._standing = standing
 
-    def parts(self) -> Parts:
-        """What a guard protects. Once the Trainer has its optimizers."""
-        model = self._trainer.lightning_module
-        return Parts(
-            model=model,
-            optimizers=tuple(map(unwrapped_optimizer, self._trainer.optimizers)),
-            objects=Objects(dict(self._objects())),
-            buffers=Buffers(model),
-            device=device_of(model),
-            watched=(),
-        )
-
-    def _objects(self) -> Iterator[tuple[str, Any]]:
-        """All with a ``state_dict``, by where it belongs."""
-        trainer = self._trainer
-        yield "loops", _Loops(trainer, self._standing)
-        for callback in trainer.callbacks:
-            if callback.state_key != STATE_KEY and overrides(callback, "state_dict"):
-                yield f"callbacks {callback.state_key}", callback
-        for number, config in enumerate(trainer.lr_scheduler_configs):
-            yield f"lr_schedulers {number}", config.scheduler
-        plugin = trainer.precision_plugin
-        scaler = getattr(plugin, "scaler", None)
-        if scaler is not None or overrides(plugin, "state_dict"):
-            yield f"top {type(plugin).__qualname__}", plugin if scaler is None else scaler
-        data = trainer.datamodule
-        if data is not None and overrides(data, "state_dict"):
-            yield f"top {type(data).__qualname__}", data
-        if any(_hooks(trainer)):
-            yield "hooks", _Added(trainer)
+def _objects(trainer: Any, standing: Callable[[], dict[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """All with a ``state_dict``, by where it belongs."""
+    yield "loops", _Loops(trainer, standing)
+    for callback in trainer.callbacks:
+        if callback.state_key != STATE_KEY and overrides(callback, "state_dict"):
+            yield f"callbacks {callback.state_key}", callback
+    for number, config in enumerate(trainer.lr_scheduler_configs):
+        yield f"lr_schedulers {number}", config.scheduler
+    plugin = trainer.precision_plugin
+    scaler = getattr(plugin, "scaler", None)
+    if scaler is not None or overrides(plugin, "state_dict"):
+        yield f"top {type(plugin).__qualname__}", plugin if scaler is None else scaler
+    data = trainer.datamodule
+    if data is not None and overrides(data, "state_dict"):
+        yield f"top {type(data).__qualname__}", data
+    if any(_hooks(trainer)):
+        yield "hooks", _Added(trainer)
 
 
 class _Loops:

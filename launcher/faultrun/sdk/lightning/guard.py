@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from faultrun.sdk.lightning.checkpoint import STATE_KEY, Contents, checkpoint_of, hooked
+from faultrun.sdk.lightning.checkpoint import STATE_KEY, checkpoint_of, hooked, parts_of
 from faultrun.sdk.lightning.progress import FitPlace, Next
 from faultrun.sdk.torch.provider import GaspFile, is_reached, settled
 from faultrun.sdk.torch.state.boundary import Boundary
@@ -32,13 +32,12 @@ class LightningGuard:
         self.batch_is_over = False
         self.validated = False
         self.epoch_is_over = False
-        contents = Contents(trainer, self._standing)
-        self.training = Training(contents.parts, worker, writer)
+        self.training = Training(partial(parts_of, trainer, self._standing), worker, writer)
         # Lightning runs the whole step inside of ``optimizer.step``, which begins before the update
         for number, optimizer in enumerate(self.training.parts.optimizers):
             optimizer.register_step_post_hook(partial(self.training.after_update, number))
         self.form = GaspFile(
-            writer=writer,
+            self.training,
             now=lambda: self._state_at(self._boundary_now(self.training.recorder.main_slot)),
             state=lambda boundary: self.training.parts.device.to_host(self._state_at(boundary)),
             suffix=".ckpt",
@@ -66,10 +65,10 @@ class LightningGuard:
 
     def opened(self, epoch: int, generator: Any) -> None:
         """The batches of ``epoch`` are about to be opened; ``generator`` shuffles them, if they have one."""
-        self.training.reading.generator = generator
-        position = Position(self._trainer.global_step, epoch, 0)
-        self.training.reading.epoch_rng = self.training.recorder.read(
-            self.training.recorder.epoch(position, generator)
+        place, recorder = self.training.reading, self.training.recorder
+        place.generator = generator
+        place.epoch_rng = recorder.read(
+            recorder.epoch(Position(self._trainer.global_step, epoch, 0), generator)
         )
 
     def begins_batch(self) -> None:
@@ -83,9 +82,8 @@ class LightningGuard:
         self.batch_is_over = True
         if self.what_comes() is Next.VALIDATION:
             self.stands_before(Next.VALIDATION)
-            self._before_validation = self.training.recorder.step(
-                self._name(), self.training.reading.generator
-            )
+            generator = self.training.reading.generator
+            self._before_validation = self.training.recorder.step(self._name(), generator)
 
     def fetches(self) -> None:
         """The next batch is fetched: a boundary, if anything was changed since the last one."""
@@ -156,16 +154,10 @@ class LightningGuard:
     def own_state(self) -> dict[str, Any]:
         """What belongs into a checkpoint that Lightning writes now, on every rank, besides its own."""
         self.stands_before(self.what_comes() if self.batch_is_over else Next.BATCH)
-        name = self._name()
-        self.training.recorder.keep(name, self.training.reading.generator)
-        rng = self.training.recorder.read(
-            self.training.recorder.record(
-                self.training.recorder.main_slot, name, self.training.reading.generator
-            )
-        )
-        began = (
-            None if self.training.reading.epoch_rng is None else rng_to_plain(self.training.reading.epoch_rng)
-        )
+        name, place, recorder = self._name(), self.training.reading, self.training.recorder
+        recorder.keep(name, place.generator)
+        rng = recorder.read(recorder.record(recorder.main_slot, name, place.generator))
+        began = None if place.epoch_rng is None else rng_to_plain(place.epoch_rng)
         return self._own(self._standing(), {"rng": rng_to_plain(rng), "epoch_rng": began})
 
     def rng_of(self, own: dict[str, Any]) -> tuple[Rng | None, Rng | None]:
@@ -179,8 +171,9 @@ class LightningGuard:
         if own["rank"] == rank:
             return rng, began
         name = Position(*own["name"])
-        noted = self.training.recorder.at_step(name) or self.training.recorder.near_step(name.step)
-        return noted or (rng and reseeded(rng, rank)), self.training.recorder.at_epoch(name.epoch) or began
+        recorder = self.training.recorder
+        noted = recorder.at_step(name) or recorder.near_step(name.step)
+        return noted or (rng and reseeded(rng, rank)), recorder.at_epoch(name.epoch) or began
 
     def _validation_is_due(self) -> bool:
         fetcher = self._fit._data_fetcher

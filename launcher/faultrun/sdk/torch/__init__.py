@@ -25,7 +25,7 @@ from faultrun.sdk.session import Session
 from faultrun.sdk.snapshots.interval import AUTO, SnapshotEvery, SnapshotInterval, checked
 from faultrun.sdk.torch.group.process_group import init_process_group
 from faultrun.sdk.torch.guard import Guard
-from faultrun.sdk.torch.provider import SUFFIX, gasp_file, keep
+from faultrun.sdk.torch.provider import GASP_SUFFIX, GaspFile, keep
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.state.boundary import Buffers, Objects, device_of
 from faultrun.sdk.torch.state.shards import ModuleState, is_spread, replica_group_of
@@ -33,7 +33,6 @@ from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, u
 from faultrun.sdk.torch.stay.rejoin import Rejoin
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of
-from faultrun.sdk.worker.state_provider import check_folder
 from faultrun.sdk.worker.worker import worker
 
 __all__ = ["Folder", "Guard", "init_process_group", "protect"]
@@ -90,19 +89,19 @@ def protect(
             if hasattr(one, "register_step_post_hook"):  # a batch without an update ends no step here either
                 one.register_step_post_hook(lambda *_: training.lock.end())
         return Guard(training)
-    check_folder(writer.folder, writer.session)
     if state_fn is None:
         writer = _for_its_replicas(writer, model)
     training = Training(parts, this, writer)
     guard = Guard(training)
     if this.session.socket:
-        suffix = SUFFIX if save_fn is None else ""
+        suffix = GASP_SUFFIX if save_fn is None else ""
         is_part = training.is_shard or training.parts.shards is not None
         interval = SnapshotInterval(snapshot_every) if is_part else None
         copies = StateCopies(this, training, interval, suffix)
         refused = _why_no_rejoin(training, state_fn, interval)
         guard.rejoin = Rejoin(training, this, model, refused, copies, guard.step)
-    keep(training, this, gasp_file(training, state_fn, save_fn))
+    state = None if state_fn is None else lambda _: state_fn()
+    keep(training, this, GaspFile(training, state_fn, state, save_fn=save_fn))
     return guard
 
 

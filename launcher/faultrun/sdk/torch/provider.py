@@ -3,7 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ from faultrun.sdk.worker.state_provider import SaveOrder, StateProvider, limits_
 from faultrun.sdk.worker.update_lock import NotSaved, UpdatePhase
 from faultrun.sdk.worker.worker import Worker
 
-SUFFIX = ".pt"
+GASP_SUFFIX = ".pt"
 """Of a gasp of a plain torch training."""
 
 _DEVICE_BEHIND_S = 2.0
@@ -43,34 +43,41 @@ class GaspForm(Protocol):
         """Write ``state``, and ``check`` last, which may raise NotSaved."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GaspFile:
-    """One file. ``state`` tells what it holds at a boundary, ``now()`` at this moment, in the main thread.
+    """One file. ``state`` tells what it holds at a boundary, ``now`` at this moment, in the main thread.
 
-    ``save_fn(state, path)`` replaces ``torch.save``, and is not tried: it may write gigabytes. ``is_ours``:
-    it must be read again with nothing executed.
+    By default what ``Training.load`` takes; then it must be read again with nothing executed.
+    ``save_fn(state, path)`` replaces ``torch.save``, and is not tried: it may write gigabytes.
     """
 
-    writer: SaveWriter
-    now: Callable[[], Any]
-    state: Callable[[Boundary], Any]
-    suffix: str = SUFFIX
-    save_fn: Callable[[Any, str], object] | None = None
-    is_ours: bool = False
+    def __init__(
+        self,
+        training: Training,
+        now: Callable[[], Any] | None = None,
+        state: Callable[[Boundary], Any] | None = None,
+        suffix: str = GASP_SUFFIX,
+        save_fn: Callable[[Any, str], object] | None = None,
+    ) -> None:
+        self._writer = training.writer
+        self._now = now or training.state_now
+        self.state = state or training.host_state_at
+        self._suffix = suffix
+        self._save_fn = save_fn
+        self._is_ours = now is None and save_fn is None
 
     def rehearse(self, directory: Path) -> None:
         """As ``GaspForm.rehearse``."""
-        state = emptied(self.now())
-        content = state if self.save_fn is None else {}
-        place = numbered(directory / f"state{self.suffix}")
-        saved = self.writer.save(place, Position(), lambda sink: torch.save(content, sink))
-        if self.is_ours and not is_ours(read_state(saved.path)):
+        state = emptied(self._now())
+        content = state if self._save_fn is None else {}
+        place = numbered(directory / f"state{self._suffix}")
+        saved = self._writer.save(place, Position(), lambda sink: torch.save(content, sink))
+        if self._is_ours and not is_ours(read_state(saved.path)):
             raise ValueError("torch.load(weights_only=True) refuses to read it again; are all states plain?")
 
     def write(self, writer: SaveWriter, state: Any, boundary: Boundary, check: Callable[[], None]) -> Saved:
         """``gasp-step_<step>`` in the writer's own folder."""
-        names = numbered(writer.own_folder / f"gasp-step_{boundary.position.step}{self.suffix}")
-        save = self.save_fn
+        names = numbered(writer.own_folder / f"gasp-step_{boundary.position.step}{self._suffix}")
+        save = self._save_fn
         if save is not None:
             return writer.save_by_path(names, boundary.position, lambda path: save(state, path))
 
@@ -79,21 +86,6 @@ class GaspFile:
             check()
 
         return writer.save(names, boundary.position, fill)
-
-
-def gasp_file(
-    training: Training,
-    state_fn: Callable[[], Any] | None = None,
-    save_fn: Callable[[Any, str], object] | None = None,
-) -> GaspFile:
-    """The form of a plain torch training. ``state_fn()`` replaces our dict."""
-    return GaspFile(
-        writer=training.writer,
-        now=training.state_now if state_fn is None else state_fn,
-        state=training.host_state_at if state_fn is None else lambda _: state_fn(),
-        save_fn=save_fn,
-        is_ours=state_fn is None and save_fn is None,
-    )
 
 
 def keep(training: Training, worker: Worker, form: GaspForm) -> None:

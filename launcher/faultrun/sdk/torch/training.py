@@ -19,6 +19,7 @@ from faultrun.sdk.torch.state.rng_recorder import recorder_of
 from faultrun.sdk.torch.state.state_dict import Parts, assemble, batches_done, load_into
 from faultrun.sdk.torch.stay.redo import Redo
 from faultrun.sdk.worker.save_files import Position, SaveWriter
+from faultrun.sdk.worker.state_provider import check_folder
 from faultrun.sdk.worker.update_lock import UpdateLock
 from faultrun.sdk.worker.worker import Worker
 
@@ -27,9 +28,12 @@ class Training:
     """One training of this process. Main thread only, except where a method says otherwise.
 
     Without faultrun (no ``worker``) nothing is noted, and ``parts`` are made when something looks at them.
+    With it FaultrunError for a folder that cannot be meant.
     """
 
     def __init__(self, make_parts: Callable[[], Parts], worker: Worker | None, writer: SaveWriter) -> None:
+        if worker is not None:
+            check_folder(writer.folder, writer.session)
         self._make_parts = make_parts
         self.writer = writer
         self.lock = UpdateLock()
@@ -66,22 +70,14 @@ class Training:
         """Where faultrun says that it is to go on, if anywhere."""
         return self.worker.session.point if self.worker is not None else None
 
-    def watch(
-        self,
-        before_update: Callable[..., None] | None = None,
-        after_forward: Callable[..., None] | None = None,
-    ) -> list[Any]:
-        """Be told of every update, and of the end of every forward pass; the hooks, each with ``remove``.
-
-        By default by the methods of these names.
-        """
+    def watch(self, before_update: Callable[..., None], after_forward: Callable[..., None]) -> list[Any]:
+        """Be told of every update, and have these told of it, too; the hooks, each with ``remove``."""
         hooks = []
         for number, optimizer in enumerate(self.parts.optimizers):
-            hooks.append(optimizer.register_step_pre_hook(before_update or self.before_update))
+            hooks.append(optimizer.register_step_pre_hook(before_update))
             hooks.append(optimizer.register_step_post_hook(partial(self.after_update, number)))
         if self.writer.session.world_size > 1:
-            told = after_forward or self.after_forward
-            hooks += [one.register_forward_hook(told) for one in self.parts.watched]
+            hooks += [one.register_forward_hook(after_forward) for one in self.parts.watched]
         return hooks
 
     def before_update(self, *_: object) -> None:
@@ -208,13 +204,12 @@ class Training:
     def begin_step(self, step: int, generator: Any, *, at_boundary: bool) -> None:
         """``step`` is about to be yielded, perhaps again. ``at_boundary``: nothing of it was fetched yet."""
         recorder, slot = self.recorder, self.recorder.redo_slot
-        noted = self.redo.noted.get(step)
-        if noted is not None:
-            recorder.take(slot, noted)
+        if step in self.redo.noted:
+            recorder.take(slot, self.redo.noted[step])
             restore_rng(recorder.read(slot), generator)
             return
         recorder.record(slot, self.position, generator)
-        self.redo.note(step, recorder.content(slot))
+        self.redo.keep(self.redo.noted, step, recorder.content(slot))
         if at_boundary and self.history:  # what the script did since the last step has drawn some
             recorder.record(self.history[-1].rng, self.position, generator)
 

@@ -26,7 +26,6 @@ from faultrun.sdk.torch.training import Training
 from faultrun.sdk.transformers.folder import TrainerProgress, finished_in
 from faultrun.sdk.transformers.provider import GaspFolder
 from faultrun.sdk.worker.save_files import Folder, Position, SaveWriter
-from faultrun.sdk.worker.state_provider import check_folder
 from faultrun.sdk.worker.training_stages import TrainingFolders, saving_in, told
 from faultrun.sdk.worker.worker import worker
 
@@ -102,9 +101,8 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         self._output_dir = args.output_dir
         self._worker.stages.begins(self._place(), _resumed_from(self._caller()))
         writer = SaveWriter(Folder(directory=self._gasps(), keep=self._keep), self._worker.session)
-        check_folder(writer.folder, writer.session)
         self._training = training = Training(lambda: _parts(trainer), self._worker, writer)
-        self._hooks = training.watch()
+        self._hooks = training.watch(training.before_update, training.after_forward)
         keep(training, self._worker, GaspFolder(training, trainer))
         self._find_place(state)
         point = writer.session.point

@@ -16,7 +16,7 @@ from faultrun.errors import FaultrunError
 from faultrun.sdk.session import Session
 from faultrun.sdk.torch import protect
 from faultrun.sdk.torch.guard import Guard
-from faultrun.sdk.torch.provider import TorchProvider, gasp_file
+from faultrun.sdk.torch.provider import GaspFile, TorchProvider
 from faultrun.sdk.torch.state.boundary import Buffers, Device, Objects
 from faultrun.sdk.torch.state.state_dict import Parts
 from faultrun.sdk.torch.state.trees import copied
@@ -205,11 +205,10 @@ def ahead_of_its_device(tmp_path: Path, stream: Stream) -> tuple[Guard, TorchPro
         objects=Objects({}),
         buffers=Buffers(net),
         device=Device(mark=stream.mark, ahead=64, to_host=lambda state: state),
-        watched=(),
     )
     writer = SaveWriter(Folder(directory=tmp_path), Session())
     training = Training(lambda: parts, Worker(Session()), writer)
-    return Guard(training), TorchProvider(training, gasp_file(training)), net, optimizer
+    return Guard(training), TorchProvider(training, GaspFile(training)), net, optimizer
 
 
 def one_step(guard: Guard, net: nn.Module, optimizer: Any) -> None:
@@ -238,7 +237,6 @@ class ByEpoch:
             objects=Objects({"scheduler": self.scheduler}),
             buffers=Buffers(self.net),
             device=Device(mark=None, ahead=2, to_host=lambda state: state),
-            watched=(),
         )
         writer = SaveWriter(Folder(directory=directory), Session())
         self.guard = Guard(Training(lambda: parts, Worker(Session()), writer))
@@ -325,7 +323,7 @@ def test_the_same_step_is_written_once(tmp_path: Path) -> None:
 def test_a_script_may_save_in_its_own_format(tmp_path: Path) -> None:
     guard, _, net, optimizer = ahead_of_its_device(tmp_path, Stream())
     one_step(guard, net, optimizer)
-    form = gasp_file(guard.training, lambda: {"mine": net.weight.detach().clone()}, torch.save)
+    form = GaspFile(guard.training, state=lambda _: {"mine": net.weight.detach().clone()}, save_fn=torch.save)
     own = TorchProvider(guard.training, form)
     saved = own.save(soon())
     assert torch.load(saved.path, weights_only=True)["mine"].shape == (2, 2)

@@ -89,7 +89,6 @@ class Job:
             objects=Objects({}),
             buffers=Buffers(self.net),
             device=device_of(self.net),
-            watched=(),
         )
         writer = SaveWriter(Folder(directory=self.folder), Session())
         training = Training(lambda: parts, Worker(Session()), writer)

@@ -7,7 +7,7 @@ from faultrun.sdk.torch.state.boundary import Boundary
 from faultrun.sdk.torch.state.rng import Rng, restore_rng
 from faultrun.sdk.worker.save_files import Position
 
-Resumed = tuple[Position, Rng, Rng | None]
+ResumedAt = tuple[Position, Rng, Rng | None]
 """A place, and the random numbers there and at its epoch's beginning."""
 
 
@@ -15,7 +15,7 @@ class EpochPlace:
     """Of one training. Main thread."""
 
     def __init__(self) -> None:
-        self._resumed: Resumed | None = None
+        self._resumed: ResumedAt | None = None
         self.generator: Any = None
         """The one that shuffles, if the loader has one of its own."""
         self.epoch_rng: Rng | None = None
@@ -32,7 +32,7 @@ class EpochPlace:
         """Whether ``epoch`` was done before the save that is resumed."""
         return self._resumed is not None and epoch < (self._resumed[0].epoch or 0)
 
-    def enters(self, loader: Any, epoch: int) -> Resumed | None:
+    def enters(self, loader: Any, epoch: int) -> ResumedAt | None:
         """A loop over ``epoch`` begins; where it goes on, None where nothing is resumed."""
         self.epoch, self._ended = epoch, None
         self.generator = generator_of(loader)

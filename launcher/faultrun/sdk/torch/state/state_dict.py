@@ -38,7 +38,7 @@ class Parts:
     objects: Objects
     buffers: Buffers
     device: Device
-    watched: tuple[Any, ...]
+    watched: tuple[Any, ...] = ()
     shards: ModuleState | None = None
 
 

@@ -26,7 +26,7 @@ class Redo:
     def __init__(self) -> None:
         self.noted: dict[int, bytes] = {}
         """The recorder's slot as each step began."""
-        self._batches: dict[int, Batch] = {}
+        self.batches: dict[int, Batch] = {}
         self.kept = 2
         """For so many steps. Ranks differ by one: that under way may come again, and the one before it."""
         self.attempted = False
@@ -34,25 +34,12 @@ class Redo:
         self.in_function = False
         """Whether the script's own loop runs, which does not say when a step begins."""
 
-    def note(self, step: int, numbers: bytes) -> None:
-        """The random numbers with which ``step`` begins."""
-        self._drop_old(self.noted, step)
-        self.noted[step] = numbers
+    def keep(self, kept: dict[int, T], step: int, one: T) -> None:
+        """``one`` belongs to ``step``, which begins: what is too long ago goes."""
+        while kept and min(kept) <= step - self.kept:
+            del kept[min(kept)]
+        kept[step] = one
 
     def reaches(self, step: int) -> bool:
         """Whether all steps after this one can be done again, as far as they were begun here."""
         return not self.noted or step + 1 >= min(self.noted)
-
-    def keep(self, step: int, batch: Batch) -> None:
-        """The batch of ``step``."""
-        self._drop_old(self._batches, step)
-        self._batches[step] = batch
-
-    def batch(self, step: int) -> Batch | None:
-        """The batch of ``step``, if it has been fetched before."""
-        return self._batches.get(step)
-
-    def _drop_old(self, kept: dict[int, T], step: int) -> None:
-        """Those that are too long ago, now that ``step`` begins."""
-        while kept and min(kept) <= step - self.kept:
-            del kept[min(kept)]

@@ -11,12 +11,14 @@ from typing import Any, TypeVar, final
 
 import torch.distributed as dist
 
+from faultrun.errors import FaultrunError
 from faultrun.model.observed.progress import WorkPhase
+from faultrun.sdk.torch.group.fsdp2 import groups_of
 from faultrun.sdk.torch.group.process_group import training_group
 from faultrun.sdk.torch.loader.batch_shares import shared_out
 from faultrun.sdk.torch.loader.loader_position import opened, opened_after, set_epoch
 from faultrun.sdk.torch.state.rng import restore_rng
-from faultrun.sdk.torch.stay.gradient_accumulation import WHY_NOT, adds_up
+from faultrun.sdk.torch.state.shards import local_of
 from faultrun.sdk.torch.stay.redo import Batch
 from faultrun.sdk.torch.stay.rejoin import Rejoin
 from faultrun.sdk.torch.training import Training
@@ -24,6 +26,9 @@ from faultrun.sdk.worker.save_files import Position
 from faultrun.sdk.worker.update_lock import UpdatePhase
 
 T = TypeVar("T")
+
+_ADDS_UP = "gradients are added up over several batches, which only a function for guard.run can do again"
+"""Gradients that wait for an update, which a later batch makes, are in no state that is saved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +117,10 @@ class Loops:
         while True:
             unended = training.position is given  # the batch that was given last has ended no step
             if unended:
-                rejoin.cannot_any_more(WHY_NOT)
+                rejoin.cannot_any_more(_ADDS_UP)
             rejoin.settle()
             step = training.position.step + 1
-            batch = None if unended else redo.batch(step)
+            batch = None if unended else redo.batches.get(step)
             if batch is None:
                 try:
                     content = next(loaded)
@@ -123,7 +128,7 @@ class Loops:
                     rejoin.at_an_epochs_end()
                     return
                 batch = Batch(content, epoch, training.position.step_in_epoch, training.reading.epoch_rng)
-                redo.keep(step, batch)
+                redo.keep(redo.batches, step, batch)
             if not unended:
                 training.begin_step(step, training.reading.generator, at_boundary=False)
             given = training.position = Position(step - 1, batch.epoch, (batch.step_in_epoch or 0) + 1)
@@ -223,11 +228,45 @@ class StepAttempt:
         training, rejoin = self._loops.training, self._loops.rejoin
         if training.in_parts.accumulating:
             return
-        goes_on = adds_up(training)
+        goes_on = _adds_up(training)
         if goes_on and rejoin is not None and not training.redo.in_function:
-            rejoin.cannot_any_more(WHY_NOT)
+            rejoin.cannot_any_more(_ADDS_UP)
         if not (goes_on and training.in_loop):  # a batch that ends no step, where batches are counted too
             self._loops.step()
+
+
+def _adds_up(training: Training) -> bool:
+    """Whether nothing was updated since the last boundary, and there are gradients.
+
+    Not where a ``GradScaler``, say, has found them to be worth nothing: that is a step without an update.
+    """
+    if training.lock.phase is not UpdatePhase.CLEAN:
+        return False
+    try:
+        parts = training.parts
+    except FaultrunError:  # without faultrun nothing is refused
+        return False
+    if not _has_gradients(parts):
+        return False
+    if not training.history:  # without faultrun
+        return not parts.objects.has_scaler
+    last = training.history[-1]
+    groups = [[group.copy() for group in one.param_groups] for one in parts.optimizers]
+    return last.says_the_same(last._replace(groups=groups, objects=parts.objects.capture()))
+
+
+def _has_gradients(parts: Any) -> bool:
+    ours = (
+        one for optimizer in parts.optimizers for group in optimizer.param_groups for one in group["params"]
+    )
+    if any(one.grad is not None and bool(local_of(one.grad).any()) for one in ours):
+        return True
+    return any(  # which fully_shard keeps to itself until it may talk to the other ranks
+        not getattr(group, "reduce_grads", True)
+        for module in parts.model.modules()
+        if callable(getattr(module, "_get_fsdp_state", None))
+        for group in groups_of(module._get_fsdp_state())
+    )
 
 
 def _meet() -> None:
