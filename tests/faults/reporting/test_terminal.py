@@ -11,6 +11,7 @@ import pytest
 from support.machine.terminal import Terminal, rows
 from support.runs import FAULTRUN, Launcher, Run
 
+CTRL_S, CTRL_Q = b"\x13", b"\x11"
 STAMP = re.compile(r"^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d \S+ faultrun: ")
 
 
@@ -135,3 +136,21 @@ train_in_the_first_life()
     assert run.ends() == 0
     assert run.log(0, incarnation=1).endswith("line 999\n")
     assert "rank 1 of 2 killed by SIGKILL" in run.card(1)
+
+
+def test_what_is_paused_with_ctrl_s_goes_on_with_ctrl_q(terminal: Terminal, launcher: Launcher) -> None:
+    waits = "while not pathlib.Path('go').exists(): time.sleep(0.01)"
+    code = f"import pathlib, time\nsay('before')\n{waits}\nsay('after')\ntrain()"
+    run = run_on(terminal, launcher, code)
+    terminal.read_until(lambda said: b"[0]: before" in said)
+    terminal.type(CTRL_S)
+    (launcher.folder / "go").touch()
+    run.said(0, "after")
+    run.kill(1)
+    run.event("IncarnationStarted", incarnation=1)
+    terminal.type(CTRL_Q)
+    terminal.read_until(lambda said: said.count(b"[0]: after") == 2)
+    run.signal(signal.SIGTERM)
+    seen = rows(terminal.read_to_end())
+    assert run.ends() == 143
+    assert any("incident 1  rank 1 of 2 killed by SIGKILL" in row for row in seen)

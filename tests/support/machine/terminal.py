@@ -58,6 +58,10 @@ class Terminal:
                 self.said += chunk
         return self.said
 
+    def type(self, keys: bytes) -> None:
+        """What a person types."""
+        os.write(self._ours, keys)
+
     def hang_up(self) -> None:
         """As when the connection to it is lost."""
         os.close(self._ours)
