@@ -18,7 +18,7 @@ from support.machine.scripts import ended
 _SUPERVISOR = """
 import gc, os, signal, sys
 from pathlib import Path
-from faultrun.workers.deadline import boottime
+from faultrun.workers.shared_deadline import boottime
 from faultrun.workers.deadman import Deadman
 from faultrun.workers.launch import Launch
 from faultrun.workers.process import start

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from faultrun.model.exits import Exited, Signaled
-from faultrun.workers.deadline import Deadline, boottime
 from faultrun.workers.fork_server import ForkServer
 from faultrun.workers.launch import Launch
 from faultrun.workers.process import Process, start
+from faultrun.workers.shared_deadline import SharedDeadline, boottime
 from faultrun.workers.sweep import TAG_VARIABLE, sweep, tagged
 from support.machine.fork_servers import fork_server
 from support.machine.processes import PATIENCE_S, lives, wait_until
@@ -101,7 +101,7 @@ def test_whoever_forks_under_other_limits_than_ours_is_replaced(server: ForkServ
 
 
 def test_one_whose_time_is_over_executes_nothing(server: ForkServer, tmp_path: Path) -> None:
-    deadline = Deadline()
+    deadline = SharedDeadline()
     deadline.at_s = boottime() - 0.001
     launch = Launch(argv=("/bin/echo",), env={}, stdout=tmp_path / "out", deadline=deadline)
     assert ended(Process(*server.start(launch, None))) == Signaled(signum=signal.SIGKILL)
@@ -158,7 +158,7 @@ def test_where_it_has_failed_the_program_is_started_here_and_once(
     assert (tmp_path / "out").read_text() == "once\n"
 
 
-class _DeadlyDeadline(Deadline):
+class _DeadlyDeadline(SharedDeadline):
     """Kills whoever waits to be told until when it may live."""
 
     def __init__(self, out: Path, server: ForkServer) -> None:
@@ -183,7 +183,7 @@ class _DeadlyDeadline(Deadline):
 
     @at_s.setter
     def at_s(self, moment_s: float) -> None:
-        Deadline.at_s.fset(self, moment_s)  # type: ignore[attr-defined]
+        SharedDeadline.at_s.fset(self, moment_s)  # type: ignore[attr-defined]
 
 
 def test_a_fork_that_is_killed_before_its_program_is_no_rank_and_the_program_is_started(

@@ -24,10 +24,8 @@ Play = Callable[[Callable[[Told], None]], None]
 """What is done inside; it is given a way to tell what comes of it."""
 
 
-def play(
-    enter: Callable[[], None], inside: Play, deadline_s: float, tick: Callable[[], None]
-) -> Iterator[Told]:
-    """Yield what ``inside`` tells, until it has ended or ``deadline_s`` (monotonic) is well over.
+def play(enter: Callable[[], None], inside: Play, until_s: float, tick: Callable[[], None]) -> Iterator[Told]:
+    """Yield what ``inside`` tells, until it has ended or ``until_s`` (monotonic) is well over.
 
     ``enter`` brings its process where nothing of the user's can be written to. ``tick`` is called several
     times a second. Nothing that was started outlives this.
@@ -40,7 +38,7 @@ def play(
         _child(enter, inside, write_end)
     os.close(write_end)
     try:
-        yield from _heard(read_end, deadline_s + _GRACE_S, tick)
+        yield from _heard(read_end, until_s + _GRACE_S, tick)
     finally:
         os.close(read_end)
         end_descendants()
@@ -48,7 +46,7 @@ def play(
 
 def end_descendants() -> None:
     """Kill and reap every process that comes from us, orphans too: we are the one they are given to."""
-    deadline_s = time.monotonic() + _REAP_S
+    until_s = time.monotonic() + _REAP_S
     while True:
         left = psutil.Process().children(recursive=True)
         for process in left:
@@ -57,7 +55,7 @@ def end_descendants() -> None:
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        if not left or time.monotonic() >= deadline_s:
+        if not left or time.monotonic() >= until_s:
             return
         time.sleep(0.01)
 
@@ -96,9 +94,9 @@ def _quiet() -> None:
             os.dup2(null, stream.fileno())
 
 
-def _heard(fd: int, deadline_s: float, tick: Callable[[], None]) -> Iterator[Told]:
+def _heard(fd: int, until_s: float, tick: Callable[[], None]) -> Iterator[Told]:
     unread = b""
-    while time.monotonic() < deadline_s:
+    while time.monotonic() < until_s:
         tick()
         ready, _, _ = select.select([fd], [], [], _TICK_S)
         if not ready:

@@ -114,13 +114,13 @@ class WatchedRun:
             return True
         return False
 
-    def wait(self, until: Callable[[], bool], deadline_s: float) -> bool:
-        """Look until ``until`` holds; False at ``deadline_s`` of the monotonic clock."""
+    def wait(self, until: Callable[[], bool], until_s: float) -> bool:
+        """Look until ``until`` holds; False at ``until_s`` of the monotonic clock."""
         while True:
             self.look()
             if until():
                 return True
-            if time.monotonic() >= deadline_s:
+            if time.monotonic() >= until_s:
                 return False
             time.sleep(_LOOK_S)
 

@@ -11,8 +11,8 @@ import math
 import os
 import select
 
-from faultrun.workers.deadline import NEVER, Deadline, boottime
 from faultrun.workers.forked_helper import Forked
+from faultrun.workers.shared_deadline import NEVER, SharedDeadline, boottime
 from faultrun.workers.sweep import kill_tagged, sweep, tagged
 
 _CLOCK_BOOTTIME = 7
@@ -31,19 +31,19 @@ class Deadman:
     """
 
     def __init__(self, boot: str) -> None:
-        self.deadline = Deadline()
+        self.deadline = SharedDeadline()
         read_end, self._held_by_us_alone = os.pipe2(_NONBLOCK_CLOEXEC)
         work = _Watch(self.deadline, frozenset({boot}), read_end).run
         self.pid = Forked(work, keep=(read_end,)).pid
         os.close(read_end)
 
-    def feed(self, deadline_s: float) -> None:
-        """Have all ranks killed at ``deadline_s`` (CLOCK_BOOTTIME) and ever after, until another is given.
+    def feed(self, until_s: float) -> None:
+        """Have all ranks killed at ``until_s`` (CLOCK_BOOTTIME) and ever after, until another is given.
 
         To move it on costs no system call: the deadman finds the new one when the one before is over.
         """
-        sooner = deadline_s < self.deadline.at_s
-        self.deadline.at_s = deadline_s
+        sooner = until_s < self.deadline.at_s
+        self.deadline.at_s = until_s
         if sooner:
             os.write(self._held_by_us_alone, b".")
 
@@ -51,7 +51,7 @@ class Deadman:
 class _Watch:
     """In the child: kills when the deadline passes, and ends once the supervisor is gone."""
 
-    def __init__(self, deadline: Deadline, boots: frozenset[str], rope: int) -> None:
+    def __init__(self, deadline: SharedDeadline, boots: frozenset[str], rope: int) -> None:
         self._deadline = deadline
         self._boots = boots
         self._rope = rope

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.files import text_of
-from faultrun.workers.deadline import NEVER
 from faultrun.workers.launch import Launch
+from faultrun.workers.shared_deadline import NEVER
 from faultrun.workers.sweep import TAG_VARIABLE, tag_limit
 
 Policy = tuple[int, os.sched_param]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from faultrun.workers.deadline import Deadline
+from faultrun.workers.shared_deadline import SharedDeadline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,5 +25,5 @@ class Launch:
     cpus: tuple[int, ...] = ()
     memory_nodes: tuple[int, ...] = ()
     keep: tuple[int, ...] = ()
-    deadline: Deadline | None = None
+    deadline: SharedDeadline | None = None
     at_once: bool = False

@@ -19,11 +19,11 @@ from faultrun.supervisor.launch.launch import Launches
 from faultrun.supervisor.launch.prepare import WorkerCommand
 from faultrun.supervisor.launch.progress_page import ProgressPage
 from faultrun.supervisor.stay.newcomers import Newcomers
-from faultrun.workers.deadline import Deadline
 from faultrun.workers.fork_server import ForkServer
 from faultrun.workers.launch import Launch
 from faultrun.workers.logs.log_files import LogFiles
 from faultrun.workers.logs.streams import Streams
+from faultrun.workers.shared_deadline import SharedDeadline
 from support.machine.control_desk import Desk, open_desk
 from support.stories.specs import a_spec
 from support.stories.story import first_plan
@@ -67,6 +67,6 @@ def _environment(desk: Desk, folder: Path) -> SupervisorEnv:
         command=lambda plan, rank: WorkerCommand(args=(), environ=os.environ),
         exits=ExitInspector(ROWS, desk.reactor.clock),
         streams=Streams(Logs(), folder),
-        deadline=Deadline(),
+        deadline=SharedDeadline(),
         fork_server=server,
     )

@@ -7,7 +7,7 @@ import pytest
 from faultrun.model.events import IncarnationStarted, WorkerExit
 from faultrun.model.exits import Signaled
 from faultrun.model.observed.agreement import MembershipLost
-from faultrun.workers.deadline import boottime
+from faultrun.workers.shared_deadline import boottime
 from support.stories.real_and_fake_node import Asked, RealNode, Wanted, spawn_of
 
 

@@ -46,8 +46,8 @@ class Site:
     def answer(self, connection: socket.socket) -> tuple[bytes, bytes]:
         """The next frame that arrives at ``connection``."""
         frames = Frames()
-        deadline_s = self.reactor.clock.now() + _PATIENCE_S
-        while self.reactor.clock.now() < deadline_s:
+        until_s = self.reactor.clock.now() + _PATIENCE_S
+        while self.reactor.clock.now() < until_s:
             self.serve()
             with contextlib.suppress(BlockingIOError):
                 found = frames.feed(connection.recv(65536))
@@ -69,16 +69,16 @@ class Site:
 
     def hangs_up_on(self, connection: socket.socket) -> bool:
         """Whether it does in time, however busy the machine is."""
-        deadline_s = self.reactor.clock.now() + _PATIENCE_S
-        while self.reactor.clock.now() < deadline_s:
+        until_s = self.reactor.clock.now() + _PATIENCE_S
+        while self.reactor.clock.now() < until_s:
             self.serve()
             with contextlib.suppress(BlockingIOError):
                 return connection.recv(1) == b""
         return False
 
     def until(self, kind: type[Event]) -> Event:
-        deadline_s = self.reactor.clock.now() + _PATIENCE_S
-        while self.reactor.clock.now() < deadline_s:
+        until_s = self.reactor.clock.now() + _PATIENCE_S
+        while self.reactor.clock.now() < until_s:
             self.serve()
             for event in self.events:
                 if isinstance(event, kind):

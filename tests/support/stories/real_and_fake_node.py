@@ -31,9 +31,9 @@ from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.snapshots.memory import SnapshotMemory
 from faultrun.supervisor.standby.pool import Standbys
 from faultrun.supervisor.workers.worker_group import WorkerGroup
-from faultrun.workers.deadline import Deadline
 from faultrun.workers.fork_server import ForkServer
 from faultrun.workers.logs.streams import Streams
+from faultrun.workers.shared_deadline import SharedDeadline
 from faultrun.workers.sweep import sweep
 from support.machine.processes import wait_until
 from support.stories.fake_world import Circumstances, FakeWorld, Habit
@@ -120,7 +120,7 @@ class RealNode:
         self._boot = BootId(os.urandom(8).hex())
         self._wanted = wanted
         self._folder = folder
-        self.deadline = Deadline()
+        self.deadline = SharedDeadline()
         self._fork_server = ForkServer()
         spec = self._spec()
         self._reactor = Reactor(RunClock())

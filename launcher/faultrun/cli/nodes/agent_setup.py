@@ -17,8 +17,8 @@ from faultrun.nodes.protocol.started_alike import ASKED, asked
 from faultrun.nodes.values.lease import LeaseTimes
 from faultrun.nodes.values.membership import NodeSettings
 from faultrun.supervisor.reactor import RunClock
-from faultrun.workers.deadline import Deadline
 from faultrun.workers.forked_helper import Orders
+from faultrun.workers.shared_deadline import SharedDeadline
 
 ETCD = "etcd"
 """The folder of its data, in the log_dir of the node that serves it."""
@@ -57,7 +57,7 @@ def member_work(
     log_dir: Path,
     boot: BootId,
     clock: RunClock,
-    deadline: Deadline,
+    deadline: SharedDeadline,
 ) -> MemberWork:
     """What the member process of this supervisor does."""
     setting = MemberSetting(

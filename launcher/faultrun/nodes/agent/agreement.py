@@ -24,9 +24,9 @@ from faultrun.nodes.agent.pipe_protocol import ALARM, FACT, LEAVE, RANKS, SAYS, 
 from faultrun.nodes.values.membership import NodeSettings
 from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import Reactor, RunClock
-from faultrun.workers.deadline import Deadline
 from faultrun.workers.deadman import Deadman
 from faultrun.workers.forked_helper import Forked, Orders
+from faultrun.workers.shared_deadline import SharedDeadline
 
 _CHUNK = 1 << 16
 LEAVING_S = 5.0
@@ -49,7 +49,7 @@ class MemberSetting:
     etcd: EtcdAccess
     rules: Rules
     clock: RunClock
-    deadline: Deadline
+    deadline: SharedDeadline
     serves: bool = False
 
 

@@ -8,9 +8,9 @@ from faultrun.model.plan import Plan
 from faultrun.model.topology import BootId
 from faultrun.supervisor.exit_inspector import ExitInspector
 from faultrun.supervisor.launch.prepare import WorkerCommand
-from faultrun.workers.deadline import Deadline
 from faultrun.workers.fork_server import ForkServer
 from faultrun.workers.logs.streams import Streams
+from faultrun.workers.shared_deadline import SharedDeadline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,5 +25,5 @@ class SupervisorEnv:
     command: Callable[[Plan, int], WorkerCommand]
     exits: ExitInspector
     streams: Streams
-    deadline: Deadline
+    deadline: SharedDeadline
     fork_server: ForkServer

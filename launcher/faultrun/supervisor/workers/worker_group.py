@@ -34,11 +34,11 @@ from faultrun.supervisor.standby.pool import Standbys
 from faultrun.supervisor.stay.newcomers import Newcomers
 from faultrun.supervisor.workers.schedulers import Schedulers, head_start, listens_first
 from faultrun.supervisor.workers.session_leftovers import SessionLeftovers
-from faultrun.workers.deadline import boottime
 from faultrun.workers.launch import Launch
 from faultrun.workers.logs.log_files import LogFiles
 from faultrun.workers.priority import as_usual, without_preempting
 from faultrun.workers.process import Process, reap_strangers, start, undisturbed, why_not_started
+from faultrun.workers.shared_deadline import boottime
 from faultrun.workers.sweep import Strangers, sweep, sweep_ranks
 
 _SWEEP_PATIENCE_S = 10.0

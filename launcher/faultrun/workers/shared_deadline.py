@@ -12,7 +12,7 @@ NEVER = math.inf
 _BYTES = 16
 
 
-class Deadline:
+class SharedDeadline:
     """Seconds on CLOCK_BOOTTIME, which goes on while a machine sleeps; ``NEVER`` at first."""
 
     def __init__(self) -> None:
@@ -45,5 +45,5 @@ class Deadline:
 
 
 def boottime() -> float:
-    """Now, on the clock of every ``Deadline`` of this machine."""
+    """Now, on the clock of every ``SharedDeadline`` of this machine."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
