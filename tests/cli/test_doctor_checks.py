@@ -7,7 +7,7 @@ import pytest
 
 from faultrun.cli.doctor import checks as doctor
 from faultrun.cli.doctor.checks import Check, CheckStatus, NewestSave, ProbedFolder
-from faultrun.model.spec.run_spec import Windows
+from faultrun.model.spec.windows import Windows
 from faultrun.platforms.cgroup import Limits
 from faultrun.platforms.host import SeenProcess, Ulimit
 from faultrun.platforms.storage import Room, Sample

@@ -9,7 +9,7 @@ from faultrun.manifests.finding import LintFinding, found
 from faultrun.manifests.lint_input import LintInput
 from faultrun.manifests.workload import Container
 from faultrun.model.spec.output import Logs
-from faultrun.model.spec.run_spec import PLATFORM_MARGIN_S, TERMINATION_VARIABLE, Windows
+from faultrun.model.spec.windows import PLATFORM_MARGIN_S, TERMINATION_VARIABLE, Windows
 from faultrun.text.patch import Patch
 from faultrun.text.yaml_tree import MappingNode, dig, scalar, text_at
 

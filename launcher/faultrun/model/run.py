@@ -12,7 +12,7 @@ from faultrun.model.observed.hang import PauseHistory, Standstill
 from faultrun.model.observed.platform_notice import Platform
 from faultrun.model.observed.progress import RankStep
 from faultrun.model.plan import Ledger, Plan
-from faultrun.model.spec.run_spec import Windows
+from faultrun.model.spec.windows import Windows
 from faultrun.model.stop import Stop, StopSource
 from faultrun.model.topology import BootId, NodeId, Topology
 

@@ -25,7 +25,7 @@ from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.observed.rejoin import SurvivorsFreed
 from faultrun.model.plan import Plan
 from faultrun.model.run import Phase
-from faultrun.model.spec.run_spec import Windows
+from faultrun.model.spec.windows import Windows
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from faultrun.nodes.protocol.plan_events import heeded

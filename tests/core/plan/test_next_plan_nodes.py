@@ -47,7 +47,7 @@ from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.observed.rejoin import DeathsExamined, RankCanRejoin, RankRejoined, SurvivorsFreed
 from faultrun.model.plan import Plan
 from faultrun.model.run import Phase, RunState
-from faultrun.model.spec.run_spec import Windows
+from faultrun.model.spec.windows import Windows
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from support.stories.story import POLICY, STAYING, WINDOWS

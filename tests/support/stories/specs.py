@@ -11,8 +11,8 @@ from faultrun.model.spec.run_spec import (
     RestartPolicy,
     RunSpec,
     Supervision,
-    Windows,
 )
+from faultrun.model.spec.windows import Windows
 from faultrun.model.topology import RunId
 from support.stories.story import NODE, topology
 

@@ -23,7 +23,8 @@ from faultrun.model.incident import Card, Incident
 from faultrun.model.observed.platform_notice import Notice
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.run import Drain, Life, Phase, Run, RunState, Step
-from faultrun.model.spec.run_spec import RestartPolicy, Windows
+from faultrun.model.spec.run_spec import RestartPolicy
+from faultrun.model.spec.windows import Windows
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from support.stories.facts import Facts
 

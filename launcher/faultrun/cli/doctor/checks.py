@@ -6,7 +6,7 @@ from enum import Enum
 
 from faultrun.cli.ckpt.rows import size_text
 from faultrun.locks import LEASE_S
-from faultrun.model.spec.run_spec import TERMINATION_VARIABLE, Windows
+from faultrun.model.spec.windows import TERMINATION_VARIABLE, Windows
 from faultrun.platforms.cgroup import Limits
 from faultrun.platforms.host import SeenProcess, Ulimit
 from faultrun.platforms.storage import Room, Sample

@@ -21,7 +21,7 @@ from faultrun.cli.resolve.supervision import resolve_windows
 from faultrun.cli.verbs import example
 from faultrun.errors import FaultrunError
 from faultrun.model.spec.output import Logs
-from faultrun.model.spec.run_spec import Windows
+from faultrun.model.spec.windows import Windows
 from faultrun.platforms import cgroup, host, ports, storage, this_machine
 from faultrun.platforms.device_health import DeviceHealth, ask, devices_to_ask
 

@@ -11,16 +11,8 @@ from faultrun.frameworks import standby_eligibility
 from faultrun.frameworks.top_imports import TopImports, top_imports
 from faultrun.model.observed.hang import HangPolicy, Span
 from faultrun.model.observed.standby import StandbyWish
-from faultrun.model.spec.run_spec import (
-    PLATFORM_MARGIN_S,
-    TERMINATION_VARIABLE,
-    Framework,
-    OnFault,
-    RestartPolicy,
-    Simulation,
-    Supervision,
-    Windows,
-)
+from faultrun.model.spec.run_spec import Framework, OnFault, RestartPolicy, Simulation, Supervision
+from faultrun.model.spec.windows import PLATFORM_MARGIN_S, TERMINATION_VARIABLE, Windows
 
 _SLURM_END = "SLURM_JOB_END_TIME"
 _INIT_PID = 1

@@ -12,7 +12,8 @@ from faultrun.core.redact import without_secret_words
 from faultrun.errors import ConfigError
 from faultrun.journal.logdir import Claimed, read_record, recorded, set_aside
 from faultrun.model.run import RunState
-from faultrun.model.spec.run_spec import TERMINATION_VARIABLE, RestoreConfigs, Resume, RunSpec
+from faultrun.model.spec.run_spec import RestoreConfigs, Resume, RunSpec
+from faultrun.model.spec.windows import TERMINATION_VARIABLE
 from faultrun.model.topology import RunId
 from faultrun.workers.forked_helper import Forked
 

@@ -21,8 +21,8 @@ from faultrun.model.spec.run_spec import (
     RestartPolicy,
     RestoreConfigs,
     Resume,
-    Windows,
 )
+from faultrun.model.spec.windows import Windows
 from faultrun.model.spec.worker_identity import folder_template
 
 _AGREEMENT = AgreementSpec(etcd=EtcdAccess(endpoints=()))
