@@ -38,6 +38,7 @@ from faultrun.model.events import (
 from faultrun.model.exits import Exited, Signaled
 from faultrun.model.observed.dying_gasp import GaspRequested, GaspVerified
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.spec.windows import Deadline
 from faultrun.model.topology import BootId
 from support.stories.fake_world import SIGKILL, SIGTERM, Habit
 from support.stories.real_and_fake_node import Asked, FakeNode, Make, RealNode, Wanted, plan_of, spawn_of
@@ -148,12 +149,12 @@ def test_asked_to_save_the_obedient_leave_and_the_deaf_stay_until_they_are_kille
     make: Make, tmp_path: Path
 ) -> None:
     with running(make, tmp_path, Wanted(habits={1: Habit.IGNORES})) as node:
-        deadline_s = node.node.now_s() + 30
-        node.perform(RequestGasp(ranks=frozenset({0, 1}), deadline_s=deadline_s))
+        deadline = Deadline.after(30, node.node.now_s())
+        node.perform(RequestGasp(ranks=frozenset({0, 1}), deadline=deadline))
         (exit_,) = node.until(WorkerExit)
         assert (exit_.rank, exit_.status) == (0, Signaled(signum=SIGTERM))
         (said,) = [event for event in node.events if isinstance(event, GaspRequested)]
-        assert (said.ranks, said.deadline_s, said.incarnation) == ((0, 1), deadline_s, 0)
+        assert (said.ranks, said.deadline, said.incarnation) == ((0, 1), deadline, 0)
 
         node.perform(Kill(ranks=frozenset({0, 1})))
         (exit_,) = node.until(WorkerExit)
@@ -165,7 +166,9 @@ def test_to_signal_the_dead_is_harmless(make: Make, tmp_path: Path) -> None:
     with running(make, tmp_path) as node:
         node.node.end(0, Signaled(signum=SIGKILL))
         node.until(WorkerExit)
-        node.perform(Kill(ranks=frozenset({0})), RequestGasp(ranks=frozenset({0}), deadline_s=99))
+        node.perform(
+            Kill(ranks=frozenset({0})), RequestGasp(ranks=frozenset({0}), deadline=Deadline(at_s=99))
+        )
         (said,) = node.until(GaspRequested)
         assert said.ranks == (0,)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import subprocess
 import sys
 import typing
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from faultrun.journal.append import line_of
 from faultrun.journal.codec import TAG, CodecError, decode, encode
 from faultrun.journal.read import event_of
-from faultrun.model.actions import Action
+from faultrun.model.actions import Action, RequestGasp
 from faultrun.model.events import Event, Timer, WorkerExit
 from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.observed.hang import Activity, Suspicion
@@ -25,6 +26,7 @@ from faultrun.model.observed.standby import StandbyPhase
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.run import Step
 from faultrun.model.spec.run_spec import RunSpec
+from faultrun.model.spec.windows import Deadline
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId, NodeSlots
 from support.stories.generated import ACTION_TYPES, EVENT_TYPES, values
@@ -101,6 +103,16 @@ def test_the_two_ways_to_end_are_told_apart_by_name() -> None:
     assert decode({TAG: "Signaled", "signum": 9}, ExitStatus) == Signaled(signum=9)
 
 
+@pytest.mark.parametrize("at_s", [42.5, 42, math.inf])
+def test_a_deadline_is_its_number_under_the_word_that_older_journals_have(at_s: float) -> None:
+    asked = RequestGasp(ranks=frozenset({0, 1}), deadline=Deadline(at_s=at_s))
+    line = {TAG: "RequestGasp", "ranks": [0, 1], "deadline_s": at_s, "stranded": False}
+    assert encode(asked) == line
+    assert decode(through_json(line), Action) == asked
+    with pytest.raises(CodecError):
+        decode({**line, "deadline_s": {"at_s": at_s}}, Action)
+
+
 @pytest.mark.parametrize(
     ("data", "as_type"),
     [
@@ -147,7 +159,7 @@ def test_types_that_were_got_ready_have_nothing_left_to_look_up() -> None:
     script = """
 from typing import get_args
 from faultrun.journal import codec
-from faultrun.model.actions import Action
+from faultrun.model.actions import Action, RequestGasp
 from faultrun.model.events import Event
 codec.get_ready(Event, Action)
 looked_up = [found.cache_info().misses for found in (codec._decoder, codec._encoder, codec._hints)]
@@ -206,8 +218,8 @@ _PLAIN: dict[str, Any] = {
     "at_s": 1.5, "incarnation": 0, "node": "n", "boot": "b", "pid": 1, "rank": 0, "errno": 2, "name": "x",
     "why": "so", "point": None, "refused": (), "plan": adopted(), "file": "f", "key": "k", "before": "",
     "after": "a", "master_port": 1, "master_addr": "a", "exit_code": 0, "ranks": (0,),
-    "status": Exited(code=1), "steps": (), "step": 1, "source": StopSource.SIGTERM, "deadline_s": 2.0,
-    "window_s": 12.0,
+    "status": Exited(code=1), "steps": (), "step": 1, "source": StopSource.SIGTERM,
+    "deadline": Deadline(at_s=2.0), "window_s": 12.0,
     "number": 1, "meeting_port": 1, "what": "persistent memory fault in 0.weight",
     "took_s": 0.5, "path": "p", "size_bytes": 1, "whole": True, "timer": Timer.GRACE, "stragglers": (),
     "swept": 0, "notes": (), "dead": (1,), "notice": ResetNotice(),

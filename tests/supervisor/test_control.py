@@ -13,6 +13,7 @@ import pytest
 
 from faultrun.model.events import FirstStep
 from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspFailed, GaspSaved, SaveRequested
+from faultrun.model.spec.windows import Deadline
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.wire import SLOT_BYTES, Progress, message, pack_progress
 from faultrun.supervisor.control import Control
@@ -72,7 +73,7 @@ def test_the_first_step_is_told_once_all_ranks_have_done_one(desk: Desk) -> None
 def test_the_request_to_save_reaches_the_asked_ranks_only(desk: Desk) -> None:
     first, second = desk.worker(0), desk.worker(1)
     desk.nothing()
-    desk.control.request_gasp(frozenset({1, 5}), 29.5, peers_lost=True)
+    desk.control.request_gasp(frozenset({1, 5}), Deadline.after(29.5, desk.reactor.now()), peers_lost=True)
     assert second.is_told() == {"kind": "gasp", "deadline_s": 29.5, "reason": "peer"}
     first.connection.setblocking(False)
     with pytest.raises(BlockingIOError):
@@ -80,7 +81,7 @@ def test_the_request_to_save_reaches_the_asked_ranks_only(desk: Desk) -> None:
 
 
 def test_a_rank_that_connects_after_the_request_hears_it_with_what_is_left_of_the_window(desk: Desk) -> None:
-    desk.control.request_gasp(frozenset({1}), 29.5, peers_lost=True)
+    desk.control.request_gasp(frozenset({1}), Deadline.after(29.5, desk.reactor.now()), peers_lost=True)
     late = desk.worker(1)
     desk.nothing()
     told = late.is_told()
@@ -166,7 +167,7 @@ def test_a_worker_of_another_incarnation_is_not_heard(desk: Desk) -> None:
     late = desk.worker(0, incarnation=2)
     late.says("saved", path="old", step=1)
     desk.nothing()
-    desk.control.request_gasp(frozenset({0}), 1, peers_lost=False)
+    desk.control.request_gasp(frozenset({0}), Deadline.after(1, desk.reactor.now()), peers_lost=False)
     late.connection.setblocking(False)
     with pytest.raises(BlockingIOError):
         late.connection.recv(1)
@@ -245,7 +246,7 @@ def test_who_does_not_read_does_not_hold_up_the_supervisor(desk: Desk) -> None:
     worker = desk.worker(1)
     desk.nothing()
     for _ in range(20_000):
-        desk.control.request_gasp(frozenset({1}), 1, peers_lost=False)
+        desk.control.request_gasp(frozenset({1}), Deadline.after(1, desk.reactor.now()), peers_lost=False)
     worker.says("ack", step=1)
     desk.hears(GaspAcknowledged)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from faultrun.model.actions import FindRecoveryPoint, StandbyAction, StartStandby, Sweep
 from faultrun.model.events import Drained, Event, Timer, TimerFired
+from faultrun.model.spec.windows import Deadline
 from faultrun.supervisor.executor import LocalExecutor
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor, RunClock
 
@@ -103,7 +104,7 @@ def test_what_is_known_to_be_lost_only_after_the_sweep_is_written_before_the_nex
     nothing: Any = None
     world = LocalExecutor(group, inspector, nothing, group, nothing, reactor)
     look = FindRecoveryPoint(incarnation=0, continuing=True)
-    world.perform(Sweep(incarnation=0, dead=(0,), write_by_s=9.0))
+    world.perform(Sweep(incarnation=0, dead=(0,), write_by=Deadline(at_s=9.0)))
     world.perform(look)
     group.lost = frozenset({1})
     for _ in range(2):
@@ -112,7 +113,7 @@ def test_what_is_known_to_be_lost_only_after_the_sweep_is_written_before_the_nex
     assert done == ["dismissed", "swept, lost []", "looked", "wrote [1]", "looked", "looked"]
     done.clear()
     group.lost = frozenset()
-    world.perform(Sweep(incarnation=0, dead=(0,), write_by_s=0.0))
+    world.perform(Sweep(incarnation=0, dead=(0,), write_by=Deadline(at_s=0.0)))
     group.lost = frozenset({1})
     world.perform(look)
     world.settle()

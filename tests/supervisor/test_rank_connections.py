@@ -7,6 +7,7 @@ import pytest
 
 from faultrun.model.observed.dying_gasp import GaspAcknowledged
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
+from faultrun.model.spec.windows import Deadline
 from support.machine.control_desk import Desk, Peer, open_desk
 
 
@@ -116,7 +117,7 @@ def test_a_worker_that_comes_back_takes_its_place_again(desk: Desk) -> None:
     first.connection.close()
     second.says("ack", step=1)
     desk.hears(GaspAcknowledged)
-    desk.control.request_gasp(frozenset({0}), 1, peers_lost=False)
+    desk.control.request_gasp(frozenset({0}), Deadline.after(1, desk.reactor.now()), peers_lost=False)
     assert second.is_told()["kind"] == "gasp"
 
 

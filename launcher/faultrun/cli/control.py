@@ -21,7 +21,7 @@ from faultrun.cli.status.savings_so_far import SavedSoFar
 from faultrun.cli.verbs import example, log_dir_option
 from faultrun.errors import LogDirError
 from faultrun.journal.logdir import read_record, which_log_dir
-from faultrun.model.wire import SOCKET_VARIABLE, message, parse
+from faultrun.model.wire import SOCKET_VARIABLE, WINDOW_WORD, message, parse
 
 _SCHEMA = 1
 _CONNECT_S = 5.0
@@ -79,7 +79,7 @@ def checkpoint_now(log_dir: str, timeout: float) -> int:
     address = address_of(log_dir, os.environ)
     try:
         with closing(Conversation(address, within_s=timeout + _LAST_WORD_S)) as talk:
-            talk.ask("save", deadline_s=timeout)
+            talk.ask("save", **{WINDOW_WORD: timeout})
             return _tell_saves(talk)
     except NobodyListens:
         say("the run has already ended")

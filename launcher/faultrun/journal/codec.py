@@ -6,7 +6,8 @@ field may hold one of several dataclasses the object says which under
 Decoding ignores unknown keys and takes defaults for missing ones, so a newer
 supervisor reads an older journal. Words on the wire are kept for ever: a class
 that was renamed keeps its word in ``WIRE_NAME``, a field in its metadata. A field with ``UNLESS_USED`` there
-is not written while it has its default.
+is not written while it has its default. A class that names one of its fields in ``WIRE_FIELD`` is written as
+what that field holds, without an object around it.
 """
 
 import contextlib
@@ -73,6 +74,8 @@ def _encoder(cls: Any) -> Encoder:
         return _encoded_items
     if issubclass(cls, (frozenset, set)):
         return lambda value: sorted(map(encode, value))
+    if bare := _bare_field(cls):
+        return lambda value: encode(getattr(value, bare))
     if dataclasses.is_dataclass(cls):
         return _encoder_of_dataclass(cls)
     return _refuse
@@ -118,6 +121,9 @@ def _decoder(as_type: Any) -> Decoder:
         return functools.partial(_plain, as_type)
     if isinstance(as_type, EnumMeta):
         return functools.partial(_enum, as_type)
+    if bare := _bare_field(as_type):
+        held = _decoder(_hints(as_type)[bare])
+        return lambda data: as_type(**{bare: held(data)})
     if dataclasses.is_dataclass(as_type):
         return _decoder_of_dataclass(as_type)
     origin, arguments = typing.get_origin(as_type), typing.get_args(as_type)
@@ -231,6 +237,11 @@ def _array(data: object) -> list[Any]:
 def wire_name(cls: Any) -> str:
     """What ``cls`` is called in journals and ``run.json``."""
     return str(getattr(cls, "WIRE_NAME", None) or getattr(cls, "__name__", ""))
+
+
+def _bare_field(cls: Any) -> str:
+    """The one field that is all of ``cls`` on the wire; "" where a value is an object."""
+    return str(getattr(cls, "WIRE_FIELD", ""))
 
 
 def _words(cls: Any) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ from faultrun.model.observed.hang import PauseHistory, Suspicion
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.observed.standby import StandbyPhase
 from faultrun.model.plan import Attempt, Plan
+from faultrun.model.spec.windows import NO_TIME, Deadline
 from faultrun.model.stop import StopSource
 
 
@@ -26,11 +27,12 @@ class StartTimer:
 class RequestGasp:
     """SIGTERM (then SIGCONT) to the leaders of ``ranks``, never to their groups.
 
-    ``peers_lost``: somebody is gone or stands still, so no collective ends any more.
+    SIGKILL follows at ``deadline``. ``peers_lost``: somebody is gone or stands still, so no collective ends
+    any more.
     """
 
     ranks: frozenset[int]
-    deadline_s: float
+    deadline: Deadline = field(metadata={"wire": "deadline_s"})
     peers_lost: bool = field(default=False, metadata={"wire": "stranded"})
 
 
@@ -113,14 +115,14 @@ class VerifySave:
 class Sweep:
     """Kill helpers and escaped descendants of the incarnation, read the death notes; answers Drained.
 
-    Before that, what memory snapshots hold and no save of ``saves`` does is written by ``write_by_s``, as
-    the dead would have saved it; 0: nothing is to be written.
+    Before that, what memory snapshots hold and no save of ``saves`` does is written until ``write_by``, as
+    the dead would have saved it.
     """
 
     incarnation: int
     dead: tuple[int, ...]
     saves: tuple[Save, ...] = ()
-    write_by_s: float = 0.0
+    write_by: Deadline = field(default=NO_TIME, metadata={"wire": "write_by_s"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from faultrun.model.observed.hang import PauseHistory, Standstill
 from faultrun.model.observed.platform_notice import Platform
 from faultrun.model.observed.progress import RankStep
 from faultrun.model.plan import Ledger, Plan
-from faultrun.model.spec.windows import Windows
+from faultrun.model.spec.windows import NO_TIME, Deadline, Windows
 from faultrun.model.stop import Stop, StopSource
 from faultrun.model.topology import BootId, NodeId, Topology
 
@@ -69,12 +69,13 @@ class Promise:
 class Drain:
     """How a life ends: from its first fault, or a stop, until all is swept and read back or replaced.
 
-    ``incident`` is None where nobody failed. ``reading`` are rank and path of the saves that are being
-    read back, ``swept`` says that no process is left. ``stop``: another node was told to.
+    ``incident`` is None where nobody failed. The grace window ends at ``deadline``. ``reading`` are rank and
+    path of the saves that are being read back, ``swept`` says that no process is left. ``stop``: another
+    node was told to.
     """
 
     incident: Incident | None = None
-    deadline_s: float = 0.0
+    deadline: Deadline = NO_TIME
     promises: tuple[Promise, ...] = ()
     saves: tuple[Save, ...] = ()
     reading: frozenset[tuple[int, str]] = frozenset()

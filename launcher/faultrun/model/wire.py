@@ -59,6 +59,9 @@ MAX_LINE_BYTES = 65536
 _TOO_LARGE = 1 << 63
 _LONGEST_INTEGER = 24  # characters; int() of thousands of digits is slow, and then an error
 
+WINDOW_WORD = "deadline_s"
+"""What ``gasp``, ``save`` and ``saving`` call the length of a window, in seconds from when they are sent."""
+
 SOCKET_VARIABLE = "FAULTRUN_SOCKET"
 PROGRESS_VARIABLE = "FAULTRUN_PROGRESS"
 """``<path>:<slot>`` of this worker's place in the progress page."""

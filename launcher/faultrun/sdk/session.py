@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import faultrun
+from faultrun.model.spec.windows import DEFAULT_GRACE_S
 from faultrun.model.spec.worker_identity import FOLDERS_VARIABLE, WorkerIdentity
 from faultrun.model.wire import (
     FULL_VARIABLE,
@@ -28,8 +29,6 @@ from faultrun.model.wire import (
     parse,
 )
 
-_DEFAULT_GRACE_S = 30.0
-"""Length of the grace window when nobody says another: what container platforms give."""
 _VERDICT_S = 2.0
 _FD = struct.Struct("i")
 _FDS_BYTES = socket.CMSG_SPACE(16 * _FD.size)
@@ -71,7 +70,7 @@ class Session:
     world_size: int = 1
     run_id: str = ""
     incarnation: int = 0
-    grace_s: float = _DEFAULT_GRACE_S
+    grace_s: float = DEFAULT_GRACE_S
     node: str = ""
     socket: str = ""
     progress: str = ""
@@ -167,7 +166,7 @@ def _number(environ: Mapping[str, str], *names: str) -> int | None:
     return next((int(environ[name]) for name in names if environ.get(name, "").isdecimal()), None)
 
 
-def _seconds(text: str, otherwise: float = _DEFAULT_GRACE_S) -> float:
+def _seconds(text: str, otherwise: float = DEFAULT_GRACE_S) -> float:
     try:
         seconds = float(text)
     except ValueError:

@@ -11,9 +11,10 @@ from faultrun.model.events import Event, FirstStep, Heartbeat
 from faultrun.model.observed.dying_gasp import SaveRequested
 from faultrun.model.observed.rejoin import MemoryFaultFound
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
+from faultrun.model.spec.windows import Deadline
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import NodeId, RunId
-from faultrun.model.wire import message, parse
+from faultrun.model.wire import WINDOW_WORD, message, parse
 from faultrun.supervisor.control_connections import ControlPeer, is_of_same_user, listen_in
 from faultrun.supervisor.launch.progress_page import ProgressPage
 from faultrun.supervisor.rank_connections import RankConnections
@@ -31,10 +32,10 @@ _AGAIN_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _GaspAsked:
-    """Who was asked to save and leave, until when on the run's clock, and why."""
+    """Who was asked to save and leave, until when, and why."""
 
     ranks: frozenset[int]
-    until_s: float
+    deadline: Deadline
     reason: str
 
 
@@ -108,16 +109,16 @@ class Control:
         if waiting is not None:
             self._drop(waiting)
 
-    def request_gasp(self, ranks: frozenset[int], window_s: float, *, peers_lost: bool) -> None:
-        """Ask ranks to save and leave in ``window_s``, late comers too. ``peers_lost`` as in RequestGasp."""
+    def request_gasp(self, ranks: frozenset[int], deadline: Deadline, *, peers_lost: bool) -> None:
+        """Ask ranks to save and leave until then, late comers too. ``peers_lost`` as in RequestGasp."""
         reason = "peer" if peers_lost else "stop"
-        self._gasp = _GaspAsked(ranks, self._reactor.now() + window_s, reason)
+        self._gasp = _GaspAsked(ranks, deadline, reason)
         for rank in sorted(ranks & self._seats.taken.keys()):
             self._ask_for_gasp(rank, self._gasp)
 
     def _ask_for_gasp(self, rank: int, asked: "_GaspAsked") -> None:
-        window_s = max(0.0, asked.until_s - self._reactor.now())
-        self._seats.taken[rank].send(message("gasp", deadline_s=round(window_s, 3), reason=asked.reason))
+        left_s = asked.deadline.left_s(self._reactor.now())
+        self._seats.taken[rank].send(message("gasp", **{WINDOW_WORD: round(left_s, 3)}, reason=asked.reason))
 
     def request_threads(self, ranks: frozenset[int]) -> None:
         """Ask every connected rank for the stacks of its threads."""
@@ -139,7 +140,7 @@ class Control:
 
     def request_save(self, window_s: float) -> None:
         """Ask every connected rank to save and go on."""
-        line = message("save", deadline_s=round(window_s, 3))
+        line = message("save", **{WINDOW_WORD: round(window_s, 3)})
         for rank in self.connected:
             self._seats.taken[rank].send(line)
 
@@ -240,10 +241,10 @@ class Control:
             )
             peer.send(message("stopping", window_s=self._stop_window_s))
         elif kind == "save":
-            window_s = seconds(content.get("deadline_s")) or _SAVE_S
+            window_s = seconds(content.get(WINDOW_WORD)) or _SAVE_S
             yield SaveRequested(at_s=self._reactor.now(), incarnation=self._incarnation, window_s=window_s)
             peer.watches_saves = True
-            peer.send(message("saving", ranks=self.connected, deadline_s=window_s))
+            peer.send(message("saving", ranks=self.connected, **{WINDOW_WORD: window_s}))
 
     def _welcome(self, peer: ControlPeer, hello: Mapping[str, Any]) -> Iterable[Event]:
         """Whose worker ``peer`` is; it hears what it has missed."""

@@ -4,8 +4,10 @@ import signal
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from faultrun.core.phases import grace_window
 from faultrun.model.actions import RequestGasp
 from faultrun.model.events import Event, Timer, TimerFired
+from faultrun.model.spec.windows import Deadline, Windows
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.workers.session_leftovers import SessionLeftovers
@@ -18,7 +20,7 @@ def let_save(
     control: Control,
     clock: RunClock,
     *,
-    window_s: float,
+    windows: Windows,
     world_size: int,
     say: Callable[[str], None],
 ) -> None:
@@ -26,21 +28,22 @@ def let_save(
 
     Needs neither the loop nor its reactor: either may be what is broken.
     """
-    asked = group.request or RequestGasp(ranks=frozenset(), deadline_s=clock.now() + window_s)
+    deadline = grace_window.after_fault(windows, clock.now())
+    asked = group.request or RequestGasp(ranks=frozenset(), deadline=deadline)
     living = frozenset(rank for rank, worker in group.workers().items() if worker.ended_as() is None)
     promised = living | asked.ranks & group.workers().keys()
     if not promised:
         return
-    left_s = max(0.0, asked.deadline_s - clock.now())
-    control.request_gasp(living - asked.ranks, left_s, peers_lost=len(living) < world_size)
+    left_s = asked.deadline.left_s(clock.now())
+    control.request_gasp(living - asked.ranks, asked.deadline, peers_lost=len(living) < world_size)
     for rank in sorted(living - asked.ranks):
         group.workers()[rank].signal_leader(signal.SIGTERM)
         group.workers()[rank].signal_leader(signal.SIGCONT)
     say(f"{len(promised)} worker{'s' * (len(promised) != 1)} may still save; SIGKILL in {left_s:.0f} s")
-    _wait({rank: group.workers()[rank] for rank in promised}, clock, asked.deadline_s)
+    _wait({rank: group.workers()[rank] for rank in promised}, clock, asked.deadline)
 
 
-def _wait(workers: dict[int, Process], clock: RunClock, until_s: float) -> None:
+def _wait(workers: dict[int, Process], clock: RunClock, deadline: Deadline) -> None:
     reactor = Reactor(clock)
     orphans = SessionLeftovers(reactor)
     orphans.promise(frozenset(workers))
@@ -57,7 +60,7 @@ def _wait(workers: dict[int, Process], clock: RunClock, until_s: float) -> None:
 
     for rank, worker in workers.items():
         reactor.watch(worker.pidfd, partial(ended, rank))
-    reactor.start_timer(Timer.GRACE, until_s, -1)
-    while workers and clock.now() < until_s:
+    reactor.start_timer(Timer.GRACE, deadline.at_s, -1)
+    while workers and not deadline.is_over(clock.now()):
         reactor.wait()
     reactor.close()

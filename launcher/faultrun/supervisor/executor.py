@@ -44,6 +44,7 @@ from faultrun.model.events import (
     WorkerStarted,
 )
 from faultrun.model.observed.dying_gasp import GaspVerified
+from faultrun.model.spec.windows import Deadline
 from faultrun.supervisor.checkpoints.finder import CheckpointFinder
 from faultrun.supervisor.hangs.inspection import Inspector
 from faultrun.supervisor.interfaces import Agreement
@@ -194,11 +195,15 @@ class LocalExecutor:
         if self._swept is None:
             return
         order, before = self._swept
-        kept, left_s = self._group.kept_states(), order.write_by_s - self._reactor.now()
+        kept = self._group.kept_states()
         late = kept.lost_since(before)
-        if late is not None and left_s > 0:
+        if late is not None and not order.write_by.is_over(self._reactor.now()):
             self._swept = (order, kept)
-            self._chores.send(lambda: late.write(order, min(_LATE_S, left_s), self._reactor.now()))
+            self._chores.send(lambda: self._write_late(order, late))
+
+    def _write_late(self, order: Sweep, late: KeptStates) -> Iterable[Event]:
+        now_s = self._reactor.now()
+        return late.write(order, Deadline.after(_LATE_S, now_s), now_s)
 
     def _find(self, action: FindRecoveryPoint) -> Iterable[Event]:
         """The catalog belongs to one thread at a time, and what is being read back is soon known."""

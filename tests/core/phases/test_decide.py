@@ -23,6 +23,7 @@ from faultrun.model.observed.evidence import DeathNote
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.plan import Reason
 from faultrun.model.run import Phase
+from faultrun.model.spec.windows import NO_DEADLINE, Deadline
 from faultrun.model.topology import NodeId
 from support.stories.story import NODE, SIGKILL, SIGSEGV, SIGTERM, Story, checkpoint, rule
 
@@ -50,7 +51,7 @@ def test_survivors_are_asked_first_and_then_get_the_grace_window() -> None:
     story.killed(1, after_s=100)
 
     assert story.actions == [
-        RequestGasp(ranks=frozenset({0, 2}), deadline_s=130, peers_lost=True),
+        RequestGasp(ranks=frozenset({0, 2}), deadline=Deadline(at_s=130), peers_lost=True),
         RaiseAlarm(incarnation=0, why="rank 1 killed by SIGKILL"),
         StartTimer(timer=Timer.GRACE, at_s=130, incarnation=0),
     ]
@@ -82,7 +83,7 @@ def test_the_sweep_waits_for_the_last_death_and_the_survey_for_the_sweep() -> No
     assert story.performed(Sweep) == []
 
     story.killed(2, SIGTERM)
-    assert story.performed(Sweep) == [Sweep(incarnation=0, dead=(1, 0, 2), write_by_s=float("inf"))]
+    assert story.performed(Sweep) == [Sweep(incarnation=0, dead=(1, 0, 2), write_by=NO_DEADLINE)]
     assert story.performed(FindRecoveryPoint) == []
 
     story.drained()
@@ -170,7 +171,7 @@ def test_ranks_that_cannot_be_started_end_the_run_as_a_shell_would_say_it() -> N
     story = Story(3).begins()
     story.never_started(1, errno=2, why="could not start train: No such file or directory")
     assert story.performed(RequestGasp) == [
-        RequestGasp(ranks=frozenset({0, 2}), deadline_s=30, peers_lost=True)
+        RequestGasp(ranks=frozenset({0, 2}), deadline=Deadline(at_s=30), peers_lost=True)
     ]
     story.never_started(2, errno=13, why="another reason")
     assert story.performed(Sweep) == []
@@ -196,7 +197,7 @@ def test_a_worker_that_sigkill_does_not_end_is_an_outcome_and_not_a_hang() -> No
     story = Story(3).begins().killed(1).killed(0, SIGTERM).rang(Timer.GRACE, after_s=30)
 
     story.rang(Timer.REAP, after_s=10)
-    assert story.performed(Sweep) == [Sweep(incarnation=0, dead=(1, 0, 2), write_by_s=float("inf"))]
+    assert story.performed(Sweep) == [Sweep(incarnation=0, dead=(1, 0, 2), write_by=NO_DEADLINE)]
     story.drained(stragglers=(102,))
 
     assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 137)

@@ -20,6 +20,7 @@ from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.observed.platform_notice import ResetNotice
 from faultrun.model.plan import Reason
 from faultrun.model.run import Phase
+from faultrun.model.spec.windows import Deadline
 from faultrun.model.stop import STOP_EXIT_CODES, StopSource
 from faultrun.model.topology import NodeId
 from support.stories.story import SIGKILL, SIGTERM, STAYING, Story, checkpoint, rule
@@ -40,7 +41,7 @@ def test_told_to_stop_the_workers_save_and_nothing_is_started_again(source: Stop
     story.told_to_stop(source, after_s=5)
 
     assert story.actions == [
-        RequestGasp(ranks=frozenset({0, 1}), deadline_s=25),
+        RequestGasp(ranks=frozenset({0, 1}), deadline=Deadline(at_s=25)),
         RaiseAlarm(incarnation=0, why=f"told to stop by {source.value}", stop=source),
         StartTimer(timer=Timer.GRACE, at_s=25, incarnation=0),
     ]
@@ -49,14 +50,16 @@ def test_told_to_stop_the_workers_save_and_nothing_is_started_again(source: Stop
     assert (story.phase, story.state.exit_code) == (Phase.FINISHED, code)
 
 
-@pytest.mark.parametrize(("late_s", "deadline_s"), [(0.0, 25.0), (3.0, 25.0), (5.0, 23.0), (60.0, 6.0)])
+@pytest.mark.parametrize(("late_s", "end_s"), [(0.0, 25.0), (3.0, 25.0), (5.0, 23.0), (60.0, 6.0)])
 def test_a_hook_that_took_long_to_start_has_used_up_its_part_of_the_window(
-    late_s: float, deadline_s: float
+    late_s: float, end_s: float
 ) -> None:
     story = Story(2).begins().told_to_stop(StopSource.PRESTOP, after_s=5, late_s=late_s)
-    assert story.performed(RequestGasp) == [RequestGasp(ranks=frozenset({0, 1}), deadline_s=deadline_s)]
+    assert story.performed(RequestGasp) == [
+        RequestGasp(ranks=frozenset({0, 1}), deadline=Deadline(at_s=end_s))
+    ]
     assert story.told_to_stop(StopSource.SIGTERM, after_s=0.5).phase is Phase.DRAINING
-    assert story.deadline_s == deadline_s, "SIGTERM behind the hook moves nothing"
+    assert story.deadline == Deadline(at_s=end_s), "SIGTERM behind the hook moves nothing"
 
 
 @pytest.mark.parametrize(
@@ -70,10 +73,11 @@ def test_the_platforms_end_of_the_job_cuts_the_window_however_long_the_run_has_l
     story.now_s = 90_000.0
     story.starts(stop_by_s=None if left_s is None else story.now_s + left_s).chose().prepared()
     story.told_to_stop()
-    assert story.performed(RequestGasp)[-1].deadline_s == story.now_s + window_s
+    assert story.performed(RequestGasp)[-1].deadline == Deadline.after(window_s, story.now_s)
     story.returned(0, 143).returned(1, 143).drained()
     story.starts().chose().prepared().told_to_stop()
-    assert story.performed(RequestGasp)[-1].deadline_s == story.now_s + 20, "the next job has its own end"
+    asked = story.performed(RequestGasp)[-1]
+    assert asked.deadline == Deadline.after(20, story.now_s), "the next job has its own end"
 
 
 def test_a_stop_is_a_stop_even_if_every_worker_then_returns_zero() -> None:
@@ -121,13 +125,13 @@ def test_the_same_stop_delivered_twice_is_one_stop_with_one_window(
     story = Story(2).begins().told_to_stop(first).told_to_stop(again, after_s=after_s)
     assert story.phase is Phase.DRAINING
     assert story.performed(Kill) == []
-    assert story.deadline_s == 20
+    assert story.deadline.at_s == 20
 
 
 def test_a_trap_that_passes_on_every_signal_does_not_make_the_third_one_impatient() -> None:
     story = Story(2).begins().told_to_stop(StopSource.PRESTOP)
     story.told_to_stop(after_s=15).told_to_stop(after_s=0.02).told_to_stop(StopSource.SIGHUP, after_s=0.1)
-    assert (story.phase, story.deadline_s) == (Phase.DRAINING, 20)
+    assert (story.phase, story.deadline.at_s) == (Phase.DRAINING, 20)
 
 
 def test_a_second_preemption_is_answered_as_the_first() -> None:
@@ -135,7 +139,7 @@ def test_a_second_preemption_is_answered_as_the_first() -> None:
     for life in range(3):
         story.actions.clear()
         story.told_to_stop(StopSource.PRESTOP, after_s=5).told_to_stop(StopSource.SIGTERM, after_s=0.5)
-        assert (story.phase, story.deadline_s) == (Phase.DRAINING, story.now_s + 19.5), life
+        assert (story.phase, story.deadline.at_s) == (Phase.DRAINING, story.now_s + 19.5), life
         assert story.performed(Kill) == []
         story.returned(0, 143).returned(1, 143).drained()
         assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 143)

@@ -37,7 +37,7 @@ def alone(story: Story) -> Story:
 def test_a_fault_on_another_node_opens_the_same_window_here_and_raises_no_second_alarm() -> None:
     story = over(Story(2).begins().reported(r0=7))
     (request,) = story.performed(RequestGasp)
-    assert (request.ranks, request.deadline_s, request.peers_lost) == (frozenset({0, 1}), 30, True)
+    assert (request.ranks, request.deadline.at_s, request.peers_lost) == (frozenset({0, 1}), 30, True)
     assert not story.performed(RaiseAlarm)
     story.returned(0, 143).returned(1, 143).drained().chose()
     told = next(action.fact for action in story.actions if isinstance(action, Publish))
@@ -239,7 +239,7 @@ def test_a_window_is_cut_when_the_node_may_be_taken_for_lost() -> None:
 def test_a_person_who_stops_another_node_stops_this_one_with_the_window_of_a_stop(source: StopSource) -> None:
     story = of_two_nodes()
     story.tell(stopped_elsewhere(story, source))
-    assert story.performed(RequestGasp)[0].deadline_s == WINDOWS.stop_window_s(None, 0.0)
+    assert story.performed(RequestGasp)[0].deadline.at_s == WINDOWS.stop_grace_s
     story.returned(0, 143).returned(1, 143).drained()
     told = story.performed(Publish)[-1].fact
     assert (told.status, told.stop, told.incident) == (NodeStatus.DRAINED, source, None)

@@ -208,7 +208,7 @@ def test_after_any_history_a_preemption_has_its_whole_window(choices: list[Choos
     story.rang(Timer.BACKOFF).prepared()
 
     story.told_to_stop(StopSource.PRESTOP).told_to_stop(StopSource.SIGTERM, after_s=10)
-    assert (story.phase, story.deadline_s) == (Phase.DRAINING, story.now_s + 10)
+    assert (story.phase, story.deadline.at_s) == (Phase.DRAINING, story.now_s + 10)
 
 
 def play(choices: list[Choose]) -> History:

@@ -7,6 +7,7 @@ from faultrun.model.exits import Exited
 from faultrun.model.incident import Cause
 from faultrun.model.observed.mindspore_rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.run import Phase
+from faultrun.model.spec.windows import Deadline
 from faultrun.observe.card.card import render
 from support.stories.story import SIGTERM, Story, checkpoint
 
@@ -38,7 +39,7 @@ def test_an_init_that_does_not_end_is_started_again_with_the_other_scheduler_and
     story.rang(Timer.FORMING, after_s=25)
 
     assert story.performed(RequestGasp) == [
-        RequestGasp(ranks=frozenset({0, 1}), deadline_s=55, peers_lost=True)
+        RequestGasp(ranks=frozenset({0, 1}), deadline=Deadline(at_s=55), peers_lost=True)
     ]
     assert "MindSpore's own scheduler process serves the rest of the run" in story.whys[-1]
     story.killed(0, SIGTERM).killed(1, SIGTERM).recovers()

@@ -50,6 +50,7 @@ from faultrun.model.observed.rejoin import (
     SurvivorsFreed,
 )
 from faultrun.model.run import Phase, RunState
+from faultrun.model.spec.windows import NO_TIME
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, NodeId
 from support.places import ROOT
@@ -156,7 +157,7 @@ def kind(state: RunState) -> object:
         min(life.regroups, 1),
         None
         if drain is None
-        else (drain.incident is None, bool(drain.reading), drain.swept, drain.deadline_s > 0),
+        else (drain.incident is None, bool(drain.reading), drain.swept, drain.deadline > NO_TIME),
         drain is not None
         and drain.incident is not None
         and drain.incident.cause is Cause.HANG

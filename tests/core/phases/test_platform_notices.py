@@ -15,6 +15,7 @@ from faultrun.model.observed.platform_notice import (
     UnreadableNotice,
 )
 from faultrun.model.run import Phase
+from faultrun.model.spec.windows import Deadline
 from faultrun.model.stop import Stop, StopSource
 from faultrun.observe.card.card import render
 from support.stories.notice_stories import ends, faulty, phase, told
@@ -25,7 +26,7 @@ def test_a_rank_that_is_reset_means_save_stop_wait_until_it_is_recovered_and_go_
     story = Story(3).begins().reported(r0=7, r1=7, r2=6)
     story.noticed(told({1: "unrecovered"}), after_s=5)
     assert story.performed(RequestGasp) == [
-        RequestGasp(ranks=frozenset({0, 1, 2}), deadline_s=35, peers_lost=True)
+        RequestGasp(ranks=frozenset({0, 1, 2}), deadline=Deadline(at_s=35), peers_lost=True)
     ]
     assert phase(story) is Phase.DRAINING
     ends(story).drained()
@@ -113,7 +114,9 @@ def test_a_rank_that_dies_before_the_notice_is_two_incidents() -> None:
 @pytest.mark.parametrize("status", ["fault", "failed"])
 def test_a_rank_that_is_given_up_means_save_and_leave_with_a_code_that_restarts_the_pod(status: str) -> None:
     story = Story(3).begins().noticed(told({1: status}))
-    assert story.performed(RequestGasp) == [RequestGasp(ranks=frozenset({0, 1, 2}), deadline_s=20)]
+    assert story.performed(RequestGasp) == [
+        RequestGasp(ranks=frozenset({0, 1, 2}), deadline=Deadline(at_s=20))
+    ]
     ends(story).drained()
     assert story.performed(FindRecoveryPoint) == []
     assert (phase(story), story.state.exit_code) == (Phase.FINISHED, 143)
@@ -167,7 +170,7 @@ def test_a_restart_in_place_is_one_if_the_platform_and_the_user_want_it() -> Non
 
 def test_everybody_is_asked_to_leave_once() -> None:
     story = Story(2).begins().noticed(told(graceful_exit=True))
-    assert story.performed(RequestGasp) == [RequestGasp(ranks=frozenset({0, 1}), deadline_s=20)]
+    assert story.performed(RequestGasp) == [RequestGasp(ranks=frozenset({0, 1}), deadline=Deadline(at_s=20))]
     story.noticed(told({1: "recovered"}, graceful_exit=True))
     assert story.performed(Kill) == []
     ends(story).drained()

@@ -7,6 +7,7 @@ from faultrun.model.observed.dying_gasp import GaspRequested, GaspSaved, GaspVer
 from faultrun.model.observed.hang import Activity, HangSuspected, Suspicion
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from faultrun.model.run import Phase
+from faultrun.model.spec.windows import Deadline
 from faultrun.observe.account.accountant import Accountant
 from faultrun.observe.account.advice import advise, save_interval
 from faultrun.observe.account.timeline import Spending
@@ -91,7 +92,7 @@ def test_a_window_kept_all_progress_where_a_save_of_every_replica_group_is_left(
     saves: list[tuple[int, list[int]]], kept: int
 ) -> None:
     asked = written(
-        GaspRequested(at_s=0.0, incarnation=0, ranks=(0, 1, 2, 3), deadline_s=30.0, took_s=0.0),
+        GaspRequested(at_s=0.0, incarnation=0, ranks=(0, 1, 2, 3), deadline=Deadline(at_s=30.0), took_s=0.0),
         Phase.DRAINING,
     )
     told = [
@@ -129,7 +130,9 @@ def test_asking_within_a_window_does_not_end_it() -> None:
     (asked, saved) = decoded(
         [
             written(
-                GaspRequested(at_s=0.0, incarnation=0, ranks=(0, 1), deadline_s=30.0, took_s=0.0),
+                GaspRequested(
+                    at_s=0.0, incarnation=0, ranks=(0, 1), deadline=Deadline(at_s=30.0), took_s=0.0
+                ),
                 Phase.DRAINING,
             ),
             lines_of(Story(2).begins().all_run().killed(1).saved(0, 3))[-1],

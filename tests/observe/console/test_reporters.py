@@ -21,6 +21,7 @@ from faultrun.model.observed.recovery import FirstStepLogged, RecoveryTimed
 from faultrun.model.plan import Reason
 from faultrun.model.run import Phase
 from faultrun.model.spec.run_spec import Recovery, RunSpec
+from faultrun.model.spec.windows import Deadline
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId, NodeSlots, Topology
 from faultrun.observe.card.card_keeper import CardKeeper
@@ -44,7 +45,7 @@ def told(story: Story, log_dir: Path, spec: RunSpec | None = None) -> tuple[list
 def recovered() -> Story:
     """Rank 1 is killed at step 1215, ranks 0 and 2 save; training goes on from the periodic checkpoint."""
     story = Story(3).begins().all_run().reported(r0=1214, r1=1215, r2=1215).killed(1, after_s=100)
-    story.tell(GaspRequested(at_s=100, incarnation=0, ranks=(0, 2), deadline_s=130, took_s=0))
+    story.tell(GaspRequested(at_s=100, incarnation=0, ranks=(0, 2), deadline=Deadline(at_s=130), took_s=0))
     story.saved(0, 1215).read_back(0).killed(0, SIGTERM, after_s=0.4).killed(2, SIGTERM)
     story.drained(DeathNote(rank=1, last_line="loss 0.25"))
     story.tell(

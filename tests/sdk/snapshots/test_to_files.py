@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from faultrun.model.actions import Sweep
 from faultrun.model.observed.dying_gasp import GaspSaved
+from faultrun.model.spec.windows import NO_TIME, Deadline
 from faultrun.model.wire import parse
 from faultrun.sdk.snapshots.buffer import SnapshotOwner, Snapshots, Texts, bytes_needed
 from faultrun.sdk.snapshots.to_files import SnapshotLabel, inode_of, split, write_torch_file
@@ -142,7 +143,8 @@ def test_a_module_of_the_training_with_a_name_of_pythons_is_not_run(
     monkeypatch.chdir(tmp_path)
     memory = KeptMemory(fds={0: memory_of(tmp_path, 0, 12)})
     kept = KeptStates(run_id="run", ranks=frozenset({0}), alone=True, memory=memory)
-    (saved,) = kept.write(Sweep(incarnation=3, dead=(0,), write_by_s=60.0), 60.0, 0.0)
+    by = Deadline(at_s=60.0)
+    (saved,) = kept.write(Sweep(incarnation=3, dead=(0,), write_by=by), by, 0.0)
     assert isinstance(saved, GaspSaved)
     assert (saved.rank, saved.step) == (0, 12)
 
@@ -150,16 +152,18 @@ def test_a_module_of_the_training_with_a_name_of_pythons_is_not_run(
 def test_what_is_known_only_later_to_be_lost_is_written_then_and_nothing_twice(tmp_path: Path) -> None:
     (tmp_path / "rank_1").mkdir()
     fds = {rank: memory_of(tmp_path, rank, 12) for rank in (0, 1)}
-    order = Sweep(incarnation=3, dead=(0,), write_by_s=60.0)
+    by = Deadline(at_s=60.0)
+    order = Sweep(incarnation=3, dead=(0,), write_by=by)
     swept = KeptStates(run_id="run", ranks=frozenset({0}), alone=False, memory=KeptMemory(fds=fds))
-    (own,) = swept.write(order, 60.0, 0.0)
+    assert [*swept.write(order, by, 60.0), *swept.write(replace(order, write_by=NO_TIME), by, 0.0)] == []
+    (own,) = swept.write(order, by, 0.0)
     assert isinstance(own, GaspSaved)
     assert own.rank == 0
     assert swept.lost_since(swept) is None
     now = replace(swept, memory=KeptMemory(fds=fds, lost=frozenset({1})))
     late = now.lost_since(swept)
     assert late is not None
-    (saved,) = late.write(order, 60.0, 0.0)
+    (saved,) = late.write(order, by, 0.0)
     assert isinstance(saved, GaspSaved)
     assert (saved.rank, saved.step) == (1, 12)
     assert now.lost_since(now) is None

@@ -213,7 +213,7 @@ class FakeWorld:
             GaspRequested,
             self.incarnation,
             ranks=tuple(sorted(order.ranks)),
-            deadline_s=order.deadline_s,
+            deadline=order.deadline,
             took_s=0.0,
         )
         for rank in sorted(order.ranks & self.living.keys()):

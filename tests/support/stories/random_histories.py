@@ -23,6 +23,7 @@ from faultrun.model.events import (
 from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.observed.platform_notice import ResetNotice
 from faultrun.model.run import Phase, RunState
+from faultrun.model.spec.windows import NO_TIME, Deadline
 from faultrun.model.stop import StopRequested
 from faultrun.model.topology import BootId
 from support.stories.generated import EVENT_TYPES, values
@@ -59,8 +60,8 @@ def absurd_histories(draw: st.DrawFn) -> list[Choose]:
     return choices
 
 
-def _deadline_s(state: RunState) -> float:
-    return 0.0 if state.life.drain is None else state.life.drain.deadline_s
+def _deadline(state: RunState) -> Deadline:
+    return NO_TIME if state.life.drain is None else state.life.drain.deadline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +93,7 @@ class Fitting:
     rank: int
 
     def __call__(self, state: RunState) -> Event:  # noqa: C901, PLR0911  one row a phase
-        now: dict[str, Any] = {"at_s": _deadline_s(state) + self.later_s, "incarnation": state.incarnation}
+        now: dict[str, Any] = {"at_s": _deadline(state).at_s + self.later_s, "incarnation": state.incarnation}
         match state.phase:
             case Phase.NEW | Phase.FINISHED:
                 return RunStarted(**now, node=NODE, boot=BootId("b"), pid=1)

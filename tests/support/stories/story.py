@@ -24,7 +24,7 @@ from faultrun.model.observed.platform_notice import Notice
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.run import Drain, Life, Phase, Run, RunState, Step
 from faultrun.model.spec.run_spec import RestartPolicy
-from faultrun.model.spec.windows import Windows
+from faultrun.model.spec.windows import Deadline, Windows
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from support.stories.facts import Facts
 
@@ -105,9 +105,9 @@ class Story(Facts):
         return self.state.phase
 
     @property
-    def deadline_s(self) -> float:
+    def deadline(self) -> Deadline:
         assert self.state.life.drain is not None
-        return self.state.life.drain.deadline_s
+        return self.state.life.drain.deadline
 
     @property
     def plan(self) -> Plan:

@@ -189,7 +189,7 @@ class Supervisor:
         )
         # Nobody lives any more when the loop ends as it should.
         size, say, left = self._spec.topology.world_size, self._say, self._stack.callback
-        left(let_save, group, control, clock, window_s=windows.grace_s, world_size=size, say=say)
+        left(let_save, group, control, clock, windows=windows, world_size=size, say=say)
         end = supervise(self._state, world, journal, listeners, self._standby_state())
         line = "" if narrator.outcome is None else narrator.outcome.line
         return self._ended(end, line, control), line

@@ -16,6 +16,7 @@ from faultrun.model.observed.agreement import IncarnationOver, MembershipLost
 from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.run import Drain, Phase, RunState, Step
+from faultrun.model.spec.windows import NO_TIME, Deadline
 from faultrun.model.stop import Stop, StopRequested, StopSource
 
 _SHELL_CODES = {2: 127, 13: 126, 8: 126}
@@ -58,13 +59,14 @@ def open_drain(state: RunState, incident: Incident, why: str) -> Step:
     who = "" if incident.rank is None else f"rank {incident.rank} "
     alarm = RaiseAlarm(incarnation=state.incarnation, why=f"{who}{incident.explanation}")
     lost = incident.cause is not Cause.GROWTH
-    return _drain(state, incident.at_s, state.windows.grace_s, why, incident, alarm, peers_lost=lost)
+    deadline = grace_window.deadline(state, incident.at_s)
+    return _drain(state, incident.at_s, deadline, why, incident, alarm, peers_lost=lost)
 
 
 def leave_group(state: RunState, now_s: float, why: str, incident: Incident) -> Step:
     """Survivors that wanted to stay save and leave like any, those of other nodes too."""
     alarm = RaiseAlarm(incarnation=state.incarnation, why=why)
-    return _drain(state, now_s, state.windows.grace_s, why, incident, alarm)
+    return _drain(state, now_s, grace_window.deadline(state, now_s), why, incident, alarm)
 
 
 def over_elsewhere(state: RunState, event: IncarnationOver, no_stay: str = "") -> Step:
@@ -82,14 +84,12 @@ def over_elsewhere(state: RunState, event: IncarnationOver, no_stay: str = "") -
         return _drain_for_a_stop(state, event.at_s, why, event.stop)
     told = replace(new_incident(state, event.at_s, Cause.ELSEWHERE, why), node=event.node, unkept=no_stay)
     incident = state.life.incident or told
-    return _drain(state, event.at_s, state.windows.grace_s, why, incident)
+    return _drain(state, event.at_s, grace_window.deadline(state, event.at_s), why, incident)
 
 
 def _drain_for_a_stop(state: RunState, now_s: float, why: str, source: StopSource) -> Step:
     """Another node was told to stop. Here ranks have the window of a stop if it is the run's."""
-    left_s = None if state.stop_by_s is None else state.stop_by_s - now_s
-    window_s = state.windows.grace_s if state.stop is None else state.windows.stop_window_s(left_s, 0.0)
-    step = _drain(state, now_s, window_s, why, state.life.incident)
+    step = _drain(state, now_s, grace_window.deadline(state, now_s), why, state.life.incident)
     drain = replace(_drain_of(step.state), stop=source)
     return replace(step, state=replace(step.state, life=replace(step.state.life, drain=drain)))
 
@@ -101,7 +101,7 @@ def fence(state: RunState, event: MembershipLost) -> Step:
     match state.phase:
         case Phase.RUNNING | Phase.REPLACING:
             incident = state.life.incident or new_incident(state, event.at_s, Cause.FENCE, event.why)
-            step = _drain(state, since_s, 0.0, event.why, incident)
+            step = _drain(state, since_s, Deadline(at_s=since_s), event.why, incident)
             return kill(step.state, event.at_s, event.why) if step.state.phase is Phase.DRAINING else step
         case Phase.DRAINING:
             return kill(state, event.at_s, event.why)
@@ -127,7 +127,7 @@ def _laid_to_the_fence(state: RunState, event: MembershipLost, since_s: float) -
             number=first.number,
             followers=tuple(sorted(rank for rank in ranks if rank is not None)),
         )
-    drain = replace(drain, incident=first, deadline_s=min(drain.deadline_s, since_s))
+    drain = replace(drain, incident=first, deadline=min(drain.deadline, Deadline(at_s=since_s)))
     return replace(state, life=replace(state.life, drain=drain))
 
 
@@ -145,8 +145,7 @@ def stop(state: RunState, event: StopRequested, incident: Incident | None = None
     state = replace(state, stop=before.heard(event))
     if state.phase.without_workers:
         return node_statement.await_plan(state, event.at_s, NodeStatus.JOINED, "told to stop; no worker runs")
-    left_s = None if state.stop_by_s is None else state.stop_by_s - event.at_s
-    window_s = state.windows.stop_window_s(left_s, event.late_s)
+    deadline = grace_window.deadline(state, event.at_s, event.late_s)
     match state.phase:
         case Phase.RUNNING | Phase.REPLACING:
             why = f"told to stop by {event.source.value}"
@@ -154,14 +153,14 @@ def stop(state: RunState, event: StopRequested, incident: Incident | None = None
             alarm = RaiseAlarm(incarnation=state.incarnation, why=why, stop=event.source)
             # Ranks of other nodes only hear that it is over: they do not agree with ours on a step to save.
             lost = len(state.seats.nodes) > 1
-            return _drain(state, event.at_s, window_s, why, incident, alarm, peers_lost=lost)
+            return _drain(state, event.at_s, deadline, why, incident, alarm, peers_lost=lost)
         case Phase.DRAINING if again:
             return kill(
                 state, event.at_s, f"told to stop again by {event.source.value}: no longer waiting for saves"
             )
         case Phase.DRAINING:
-            state = _closing(state, event.at_s + window_s)
-            timer = _timer(state, Timer.GRACE, _drain_of(state).deadline_s)
+            state = _closing(state, deadline)
+            timer = _timer(state, Timer.GRACE, _drain_of(state).deadline.at_s)
             why = "told to stop; the ranks have been asked to save already, and no restart follows"
             return Step(state=state, actions=(timer,), why=why)
         case Phase.SWEEPING if again and _drain_of(state).swept:
@@ -179,7 +178,7 @@ def leave(state: RunState, now_s: float, why: str, incident: Incident | None = N
 def _drain(
     state: RunState,
     now_s: float,
-    window_s: float,
+    deadline: Deadline,
     why: str,
     incident: Incident | None,
     alarm: RaiseAlarm | None = None,
@@ -188,25 +187,25 @@ def _drain(
 ) -> Step:
     """Open the grace window for every living rank, or sweep at once when none lives."""
     first: tuple[Action, ...] = () if alarm is None else (alarm,)
-    drain = Drain(incident=incident, deadline_s=now_s + window_s)
+    drain = Drain(incident=incident, deadline=deadline)
     if not state.life.alive:
-        life = replace(state.life, drain=replace(drain, deadline_s=0.0))
+        life = replace(state.life, drain=replace(drain, deadline=NO_TIME))
         state = replace(state, phase=Phase.SWEEPING, life=life)
         return Step(state=state, actions=(*first, _sweep(state)), why=why)
-    request = RequestGasp(ranks=state.life.alive, deadline_s=drain.deadline_s, peers_lost=peers_lost)
+    request = RequestGasp(ranks=state.life.alive, deadline=deadline, peers_lost=peers_lost)
     state = replace(state, phase=Phase.DRAINING, life=replace(state.life, drain=drain))
-    why = f"{why}; {len(state.life.alive)} get {window_s:g} s to save"
-    return Step(state=state, actions=(request, *first, _timer(state, Timer.GRACE, drain.deadline_s)), why=why)
+    why = f"{why}; {len(state.life.alive)} get {deadline.left_s(now_s):g} s to save"
+    return Step(state=state, actions=(request, *first, _timer(state, Timer.GRACE, deadline.at_s)), why=why)
 
 
 def _drain_of(state: RunState) -> Drain:
     return state.life.drain or Drain()
 
 
-def _closing(state: RunState, at_s: float) -> RunState:
+def _closing(state: RunState, deadline: Deadline) -> RunState:
     """The window ends no later than that."""
     drain = _drain_of(state)
-    drain = replace(drain, deadline_s=min(drain.deadline_s, at_s))
+    drain = replace(drain, deadline=min(drain.deadline, deadline))
     return replace(state, life=replace(state.life, drain=drain))
 
 
@@ -264,7 +263,7 @@ def end_window_early(state: RunState, now_s: float, why: str) -> Step:
 def kill(state: RunState, now_s: float, why: str) -> Step:
     """End the grace window: SIGKILL to whoever lives, and a bounded wait for the kernel."""
     return Step(
-        state=replace(_closing(state, now_s), phase=Phase.KILLING),
+        state=replace(_closing(state, Deadline(at_s=now_s)), phase=Phase.KILLING),
         actions=(Kill(ranks=state.life.alive), _timer(state, Timer.REAP, now_s + state.windows.reap_s)),
         why=f"{why}; killing {len(state.life.alive)}",
     )
@@ -286,16 +285,11 @@ def _sweep(state: RunState) -> Sweep:
     """End what the workers left behind, keep what memory holds, and read what all of them said last."""
     ranks = (*(exit_.rank for exit_ in state.life.exits), *sorted(state.life.alive))
     return Sweep(
-        incarnation=state.incarnation, dead=ranks, saves=state.life.saves, write_by_s=_write_by_s(state)
+        incarnation=state.incarnation,
+        dead=ranks,
+        saves=state.life.saves,
+        write_by=grace_window.for_memory(state),
     )
-
-
-def _write_by_s(state: RunState) -> float:
-    """Until when files of memory snapshots may be written: a stop has its window, a fence has no time."""
-    drain = state.life.drain
-    if drain is None or (drain.incident is not None and drain.incident.cause is Cause.FENCE):
-        return 0.0
-    return float("inf") if state.stop is None else drain.deadline_s
 
 
 def unkillable(state: RunState) -> Step:
@@ -315,12 +309,13 @@ def drained(state: RunState, event: Drained) -> Step:
     """
     life, drain, incident = state.life, state.life.drain, state.life.incident
     if drain is not None and incident is not None:
-        incident = conclude(incident, life.exits, drain.deadline_s, event.notes, life.steps)
+        incident = conclude(incident, life.exits, drain.deadline.at_s, event.notes, life.steps)
         drain = replace(drain, incident=incident)
     state = replace(state, life=replace(life, alive=frozenset(), drain=drain))
-    if state.stop is not None and drain is not None and drain.reading and event.at_s < drain.deadline_s:
+    stopped_in_time = state.stop is not None and drain is not None and not drain.deadline.is_over(event.at_s)
+    if drain is not None and drain.reading and stopped_in_time:
         swept = replace(state, life=replace(state.life, drain=replace(drain, swept=True)))
-        timer = _timer(state, Timer.GRACE, min(drain.deadline_s, event.at_s + READ_BACK_S))
+        timer = _timer(state, Timer.GRACE, min(drain.deadline, Deadline.after(READ_BACK_S, event.at_s)).at_s)
         why = "no restart follows; what was saved is being read back"
         return Step(state=swept, actions=(timer,), why=why)
     if state.stop is not None or state.failure is not None:

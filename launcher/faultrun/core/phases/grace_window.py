@@ -1,4 +1,7 @@
-"""When the grace window may end before its time.
+"""The grace window: until when workers may save, and when it may end before that.
+
+Every deadline of a window is made here: by ``--grace`` after a fault, and by ``--stop_grace`` and the end of
+the platform's job when the run is told to stop (``Windows`` has them as they were resolved).
 
 Every replica group needs one verified save of the newest step that any of
 its members is known to hold. Members differ by at most one step (a rank can
@@ -14,9 +17,55 @@ is asked for an older step, for no worker holds one (DESIGN.md).
 
 from dataclasses import replace
 
-from faultrun.model.incident import Save, Unsaved
+from faultrun.model.incident import Cause, Save, Unsaved
 from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified
 from faultrun.model.run import Drain, Life, Promise, Run, RunState
+from faultrun.model.spec.windows import NO_DEADLINE, NO_TIME, Deadline, Windows
+
+_MAY_BE_LATE_S = 3.0
+"""Of the margin that a stop's window keeps from the platform's; the rest is for the end of all processes."""
+
+
+def deadline(state: RunState, now_s: float, late_s: float = 0.0) -> Deadline:
+    """Until when workers may save that are asked now; of a run that is told to stop, as a stop allows.
+
+    ``late_s``: so long ago the platform said that the run has to stop.
+    """
+    return after_fault(state.windows, now_s) if state.stop is None else _after_stop(state, now_s, late_s)
+
+
+def after_fault(windows: Windows, now_s: float) -> Deadline:
+    """Until when ranks may save, or what memory holds may be written, while nobody wants the run to end."""
+    return Deadline.after(windows.grace_s, now_s)
+
+
+def _after_stop(state: RunState, now_s: float, late_s: float) -> Deadline:
+    """The moment is no later than the end that the platform has set for the job, where that is still to come.
+
+    An end that is over was moved (``scontrol update``) or comes with a period of its own. Windows leave the
+    platform's clock some seconds for what comes before and after the save; only what is later than
+    ``_MAY_BE_LATE_S`` is taken from them.
+    """
+    stop_grace_s = state.windows.stop_grace_s
+    over_s = max(0.0, late_s - _MAY_BE_LATE_S)
+    window_s = max(min(1.0, stop_grace_s), stop_grace_s - over_s)
+    left_s = None if state.stop_by_s is None else state.stop_by_s - now_s
+    if left_s is not None and left_s > 0:
+        window_s = min(window_s, max(1.0, left_s))
+    return Deadline.after(window_s, now_s)
+
+
+def for_memory(state: RunState) -> Deadline:
+    """Until when what memory snapshots hold may be written: a stop has its window, a fence has no time."""
+    drain = state.life.drain
+    if drain is None or (drain.incident is not None and drain.incident.cause is Cause.FENCE):
+        return NO_TIME
+    return NO_DEADLINE if state.stop is None else drain.deadline
+
+
+def source(state: RunState) -> str:
+    """What says how long the window is, for people."""
+    return "--grace" if state.stop is None else f"stop window: {state.windows.stop_grace_source}"
 
 
 def acknowledged(drain: Drain, event: GaspAcknowledged) -> Drain:

@@ -1,8 +1,9 @@
 """Events of the dying gasp: asked for, heard, written, read back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from faultrun.model.event_base import Fact
+from faultrun.model.spec.windows import Deadline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -10,7 +11,7 @@ class GaspRequested(Fact):
     """Survivors were asked to save; ``took_s`` is from the decision to the last signal."""
 
     ranks: tuple[int, ...]
-    deadline_s: float
+    deadline: Deadline = field(metadata={"wire": "deadline_s"})
     took_s: float
 
 

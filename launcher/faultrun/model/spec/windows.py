@@ -1,14 +1,21 @@
-"""How long workers may go on when they are asked to leave."""
+"""How long workers may go on when they are asked to leave, and the moment by which they must have left.
 
+A window is a length, in seconds; a deadline is the moment at which one that was opened is over. Not here:
+until when a node's lease lets its workers live, which is on another clock (``workers/shared_deadline.py``).
+"""
+
+import math
 from dataclasses import dataclass
+from typing import ClassVar
+
+DEFAULT_GRACE_S = 30.0
+"""Length of the grace window where nobody names another: what container platforms give."""
 
 TERMINATION_VARIABLE = "FAULTRUN_TERMINATION_GRACE_S"
 """``terminationGracePeriodSeconds`` of the pod: Kubernetes does not tell a container, so manifests do."""
 
 PLATFORM_MARGIN_S = 5.0
 """How far the window of a stop stays below the platform's."""
-MAY_BE_LATE_S = 3.0
-"""Of these; the rest is for the end of all processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,25 +30,42 @@ class Windows:
     ``--on_fault=replace``, so an incident in which none does always says why.
     """
 
-    grace_s: float = 30.0
-    stop_grace_s: float = 30.0
+    grace_s: float = DEFAULT_GRACE_S
+    stop_grace_s: float = DEFAULT_GRACE_S
     stop_grace_source: str = "default"
     stop_by_utc_s: float | None = None
     reap_s: float = 10.0
     rejoin_s: float = 0.0
     stay_asked: bool = False
 
-    def stop_window_s(self, left_s: float | None, late_s: float = 0.0) -> float:
-        """How long workers may save when the run is stopped now, ``late_s`` after the platform said so.
 
-        ``left_s`` until the platform ends the job, None where it does not; an end that is
-        over was moved (``scontrol update``) or comes with a period of its own.
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Deadline:
+    """A moment of the run's clock, in run-seconds like ``at_s`` of every event.
 
-        Windows leave the platform's clock some seconds for what comes before and
-        after the save; only what is later than ``MAY_BE_LATE_S`` is taken from it.
-        """
-        over_s = max(0.0, late_s - MAY_BE_LATE_S)
-        window_s = max(min(1.0, self.stop_grace_s), self.stop_grace_s - over_s)
-        if left_s is None or left_s <= 0:
-            return window_s
-        return min(window_s, max(1.0, left_s))
+    The sooner of two is the smaller. Journals hold its number alone.
+    """
+
+    WIRE_FIELD: ClassVar[str] = "at_s"
+
+    at_s: float
+
+    @classmethod
+    def after(cls, window_s: float, now_s: float) -> "Deadline":
+        """The moment at which a window of ``window_s`` is over that opens at ``now_s``."""
+        return cls(at_s=now_s + window_s)
+
+    def left_s(self, now_s: float) -> float:
+        """Seconds from ``now_s`` until then; 0 when it is over."""
+        return max(0.0, self.at_s - now_s)
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether nothing is left of it at ``now_s``."""
+        return now_s >= self.at_s
+
+
+NO_DEADLINE = Deadline(at_s=math.inf)
+"""There is as much time as anything takes."""
+
+NO_TIME = Deadline(at_s=0.0)
+"""There is no time at all."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from faultrun.core.diagnosis.diagnose import describe
 from faultrun.core.humanize import several
+from faultrun.core.phases import grace_window
 from faultrun.core.phases.hang_response import warning
 from faultrun.core.phases.platform_notices import HOLD_S
 from faultrun.core.plan.choose_scheduler import INSTEAD
@@ -160,8 +161,8 @@ class ConsoleReporter:
             case StopRequested(source=source):
                 cut = step.state.phase is Phase.KILLING and before and before.phase is Phase.DRAINING
                 self._say(step.why if cut else f"told to stop by {source.value}")
-            case GaspRequested(ranks=ranks, deadline_s=deadline_s, at_s=at_s):
-                self._asked(len(ranks), deadline_s - at_s, step.state)
+            case GaspRequested(ranks=ranks, deadline=deadline, at_s=at_s):
+                self._asked(len(ranks), deadline.left_s(at_s), step.state)
             case StandbyChanged():
                 self._standby(event)
             case RunFinished():
@@ -218,10 +219,9 @@ class ConsoleReporter:
                 self._warn(f"standby of rank {event.rank}: {event.why}")
 
     def _asked(self, workers: int, window_s: float, state: RunState) -> None:
-        told = f"stop window: {self._spec.supervision.windows.stop_grace_source}"
-        source = "--grace" if state.stop is None else told
         window = f"SIGKILL in {duration(round(window_s, 1))}"
-        self._say(f"{several(workers, 'worker')} asked to save; {window} ({source})")
+        asked = several(workers, "worker")
+        self._say(f"{asked} asked to save; {window} ({grace_window.source(state)})")
 
     def _noticed(self, notice: Notice, before: RunState | None, step: Step) -> None:
         """Words of the platform that change what we do, or that cannot be understood; no others."""

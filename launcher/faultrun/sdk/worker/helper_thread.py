@@ -22,6 +22,7 @@ from types import FrameType
 from typing import Any
 
 from faultrun.errors import FaultrunError
+from faultrun.model.wire import WINDOW_WORD
 from faultrun.sdk.session import Session, SupervisorLink
 from faultrun.sdk.stay.next_group import Regroup
 from faultrun.sdk.worker.death_note import write_other_threads
@@ -145,7 +146,7 @@ class Helper(threading.Thread):
         leave()
 
     def _window_s(self, request: dict[str, Any]) -> float:
-        told = request.get("deadline_s")
+        told = request.get(WINDOW_WORD)
         return float(told) if isinstance(told, int | float) and told > 0 else self._session.grace_s
 
     def _request_after_signal(self) -> dict[str, Any]:

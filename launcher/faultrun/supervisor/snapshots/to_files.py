@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from faultrun.core.control_messages import said, whole
 from faultrun.model.actions import Sweep
 from faultrun.model.events import Event
+from faultrun.model.spec.windows import Deadline
 from faultrun.model.wire import parse
 
 _PROGRAM = (
@@ -53,8 +54,12 @@ class KeptStates:
     memory: KeptMemory
     only_lost: bool = False
 
-    def write(self, order: Sweep, patience_s: float, now_s: float) -> Iterator[Event]:
-        """Write what ``order.saves`` lack, for so long at most; a fact for each file. Helper thread."""
+    def write(self, order: Sweep, by: Deadline, now_s: float) -> Iterator[Event]:
+        """Write what ``order.saves`` lack, until the sooner of ``by`` and the order's; a fact for each file.
+
+        Helper thread.
+        """
+        patience_s = min(by, order.write_by).left_s(now_s)
         if not self.memory.fds or patience_s <= 0:
             return
         for line in self._lines(order, patience_s):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 from functools import partial
 
+from faultrun.core.phases import grace_window
 from faultrun.frameworks.environment import WorkerLaunchSpec
 from faultrun.frameworks.mindspore import needs_scheduler
 from faultrun.model.actions import (
@@ -136,8 +137,7 @@ class WorkerGroup:
         """
         self.leaving, self.request = True, order
         self._orphans.promise(order.ranks)
-        window_s = order.deadline_s - self._reactor.now()
-        self._control.request_gasp(order.ranks, window_s, peers_lost=order.peers_lost)
+        self._control.request_gasp(order.ranks, order.deadline, peers_lost=order.peers_lost)
         began = time.monotonic()
         leaders = [self._workers[rank] for rank in sorted(order.ranks) if rank in self._workers]
         with undisturbed():
@@ -150,7 +150,7 @@ class WorkerGroup:
                 at_s=done_s,
                 incarnation=self.incarnation.number,
                 ranks=tuple(sorted(order.ranks)),
-                deadline_s=order.deadline_s,
+                deadline=order.deadline,
                 took_s=took_s,
             )
         )
@@ -216,8 +216,8 @@ class WorkerGroup:
         boots, spare = frozenset({self._env.boot}), self.standbys.pids()
         patience_s, strangers = _SWEEP_PATIENCE_S, self._strangers
         swept, stragglers = sweep(boots, patience_s=patience_s, spare=spare, strangers=strangers)
-        left_s = order.write_by_s - self._reactor.now()
-        yield from kept.write(order, min(left_s, self._spec.supervision.windows.grace_s), self._reactor.now())
+        now_s, windows = self._reactor.now(), self._spec.supervision.windows
+        yield from kept.write(order, grace_window.after_fault(windows, now_s), now_s)
         notes: tuple[DeathNote, ...] = ()
         if logs is not None and page is not None:
             with contextlib.suppress(OSError):
