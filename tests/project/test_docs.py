@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import pytest
 import yaml
+from docs.options_page import WORKER_VARIABLES
 
 from faultrun.cli.app import program
-from faultrun.cli.options.help.options_page import WORKER_VARIABLES
 from faultrun.cli.verbs import VERBS
 from faultrun.errors import FaultrunError
 from support.places import ROOT

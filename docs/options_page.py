@@ -1,6 +1,6 @@
 """``docs/options.md``, made from the tables of the code.
 
-Written anew by ``python -m faultrun.cli.options.help.options_page > docs/options.md``.
+Written anew by ``python docs/options_page.py > docs/options.md``.
 """
 
 from collections.abc import Iterator, Mapping
