@@ -9,7 +9,6 @@ import importlib.machinery
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -48,19 +47,11 @@ _ORDER = (Framework.MINDSPORE, Framework.TORCH, Framework.TENSORFLOW)
 """Between equals: MindSpore code borrows torch's datasets, torch code borrows TensorFlow's TensorBoard."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detection:
-    """The framework, and the reason as a phrase that follows "because"."""
-
-    framework: Framework
-    why: str
-
-
 class UnreadableSource(Exception):
     """A file whose imports stay unknown; the text says why."""
 
 
-def detect(program: Path, search: Sequence[Path]) -> Detection:
+def detect(program: Path, search: Sequence[Path]) -> Framework:
     """Read the imports of ``program`` and of the local modules it imports.
 
     ``search`` are the folders from which the program imports: its own, or
@@ -69,24 +60,22 @@ def detect(program: Path, search: Sequence[Path]) -> Detection:
     """
     try:
         names = read_imports(program)
-    except UnreadableSource as error:
-        return Detection(framework=Framework.PLAIN, why=f"{program} could not be read: {error}")
-    found = _judge(names, program)
+    except UnreadableSource:
+        return Framework.PLAIN
+    found = _judge(names)
     if found is not None and found[1]:
         return found[0]
     local = [found[0]] if found is not None else []
     for module in local_modules(names, program, search):
         try:
-            theirs = _judge(read_imports(module), module)
+            theirs = _judge(read_imports(module))
         except UnreadableSource:
             continue
         if theirs is not None and theirs[1]:
             return theirs[0]
         if theirs is not None:
             local.append(theirs[0])
-    if local:
-        return min(local, key=lambda detection: _ORDER.index(detection.framework))
-    return Detection(framework=Framework.PLAIN, why=f"no import of a framework in {program}")
+    return min(local, key=_ORDER.index, default=Framework.PLAIN)
 
 
 def find_module(module: str, search: Sequence[str]) -> Path | None:
@@ -122,17 +111,14 @@ def frameworks_of(names: Sequence[str]) -> set[Framework]:
     return {_PACKAGES[top] for name in names if (top := name.split(".")[0]) in _PACKAGES}
 
 
-def _judge(names: Sequence[str], source: Path) -> tuple[Detection, bool] | None:
+def _judge(names: Sequence[str]) -> tuple[Framework, bool] | None:
     """The framework that ``names`` speak for, and whether they also speak of distributed training."""
     known = [name for name in names if name.split(".")[0] in _PACKAGES]
     if not known:
         return None
     spread = [name for name in known if f"{name}.".startswith(_DISTRIBUTED)]
     itself = [name for name in known if name.split(".")[0] in _THEMSELVES]
-    frameworks = {_PACKAGES[name.split(".")[0]]: name for name in reversed(spread or itself or known)}
-    framework = next(entry for entry in _ORDER if entry in frameworks)
-    why = f"{source} imports {frameworks[framework]}"
-    return Detection(framework=framework, why=why), bool(spread)
+    return min(frameworks_of(spread or itself or known), key=_ORDER.index), bool(spread)
 
 
 def read_imports(file: Path) -> list[str]:

@@ -155,7 +155,7 @@ def _imported(program: Program) -> Framework:
     files = [(program.source, program.search)] if program.source is not None else []
     words = (*program.command.prefix, *program.command.script_args)
     for file, search in chain(files, ((file, (file.parent,)) for file in python_files(words))):
-        found = detect(file, search).framework
+        found = detect(file, search)
         if found is not Framework.PLAIN:
             return found
     return Framework.PLAIN
