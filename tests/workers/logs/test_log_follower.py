@@ -55,11 +55,10 @@ follower.close()
 
 def test_lines_that_are_picked_go_to_a_file_whether_they_are_shown_or_not(tmp_path: Path) -> None:
     code = """
-from faultrun.workers.logs.log_follower import Picked
-picked = Picked(("apple", "orange"), folder / "picked.log")
-follower.pick(folder / "2.log", "[2]: ", picked)
+picked = ("apple", "orange"), folder / "picked.log"
+follower.pick(folder / "2.log", "[2]: ", *picked)
 follower.follow(folder / "3.log", "[3]: ", 1)
-follower.pick(folder / "3.log", "[3]: ", picked)
+follower.pick(folder / "3.log", "[3]: ", *picked)
 (folder / "2.log").write_text("an apple\\na pear\\n")
 (folder / "3.log").write_text("an orange\\n")
 follower.close()
@@ -224,12 +223,11 @@ follower.close()
 @pytest.mark.long
 def test_a_pipe_gets_all_that_was_asked_for_and_picks_miss_nothing(tmp_path: Path) -> None:
     code = """
-from faultrun.workers.logs.log_follower import Picked
 log = folder / "2.log"
 flood = b"an apple\\n" + (b"x" * 999 + b"\\n") * 7_000
 log.write_bytes(flood)
 follower.follow(log, "[2]: ", 1)
-follower.pick(log, "[2]: ", Picked(("apple",), folder / "picked.log"))
+follower.pick(log, "[2]: ", ("apple",), folder / "picked.log")
 follower.close()
 """
     first, *others = ended(_CODE + code, str(tmp_path)).stdout.splitlines()

@@ -33,14 +33,6 @@ _LAST_WORDS_S = 2.0
 _FULL_REST_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Picked:
-    """Lines with one of ``needles`` are added to the file ``into``."""
-
-    needles: tuple[str, ...]
-    into: Path
-
-
 class Follower:
     """The supervisor's end. Start it before any thread; nothing here blocks.
 
@@ -57,11 +49,10 @@ class Follower:
         path.touch()
         self._orders.send({"path": str(path), "prefix": prefix, "fd": to_fd})
 
-    def pick(self, path: Path, prefix: str, picked: Picked) -> None:
-        """Add the lines of ``path`` that are picked to their file: all of them."""
+    def pick(self, path: Path, prefix: str, needles: tuple[str, ...], into: Path) -> None:
+        """Add the lines of ``path`` that have one of ``needles`` to the file ``into``: all of them."""
         path.touch()
-        order = {"needles": picked.needles, "into": str(picked.into)}
-        self._orders.send({"path": str(path), "prefix": prefix, **order})
+        self._orders.send({"path": str(path), "prefix": prefix, "needles": needles, "into": str(into)})
 
     def close(self) -> None:
         """Let it copy the last words, then end it; bounded, whatever the console does."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from faultrun.model.spec.output import Logs, Stream
 from faultrun.workers.logs.log_files import LogFiles
-from faultrun.workers.logs.log_follower import Follower, Picked
+from faultrun.workers.logs.log_follower import Follower
 from faultrun.workers.logs.log_rotation import Rotator
 
 
@@ -53,7 +53,7 @@ class Streams:
             if console in (stream, Stream.ALL):
                 self._follower.follow(path, prefix_of(rank), to_fd)
             if needles and not hushed:
-                self._follower.pick(path, prefix_of(rank), Picked(needles, into))
+                self._follower.pick(path, prefix_of(rank), needles, into)
 
 
 def prefix_of(rank: int) -> str:
