@@ -33,7 +33,7 @@ TRIED = Tried(
         UndisturbedTold(part=Undisturbed(trained_s=3.0, saves=("a", "b")), losses=(("step 1", 0.5),)),
         TriedTold(tried=TRIED),
         LossesTold(life=2, losses=(("step 1", math.inf),)),
-        SceneFailed(why="no overlay", isolated=False),
+        SceneFailed(why="no overlay"),
         SceneOver(why="training had ended"),
     ],
 )

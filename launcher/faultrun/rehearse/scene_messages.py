@@ -42,10 +42,9 @@ class LossesTold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SceneFailed:
-    """It could not be played. ``isolated``: the view was there, and the reason is another."""
+    """It could not be played."""
 
     why: str
-    isolated: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,7 @@ def _child(enter: Callable[[], None], inside: Play, write_end: int) -> None:
         try:
             enter()
         except NoPrivateView as error:
-            tell(SceneFailed(why=str(error), isolated=False))
+            tell(SceneFailed(why=str(error)))
         else:
             inside(tell)
             code = 0
