@@ -4,7 +4,6 @@ import os
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Protocol
 
 from faultrun.rehearse.isolation import private_view
 from faultrun.rehearse.isolation.landlock import NotConfined, confine
@@ -24,66 +23,36 @@ class Apart(Enum):
     COPY = "copy"
 
 
-class Isolation(Protocol):
-    """``place`` is the scratch folder of one scene."""
-
-    @property
-    def words(self) -> str:
-        """How the files were kept, for the last line."""
-        ...
-
-    @property
-    def caution(self) -> str:
-        """What a training may stumble over that does well without a rehearsal; empty: nothing."""
-        ...
-
-    def prepare(self, place: Path) -> None:
-        """Before the scene's process is there. OSError: no room."""
-        ...
-
-    def enter(self, place: Path) -> None:
-        """In the scene's process, once. NoPrivateView: it cannot be had here."""
-        ...
-
-    def inside(self, place: Path, word: str) -> str:
-        """A word of the command, or a path, as the scene must be given it."""
-        ...
-
-    def outside(self, place: Path, text: str) -> str:
-        """What the scene says of its paths, with the user's."""
-        ...
-
-    def written(self, place: Path) -> tuple[tuple[Path, str], ...]:
-        """Folders with what was written, and the path that each stands for."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class InView:
-    """Everything under its own path, in a private view of the file system. ``outputs`` are written to."""
+    """Everything under its own path, in a private view of the file system. ``outputs`` are written to.
+
+    ``words`` say how the files were kept, for the last line; ``caution`` what a training may stumble over
+    that does well without a rehearsal, empty: nothing. ``place`` is the scratch folder of one scene.
+    """
 
     outputs: tuple[str, ...]
     words: str = field(default="all that it wrote went to a scratch folder, which is removed", init=False)
     caution: str = field(default="", init=False)
 
     def prepare(self, place: Path) -> None:
-        """See ``Isolation``."""
+        """Before the scene's process is there. OSError: no room."""
         (place / SHARED).mkdir(parents=True)
 
     def enter(self, place: Path) -> None:
-        """See ``Isolation``."""
+        """In the scene's process, once. NoPrivateView: it cannot be had here."""
         private_view.enter(place, self.outputs)
 
     def inside(self, place: Path, word: str) -> str:  # noqa: ARG002  a path means what it means outside
-        """See ``Isolation``."""
+        """A word of the command, or a path, as the scene must be given it."""
         return word
 
     def outside(self, place: Path, text: str) -> str:  # noqa: ARG002
-        """See ``Isolation``."""
+        """What the scene says of its paths, with the user's."""
         return text
 
     def written(self, place: Path) -> tuple[tuple[Path, str], ...]:
-        """See ``Isolation``."""
+        """Folders with what was written, and the path that each stands for."""
         return private_view.written(place)
 
 
@@ -102,7 +71,7 @@ class InCopy:
 
     @property
     def words(self) -> str:
-        """See ``Isolation``."""
+        """See ``InView``."""
         return (
             "it trained in a copy of the working directory, and no file elsewhere could be written, made or "
             f"removed; modes, owners and times of files elsewhere are not guarded; {self._memory.words}"
@@ -110,16 +79,16 @@ class InCopy:
 
     @property
     def caution(self) -> str:
-        """See ``Isolation``."""
+        """See ``InView``."""
         return self._memory.caution
 
     def prepare(self, place: Path) -> None:
-        """See ``Isolation``."""
+        """See ``InView``."""
         (place / SHARED / _TEMPORARY).mkdir(parents=True)
         self._copies[place] = copied(self.folder, place / SHARED / _COPY, self.command, self.outputs)
 
     def enter(self, place: Path) -> None:
-        """See ``Isolation``."""
+        """See ``InView``."""
         os.environ["TMPDIR"] = str(place / SHARED / _TEMPORARY)
         os.chdir(self._copies[place].work)
         try:
@@ -128,15 +97,18 @@ class InCopy:
             raise private_view.NoPrivateView(str(error)) from error
 
     def inside(self, place: Path, word: str) -> str:
-        """See ``Isolation``."""
+        """See ``InView``."""
         return self._copies[place].word(word)
 
     def outside(self, place: Path, text: str) -> str:
-        """See ``Isolation``."""
+        """See ``InView``."""
         for real, copy in self._copies[place].places:
             text = text.replace(copy, real)
         return text
 
     def written(self, place: Path) -> tuple[tuple[Path, str], ...]:
-        """See ``Isolation``."""
+        """See ``InView``."""
         return tuple((Path(copy), real) for real, copy in self._copies[place].places)
+
+
+Isolation = InView | InCopy
