@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.core.standby.headroom import idle_processors
-from faultrun.platforms import processors
+from faultrun.platforms.cgroup import processor_sample
 from support.machine.processes import wait_until
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -35,7 +35,7 @@ def stat(idle: int, iowait: int = 0, *, numbers: list[int] | None = None) -> str
 
 
 def test_only_the_processors_that_are_ours_count_and_waiting_for_a_disk_is_idle(tmp_path: Path) -> None:
-    seen = processors.sample(tree(tmp_path, proc__stat=stat(2 * TICKS, TICKS)))
+    seen = processor_sample(tree(tmp_path, proc__stat=stat(2 * TICKS, TICKS)))
     assert seen.idle_s == pytest.approx(3.0 * len(MINE))
     assert (seen.allowed, seen.quota, seen.spent_s) == (len(MINE), None, None)
 
@@ -44,7 +44,7 @@ def test_only_the_processors_that_are_ours_count_and_waiting_for_a_disk_is_idle(
     "text", ["", stat(5, numbers=[]), "\n".join(f"cpu{number} 0 0 0 0 0 0 0 0" for number in MINE), "cpu0\n"]
 )
 def test_what_is_not_shown_or_not_counted_is_unknown(tmp_path: Path, text: str) -> None:
-    assert processors.sample(tree(tmp_path, proc__stat=text)).idle_s is None
+    assert processor_sample(tree(tmp_path, proc__stat=text)).idle_s is None
 
 
 def test_the_quota_and_what_was_spent_of_it_version_2(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_the_quota_and_what_was_spent_of_it_version_2(tmp_path: Path) -> None:
         sys__fs__cgroup__pods__one__cpu_DOT_stat="usage_usec 100\n",
         proc__stat=stat(TICKS),
     )
-    seen = processors.sample(root)
+    seen = processor_sample(root)
     assert (seen.quota, seen.spent_s) == (3.0, 9.5)
     assert seen.processors == min(len(MINE), 3.0)
 
@@ -77,18 +77,18 @@ def test_the_quota_and_what_was_spent_of_it_version_1(tmp_path: Path) -> None:
             }.items()
         },
     )
-    seen = processors.sample(root)
+    seen = processor_sample(root)
     assert (seen.quota, seen.spent_s, seen.processors) == (0.5, 2.5, 0.5)
 
 
 @pytest.mark.long
 def test_this_machine_counts() -> None:
-    first = processors.sample()
+    first = processor_sample()
     if first.idle_s is None:
         pytest.skip("this kernel does not show how long its processors are idle")
 
     def measured() -> tuple[float] | None:
-        idle = idle_processors(first, processors.sample())
+        idle = idle_processors(first, processor_sample())
         return None if idle is None else (idle,)
 
     (idle,) = wait_until(measured, within_s=30.0, what="half a second")

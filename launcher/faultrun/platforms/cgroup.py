@@ -1,15 +1,18 @@
-"""Control groups, version 1, 2 or both: limits, memory that may still be used, processes that were killed.
+"""Control groups, version 1, 2 or both: limits, what may still be used of them, processes that were killed.
 
 A limit set on any group above ours counts too, as far as the container shows it. Files:
 Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst of the kernel.
 """
 
+import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import psutil
 
+from faultrun.core.standby.headroom import ProcessorSample
 from faultrun.files import text_of
 
 _Look = Callable[[Path, int], tuple[float | None, int | None]]
@@ -22,6 +25,8 @@ _UNLIMITED = 1 << 62
 _RESERVE_BYTES = 1 << 30
 _RESERVE_PART = 10
 """What must stay free: a tenth, and a GiB at the least. Training grows, and its checkpoints are cached."""
+_IDLE, _IOWAIT = 4, 5  # fields of a "cpu<n>" line in proc_stat(5), its name included
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +72,22 @@ def limits(root: Path = Path("/")) -> Limits:
     )
 
 
-def processor_quota(root: Path = Path("/")) -> tuple[float | None, float | None]:
-    """How many processors the tightest group may use, and the seconds of them that it has used so far.
+def processor_sample(root: Path = Path("/")) -> ProcessorSample:
+    """How busy the processors are that this process may use: by affinity, ``/proc/stat`` and control group.
 
-    Both None without a quota; the second also where nothing counts.
+    Two samples make a measurement; what it means is ``core.standby.headroom``'s. One costs a tenth of a
+    millisecond. ``root`` is where ``proc`` and ``sys`` are looked for.
     """
-    cpus, used_us = _tightest(tuple(_mounts(root)), _groups(root), "cpu", _cpus)
-    return cpus, used_us / 1e6 if cpus is not None and used_us is not None else None
+    allowed = os.sched_getaffinity(0)
+    at_s = time.monotonic()
+    quota, used_us = _tightest(tuple(_mounts(root)), _groups(root), "cpu", _cpus)
+    return ProcessorSample(
+        at_s=at_s,
+        allowed=len(allowed),
+        idle_s=_idle_s(root, allowed),
+        quota=quota,
+        spent_s=used_us / 1e6 if quota is not None and used_us is not None else None,
+    )
 
 
 def memory_group(pid: int, root: Path = Path("/")) -> Path | None:
@@ -115,6 +129,22 @@ def spendable_bytes(root: Path = Path("/")) -> int | None:
         return None
     free = group.memory_bytes - group.memory_used_bytes + _droppable(root)
     return min(spendable, _beyond_reserve(group.memory_bytes, free))
+
+
+def _idle_s(root: Path, allowed: set[int]) -> float | None:
+    """How long ``allowed`` have been idle; None where one of them is not shown, or nothing is counted.
+
+    A sandbox (gVisor) shows zeros: time that is neither used nor idle is none.
+    """
+    idle = counted = seen = 0
+    for line in text_of(root / "proc/stat").splitlines():
+        name, *fields = line.split()
+        number = name.removeprefix("cpu")
+        if number.isdecimal() and int(number) in allowed and len(fields) >= _IOWAIT:
+            seen += 1
+            counted += sum(map(int, fields))
+            idle += int(fields[_IDLE - 1]) + int(fields[_IOWAIT - 1])
+    return idle / _TICKS if seen == len(allowed) and counted else None
 
 
 def _tightest(

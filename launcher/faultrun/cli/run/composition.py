@@ -44,8 +44,7 @@ from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId, RunId
 from faultrun.nodes.agent.agreement import LEAVING_S, NodesAgreement
 from faultrun.nodes.agent.served_etcd import ServedEtcd
-from faultrun.platforms import processors
-from faultrun.platforms.cgroup import spendable_bytes
+from faultrun.platforms.cgroup import processor_sample, spendable_bytes
 from faultrun.platforms.this_machine import accelerators_of
 from faultrun.supervisor.checkpoints.finder import CheckpointFinder
 from faultrun.supervisor.checkpoints.first_logged_step import FirstStepWatch
@@ -183,7 +182,7 @@ class Supervisor:
             HangWatch(self._spec.supervision.hang, group.incarnation, inspector, reactor),
             FirstSaveWatch(reactor, world.readings, catalog.listed),
             ReadAhead(reactor, world.readings, catalog.look_ahead),
-            HeadroomWatch(self._spec.standby, self._spec.slots, processors.sample, reactor),
+            HeadroomWatch(self._spec.standby, self._spec.slots, processor_sample, reactor),
             *self._slot_watch(reactor, world, catalog, finder),
             ReadyNotifier(self._ready, journal, self._say),
         )

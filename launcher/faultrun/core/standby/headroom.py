@@ -1,6 +1,6 @@
 """Whether there is room for standbys: processors that nobody needs now, and memory for all that are missing.
 
-``platforms.processors`` and ``platforms.cgroup`` read the machine; ``core.standby.policy`` says what is done.
+``platforms.cgroup`` reads the machine; ``core.standby.policy`` says what is done.
 """
 
 from dataclasses import dataclass
