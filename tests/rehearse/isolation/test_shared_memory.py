@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.rehearse.isolation.shared_memory import SharedMemory
+from faultrun.rehearse.isolation.choose_isolation import SharedMemory
 
 STORE = "faultrun-fe00-2142d8-94821c76db9a24aa-1"
 """Where survivors met under a supervisor that was killed, and never started again."""
