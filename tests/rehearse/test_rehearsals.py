@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from faultrun.rehearse.isolation.file_digests import changed, marks_of
-from faultrun.rehearse.isolation.landlock import can_confine
+from support.machine.installed import has_landlock
 from support.machine.processes import PATIENCE_S, marked, wait_until
 from support.places import TESTS
 from support.rehearsals import fault
@@ -79,7 +79,7 @@ def test_a_training_that_saves_where_nobody_looks_is_told_where(rehearse: Rehear
 def test_a_copy_survives_and_a_path_that_no_word_names_is_not_written(
     rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not can_confine():
+    if not has_landlock():
         pytest.skip("this kernel has no landlock")
     code, found = rehearse("--isolation=copy", "--faults=rank")
     assert (code, found["survived"], found["changed"]) == (0, True, [])

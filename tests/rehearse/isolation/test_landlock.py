@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.rehearse.isolation.landlock import can_confine
+from support.machine.installed import has_landlock
 from support.machine.scripts import ended
 
-if not can_confine():
+if not has_landlock():
     pytest.skip("this kernel has no landlock", allow_module_level=True)
 
 CONFINED = """

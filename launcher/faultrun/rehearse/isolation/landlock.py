@@ -34,7 +34,7 @@ def confine(folders: Iterable[Path]) -> None:
 
     ``/dev/shm`` is no device. Files of ``/proc`` can be written to as before: they are the kernel's.
     """
-    version = _version()
+    version = _call(_CREATE_RULESET, None, 0, _VERSION)
     denied = _WRITE_FILE | _IN_FOLDERS
     for since, right in _SINCE.items():
         denied |= right if version >= since else 0
@@ -62,18 +62,6 @@ def _devices() -> Iterator[Path]:
                 kind = path.lstat().st_mode
                 if stat.S_ISCHR(kind) or stat.S_ISBLK(kind):
                     yield path
-
-
-def can_confine() -> bool:
-    """Whether this kernel has it."""
-    try:
-        return _version() > 0
-    except NotConfined:
-        return False
-
-
-def _version() -> int:
-    return _call(_CREATE_RULESET, None, 0, _VERSION)
 
 
 def _allow(ruleset: int, folder: Path, rights: int) -> None:
