@@ -89,7 +89,7 @@ class RunCommand(click.Command):
 
     def format_help_text(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what the tool does, and a command that works."""
-        _write_texts(formatter, SENTENCE)
+        write_texts(formatter, SENTENCE)
         with formatter.section("Example"):
             formatter.write("".join(f"  {line}\n" for line in EXAMPLE))
 
@@ -97,7 +97,7 @@ class RunCommand(click.Command):
         """Write the options that people use, and where the others are."""
         with formatter.section("Options of a run, before SCRIPT"):
             formatter.write_dl(everyday_rows(), col_max=_NAME_COLUMN)
-        _write_texts(formatter, _MORE)
+        write_texts(formatter, _MORE)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Options before SCRIPT; whatever stands behind it is the script's, and may be a file."""
@@ -114,7 +114,7 @@ class RunCommand(click.Command):
                 rows += _ABOUT_ITSELF
             with formatter.section(title):
                 formatter.write_dl(rows, col_max=_NAME_COLUMN)
-        _write_texts(formatter, _VALUES)
+        write_texts(formatter, _VALUES)
 
 
 def run_command(start: Callable[[Asked], object]) -> RunCommand:
@@ -214,7 +214,8 @@ class FaultrunGroup(click.Group):
         return [*script, *super().shell_complete(ctx, incomplete)]
 
 
-def _write_texts(formatter: click.HelpFormatter, *texts: str) -> None:
+def write_texts(formatter: click.HelpFormatter, *texts: str) -> None:
+    """Write each of ``texts`` as a paragraph of its own."""
     for text in texts:
         formatter.write_paragraph()
         formatter.write_text(text)
@@ -259,7 +260,7 @@ def everything(command: "RunCommand | FaultrunGroup", ctx: click.Context) -> str
     """The page of ``--help-all``: verbs, and every option with its unit and default."""
     formatter = ctx.make_formatter()
     command.format_usage(ctx, formatter)
-    _write_texts(formatter, *_INTRODUCTION)
+    write_texts(formatter, *_INTRODUCTION)
     command.format_everything(formatter)
     return formatter.getvalue().rstrip("\n")
 

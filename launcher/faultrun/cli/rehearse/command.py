@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from faultrun.cli.console import answer, say
-from faultrun.cli.options.command import RunCommand, run_command
+from faultrun.cli.options.command import RunCommand, run_command, write_texts
 from faultrun.cli.options.option import Takes
-from faultrun.cli.options.settings import OPTIONS, Asked
-from faultrun.cli.rehearse.request import Wishes, settings_of
+from faultrun.cli.options.settings import OPTIONS, Asked, collect_for_run
 from faultrun.cli.verbs import example
 from faultrun.errors import UsageError
 
 if TYPE_CHECKING:
+    from faultrun.cli.rehearse.run_rehearsal import Wishes
     from faultrun.cli.resolve.spec import Resolved
     from faultrun.rehearse.outcome import Trial
 
@@ -55,9 +55,7 @@ class RehearseCommand(RunCommand):
 
     def format_help_text(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what the verb does."""
-        for text in _INTRODUCTION:
-            formatter.write_paragraph()
-            formatter.write_text(text)
+        write_texts(formatter, *_INTRODUCTION)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write our own options; those of ``run`` are on its page."""
@@ -99,6 +97,8 @@ def _command() -> RehearseCommand:
     ]
 
     def callback(words: tuple[str, ...], **values: Any) -> int:
+        from faultrun.cli.rehearse.run_rehearsal import Wishes
+
         wishes = Wishes(**{one.name: values.pop(one.name) for one in fields(Wishes)})
         assert asking.callback is not None
         return _rehearse(asking.callback(words=words, **values), wishes)
@@ -116,7 +116,7 @@ def _command() -> RehearseCommand:
     return made
 
 
-def _rehearse(asked: Asked, wishes: Wishes) -> int:
+def _rehearse(asked: Asked, wishes: "Wishes") -> int:
     from faultrun.cli.rehearse.run_rehearsal import rehearsed
     from faultrun.rehearse.result_page import as_json, page
 
@@ -166,7 +166,7 @@ def _resolved(asked: Asked) -> "Resolved":
     around = ProcessContext(
         environ=dict(os.environ), python=sys.executable, import_path=tuple(sys.path), pid=os.getpid()
     )
-    resolved = resolve(settings_of(asked), around)
+    resolved = resolve(collect_for_run(asked, os.environ), around)
     check_recovery(resolved.spec, around.environ)
     return resolved
 

@@ -6,7 +6,7 @@ import sys
 import tempfile
 import time
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,7 @@ from faultrun.checkpoints.registry import registry_for
 from faultrun.cli.console import say
 from faultrun.cli.options.config_beside_script import CONFIG_NAME, NO_CONFIG
 from faultrun.cli.options.option import Takes
-from faultrun.cli.options.settings import OPTIONS, Asked, Settings
-from faultrun.cli.rehearse.request import Wishes, settings_of
+from faultrun.cli.options.settings import OPTIONS, Asked, Settings, collect_for_run
 from faultrun.cli.resolve.spec import Resolved
 from faultrun.errors import UsageError
 from faultrun.model.observed.hang import HangSignal
@@ -52,6 +51,18 @@ _SET = {
 _LEFT_OUT = frozenset({"dry_run", "shutdown_timeout", "tail_worker_log", "tee", "redirects", *_SET})
 
 _LABEL_WIDTH = 56
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """The rehearsal's own options, by the names of their parameters."""
+
+    minutes: float
+    faults: str | None
+    as_json: bool
+    diff: bool
+    scratch: str | None
+    isolation: str
 
 
 def every_trial(resolved: Resolved) -> tuple[Trial, ...]:
@@ -135,7 +146,7 @@ def _words(asked: Asked, log_dir: Path, limits: dict[str, str]) -> tuple[str, ..
 
 def _hang(asked: Asked, hang_s: float | None) -> dict[str, str]:
     """A short limit for the rehearsal; whoever turned the watch off or gave a shorter one had a reason."""
-    given = settings_of(asked).hang_timeout
+    given = collect_for_run(asked, os.environ).hang_timeout
     if hang_s is None or (given is not None and (given == float("inf") or given <= hang_s)):
         return {}
     return {"hang_timeout": f"{hang_s:.3g}s"}
@@ -225,7 +236,7 @@ def proposed(asked: Asked, found: RehearsalOutcome) -> str:
 
     What was typed wins over a file: for those options a line before the diff says what to type.
     """
-    settings = settings_of(asked)
+    settings = collect_for_run(asked, os.environ)
     program = _program(asked, module=settings.module)
     launch = FoundLaunch(launcher="faultrun", program=asked.words, module=settings.module)
     read = propose(launch, program, {}).options
