@@ -49,10 +49,15 @@ def rank_names(ranks: Sequence[int]) -> str:
         return f"rank {ranks[0]}"
     if len(ranks) <= _LISTED:
         return "ranks " + " ".join(str(rank) for rank in ranks)
+    return "ranks " + " ".join(rank_runs(ranks))
+
+
+def rank_runs(ranks: Sequence[int]) -> list[str]:
+    """``0-17`` and ``19`` for ranks in a row, and for one alone."""
     runs: list[list[int]] = []
     for rank in sorted(ranks):
         if runs and rank == runs[-1][-1] + 1:
             runs[-1] = [runs[-1][0], rank]
         else:
             runs.append([rank])
-    return "ranks " + " ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    return [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]

@@ -6,6 +6,7 @@ from typing import Any
 
 from faultrun.checkpoints.names import place_of
 from faultrun.checkpoints.scan_result import Scan
+from faultrun.core.humanize import rank_runs
 from faultrun.core.recovery.candidate_order import moments
 from faultrun.core.recovery.choose import Choice, Chosen, NeedVerdicts
 from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verdict
@@ -113,13 +114,7 @@ def chosen_lines(point: RecoveryPoint) -> list[str]:
 
 def rank_text(ranks: Sequence[int]) -> str:
     """``0-3,7`` for ranks in ascending order; ``-`` for none."""
-    spans: list[list[int]] = []
-    for rank in ranks:
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans) or "-"
+    return ",".join(rank_runs(ranks)) or "-"
 
 
 def size_text(size_bytes: int) -> str:
