@@ -9,7 +9,7 @@ import click
 
 from faultrun.cli.console import say
 from faultrun.cli.options.help.completion import folders
-from faultrun.cli.options.node_addresses import ETCD_PORT, endpoint
+from faultrun.cli.options.node_addresses import ETCD_PORT, Endpoint, bare, endpoint
 from faultrun.cli.verbs import example
 from faultrun.errors import UsageError
 from faultrun.platforms import this_machine
@@ -78,13 +78,13 @@ def _address(listen: str) -> str:
     """An address and a port, as etcd wants them; it resolves no names to listen at."""
     try:
         host, port = endpoint(listen)
-        host = host.removeprefix("[").removesuffix("]")
+        host = bare(host)
         ip = host if this_machine.is_address(host) else this_machine.address_of(host)
     except (OSError, ValueError) as error:
         raise UsageError(
             f"--listen={listen} cannot be used", because=str(error), hint=f"--listen=0.0.0.0:{ETCD_PORT}"
         ) from None
-    return f"[{ip}]:{port or ETCD_PORT}" if ":" in ip else f"{ip}:{port or ETCD_PORT}"
+    return Endpoint("", ip, port or ETCD_PORT).at
 
 
 def _start(argv: tuple[str, ...], log: Path) -> "Process":

@@ -21,6 +21,16 @@ class Endpoint:
     host: str
     port: int
 
+    @property
+    def at(self) -> str:
+        """``host:port``, or ``[v6]:port``."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def bare(host: str) -> str:
+    """An address of IPv6 without the brackets that it may stand in."""
+    return host.strip().removeprefix("[").removesuffix("]")
+
 
 def nodes(text: str) -> int:
     """Torchrun's ``N`` or ``MIN:MAX``, of which the larger counts."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faultrun.cli.options.choices import none_of
-from faultrun.cli.options.node_addresses import Endpoint, endpoint, endpoints
+from faultrun.cli.options.node_addresses import Endpoint, bare, endpoint, endpoints
 from faultrun.cli.options.settings import INSIDE_WORKER, Settings
 from faultrun.cli.options.values import switch
 from faultrun.cli.resolve.context import ResolveContext
@@ -44,18 +44,6 @@ class NodeIdentity:
     addr: str
     agreement: AgreementSpec
     meeting: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Leader:
-    """The first node, which serves etcd."""
-
-    host: str
-    port: int
-
-    @property
-    def endpoint(self) -> str:
-        return _at(self.host, self.port)
 
 
 def resolve_node(ctx: ResolveContext, framework: Framework, workers: Workers) -> NodeIdentity | None:
@@ -118,11 +106,11 @@ def _with_leader(
         addr=addr,
         agreement=_spec(
             ctx,
-            EtcdAccess(endpoints=(leader.endpoint,)),
+            EtcdAccess(endpoints=(leader.at,)),
             rank,
-            serve_at=_at(own or this_machine.every_address(), leader.port) if serves else "",
+            serve_at=Endpoint("", own or this_machine.every_address(), leader.port).at if serves else "",
         ),
-        meeting=leader.endpoint,
+        meeting=leader.at,
     )
 
 
@@ -138,7 +126,7 @@ def _spec(ctx: ResolveContext, etcd: EtcdAccess, rank: int | None, serve_at: str
     )
 
 
-def _leader(ctx: ResolveContext, framework: Framework, workers: Workers, backend: str) -> _Leader:
+def _leader(ctx: ResolveContext, framework: Framework, workers: Workers, backend: str) -> Endpoint:
     """``--master_addr``, torchrun's endpoint, the platform's first node, MASTER_ADDR: who is named first."""
     settings = ctx.settings
     at = settings.read(Settings.rdzv_endpoint, endpoint)
@@ -158,7 +146,7 @@ def _leader(ctx: ResolveContext, framework: Framework, workers: Workers, backend
     if port == 0:
         raise settings.refuse(Settings.master_port, "every node must know the port", "--master_port=29500")
     usual = _MINDSPORE_PORT if framework is Framework.MINDSPORE else _USUAL_PORT.get(backend, _STATIC_PORT)
-    return _Leader(_bare(host), port or usual)
+    return Endpoint("", bare(host), port or usual)
 
 
 def _told_leader(ctx: ResolveContext, workers: Workers) -> str:
@@ -201,7 +189,7 @@ def _name(ctx: ResolveContext, rank: int | None, *, on_one_machine: bool) -> Nod
 def _own_address(ctx: ResolveContext, towards: list[str]) -> str:
     """Where the others reach this node: ``--local-addr``, else where packets to them begin."""
     settings = ctx.settings
-    given = _bare(settings.local_addr)
+    given = bare(settings.local_addr)
     if given:
         address = _address_here(given)
         if not address:
@@ -252,7 +240,7 @@ def etcd_access(ctx: ResolveContext, named: tuple[Endpoint, ...]) -> EtcdAccess:
     if unused:
         ctx.note(f"{settings.where(Settings.rdzv_conf)}: {unused} has no effect here")
     return EtcdAccess(
-        endpoints=tuple(_at(one.host, one.port) for one in named),
+        endpoints=tuple(one.at for one in named),
         tls=bool(certified) or schemes == {"https"},
         username=user,
         **files,
@@ -272,14 +260,6 @@ def _file(settings: Settings, name: str) -> str:
         because = f"{name}: {os.strerror(error.errno or 0)}"
         raise settings.refuse(Settings.rdzv_conf, because) from None
     return str(path)
-
-
-def _bare(host: str) -> str:
-    return host.strip().removeprefix("[").removesuffix("]")
-
-
-def _at(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _loopback(host: str) -> bool:

@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 
-from faultrun.cli.options.node_addresses import endpoint
+from faultrun.cli.options.node_addresses import bare, endpoint
 from faultrun.cli.options.settings import Settings
 from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.nodes_etcd import NodeIdentity
@@ -132,15 +132,14 @@ def _address(settings: Settings, host: str, framework: Framework) -> str:
     and a name may be known only once the workers run.
     """
     named = Settings.master_addr if settings.gave(Settings.master_addr) else Settings.rdzv_endpoint
-    bare = host.strip().removeprefix("[").removesuffix("]")
-    address = bare
-    if not this_machine.is_address(bare):
+    address = name = bare(host)
+    if not this_machine.is_address(name):
         if framework is not Framework.MINDSPORE:
-            return bare
+            return name
         try:
-            address = this_machine.address_of(bare)
+            address = this_machine.address_of(name)
         except OSError as error:
-            raise settings.refuse(named, f"{bare} has no address: {error.strerror}") from None
+            raise settings.refuse(named, f"{name} has no address: {error.strerror}") from None
     if not this_machine.owns_address(address):
         because = f"{address} is not an address of this machine, the only node of the run"
         raise settings.refuse(named, because, "leave it out: the workers then meet at 127.0.0.1")
