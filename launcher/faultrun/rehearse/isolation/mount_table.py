@@ -50,14 +50,13 @@ def visible(lines: Iterable[str]) -> tuple[Mount, ...]:
     The root itself is not among them. The order of ``lines`` says nothing.
     """
     every = {one.number: one for line in lines if (one := _mount(line)) is not None}
-    tree = _Tree(every)
     inside = tuple(f"{one}/" for one in _AS_THEY_ARE)
     seen = [
         one
         for one in every.values()
         if one.path != "/" and not (one.showing is Showing.AS_IT_IS and one.path.startswith(inside))
     ]
-    shown = [one for one in seen if tree.reached(one) and not tree.covered(one)]
+    shown = [one for one in seen if _reached(one, every) and not _covered(one, every)]
     return tuple(sorted(shown, key=lambda one: (one.path.count("/"), one.path)))
 
 
@@ -74,24 +73,19 @@ def _mount(line: str) -> Mount | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Tree:
-    """All mounts by their numbers."""
+def _covered(one: Mount, every: Mapping[int, Mount]) -> bool:
+    """Whether another is mounted on its root."""
+    return any(top.parent == one.number and top.path == one.path for top in every.values())
 
-    every: Mapping[int, Mount]
 
-    def covered(self, one: Mount) -> bool:
-        """Whether another is mounted on its root."""
-        return any(top.parent == one.number and top.path == one.path for top in self.every.values())
-
-    def reached(self, one: Mount) -> bool:
-        """Whether a path leads to the place where it is mounted."""
-        under = self.every.get(one.parent)
-        if under is None or under is one:
-            return True
-        if one.path == under.path:
-            return self.reached(under)
-        beside = (other for other in self.every.values() if other.parent == one.parent and other is not one)
-        if any(one.path.startswith(f"{other.path.rstrip('/')}/") for other in beside):
-            return False
-        return self.reached(under) and not self.covered(under)
+def _reached(one: Mount, every: Mapping[int, Mount]) -> bool:
+    """Whether a path leads to the place where it is mounted."""
+    under = every.get(one.parent)
+    if under is None or under is one:
+        return True
+    if one.path == under.path:
+        return _reached(under, every)
+    beside = (other for other in every.values() if other.parent == one.parent and other is not one)
+    if any(one.path.startswith(f"{other.path.rstrip('/')}/") for other in beside):
+        return False
+    return _reached(under, every) and not _covered(under, every)
