@@ -24,7 +24,7 @@ from faultrun.cli.options.settings import OPTIONS, Asked, Settings, collect_for_
 from faultrun.cli.resolve.spec import Resolved
 from faultrun.errors import UsageError
 from faultrun.model.observed.hang import HangSignal
-from faultrun.rehearse.isolation.choose_isolation import Apart, InCopy, InView, Isolation
+from faultrun.rehearse.isolation.choose_isolation import InCopy, InView, Isolation
 from faultrun.rehearse.isolation.file_digests import changed, marks_of, own_streams
 from faultrun.rehearse.isolation.private_view import ASIDE
 from faultrun.rehearse.outcome import RehearsalOutcome, Trial
@@ -191,14 +191,9 @@ def _ways(resolved: Resolved, wanted: str) -> tuple[Isolation, ...]:
         *spec.recovery.checkpoint_dirs,
         *(str(Path(one.file).parent) for one in spec.recovery.rewrites),
     )
+    view = InView(outputs)
     copy = InCopy(folder=Path.cwd(), command=spec.command.script_args, outputs=outputs)
-    match Apart(wanted):
-        case Apart.AUTO:
-            return (InView(outputs), copy)
-        case Apart.VIEW:
-            return (InView(outputs),)
-        case Apart.COPY:
-            return (copy,)
+    return {"auto": (view, copy), "view": (view,), "copy": (copy,)}[wanted]
 
 
 class TimeBar:

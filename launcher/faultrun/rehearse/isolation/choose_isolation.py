@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 
 from faultrun.rehearse.isolation import private_view
@@ -23,14 +22,6 @@ _OF_LIBRARIES = re.compile(
 )
 """Semaphores, multiprocessing, torch, NCCL, CUDA, OpenMP and our own survivors: made anew at every start."""
 _MOST_NAMED = 3
-
-
-class Apart(Enum):
-    """The ways, by the words of ``--isolation``."""
-
-    AUTO = "auto"
-    VIEW = "view"
-    COPY = "copy"
 
 
 @dataclass(frozen=True, slots=True)
