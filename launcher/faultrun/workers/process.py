@@ -62,10 +62,8 @@ class Process:
 
     def signal_leader(self, signum: int) -> None:
         """Signal this process alone; nothing when it has ended."""
-        try:
+        with contextlib.suppress(OSError):
             signal.pidfd_send_signal(self.pidfd, signum)
-        except (ProcessLookupError, OSError):
-            return
 
     def signal_main_thread(self, signum: int) -> None:
         """Signal its main thread, and no other of its threads; nothing when it has ended."""

@@ -87,11 +87,7 @@ class Asked:
     words: tuple[str, ...]
 
 
-def _no_file() -> str:
-    return ""
-
-
-def collect(asked: Asked, environ: Mapping[str, str], beside: Callable[[], str] = _no_file) -> Settings:
+def collect(asked: Asked, environ: Mapping[str, str], beside: Callable[[], str] = lambda: "") -> Settings:
     """Lay the command line over the environment over the config file.
 
     ``beside`` is asked for the path of SCRIPT's own config file where no other one is named. Raises
