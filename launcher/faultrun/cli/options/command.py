@@ -5,7 +5,7 @@ short one, and the one with everything.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import click
@@ -81,11 +81,17 @@ _ROWS: tuple[tuple[Option[Any], str, str], ...] = (
 
 
 class RunCommand(click.Command):
-    """``faultrun run``: reads the options of the table up to SCRIPT and leaves the rest alone."""
+    """``faultrun run``: reads the options of the table up to SCRIPT and leaves the rest alone.
+
+    ``own`` are those of a verb that takes others beside the table's.
+    """
+
+    own: Sequence[click.Option] = ()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse as click does, once a switch without a value has got one."""
-        return super().parse_args(ctx, _spell_out_switches(args))
+        valued = {name for option in self.own if not option.is_flag for name in option.opts}
+        return super().parse_args(ctx, _spell_out_switches(args, valued))
 
     def format_help_text(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what the tool does, and a command that works."""
@@ -279,10 +285,11 @@ def _as_texts(values: Mapping[str, object]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(map(str, some)) for name, some in texts.items() if some not in ((), (None,))}
 
 
-def _spell_out_switches(args: list[str]) -> list[str]:
+def _spell_out_switches(args: list[str], valued: Collection[str]) -> list[str]:
     """Turn ``--join train.py`` into ``--join=True train.py``, and ``--join False`` into ``--join=False``.
 
-    click would take SCRIPT for the switch's value, so our own words are walked first.
+    click would take SCRIPT for the switch's value, so our own words are walked first; ``valued`` are options
+    beside those of the table that a value follows.
     """
     done: list[str] = []
     at = 0
@@ -295,7 +302,7 @@ def _spell_out_switches(args: list[str]) -> list[str]:
             done.append(f"{word}={follower if literal else 'True'}")
             at += 2 if literal else 1
         else:
-            width = 2 if takes in (Takes.VALUE, Takes.LIST) else 1
+            width = 2 if word in valued or takes in (Takes.VALUE, Takes.LIST) else 1
             done += args[at : at + width]
             at += width
     return done + args[at:]

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +11,7 @@ import click
 
 from faultrun.cli.console import answer, say
 from faultrun.cli.options.command import RunCommand, run_command, write_texts
-from faultrun.cli.options.option import Takes
-from faultrun.cli.options.settings import OPTIONS, Asked, collect_for_run
+from faultrun.cli.options.settings import Asked, collect_for_run
 from faultrun.cli.verbs import example
 from faultrun.errors import UsageError
 
@@ -37,21 +35,6 @@ _INTRODUCTION = (
 
 class RehearseCommand(RunCommand):
     """The options of ``run``, and the rehearsal's own before them."""
-
-    own: Sequence[click.Option] = ()
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Tie the values of our own options to their names, then parse as ``run`` does."""
-        valued = {name for option in self.own if not option.is_flag for name in option.opts}
-        tied: list[str] = []
-        rest = list(args)
-        while rest and rest[0].startswith("-") and rest[0] != "--":
-            word = rest.pop(0)
-            tied.append(f"{word}={rest.pop(0)}" if word in valued and rest else word)
-            known = OPTIONS.get(word.lstrip("-").replace("-", "_")) if word.startswith("--") else None
-            if known is not None and known.takes in (Takes.VALUE, Takes.LIST) and rest:
-                tied.append(rest.pop(0))
-        return super().parse_args(ctx, [*tied, *rest])
 
     def format_help_text(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what the verb does."""
