@@ -6,13 +6,12 @@ from typing import Any
 _SOON = """
 import runpy
 import sys
-from dataclasses import replace
-from faultrun.rehearse.scene import Shares
-of, least_s = Shares.of, float(sys.argv.pop(1))
+from faultrun.rehearse import scene
+shares_s, shortest_s = scene.shares_s, float(sys.argv.pop(1))
 def short(total_s):
-    usual = of(total_s)
-    return replace(usual, least_s=min(least_s, usual.least_s), most_s=min(22.0, usual.most_s))
-Shares.of = short
+    least_s, usual_s, most_s = shares_s(total_s)
+    return min(shortest_s, least_s), usual_s, min(22.0, most_s)
+scene.shares_s = short
 runpy.run_module("faultrun", run_name="__main__", alter_sys=True)
 """
 

@@ -17,7 +17,7 @@ from faultrun.rehearse.isolation.private_view import SHARED
 from faultrun.rehearse.loss_comparison import Losses, compare, noise_of
 from faultrun.rehearse.observed_saves import SavesSeen
 from faultrun.rehearse.outcome import Fate, Trial, Tried, Undisturbed
-from faultrun.rehearse.scene import FaultScene, Shares, play_undisturbed
+from faultrun.rehearse.scene import FaultScene, play_undisturbed
 from faultrun.rehearse.scene_messages import (
     LossesTold,
     NowDoing,
@@ -157,11 +157,10 @@ class Rehearser:
 
     def _undisturbed(self) -> None:
         began_at = time.time()
-        shares = Shares.of(self.request.total_s)
         place = self._place()
 
         def inside(tell: Callable[[Told], None]) -> None:
-            play_undisturbed(self._run(place, None), shares, tell)
+            play_undisturbed(self._run(place, None), self.request.total_s, tell)
 
         for told in self._play(place, inside):
             if isinstance(told, UndisturbedTold):

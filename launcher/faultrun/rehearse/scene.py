@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from faultrun.rehearse.inject_faults import RehearsalLimits, Striker
 from faultrun.rehearse.outcome import Fate, Trial, Undisturbed
@@ -23,23 +22,18 @@ _LINGER_S = 5.0
 _LAST_S = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
-    """Seconds that the undisturbed part may take: at least, usually, and while nothing has been saved."""
+def shares_s(total_s: float) -> tuple[float, float, float]:
+    """Seconds that the undisturbed part may take: at least, usually, and while nothing has been saved.
 
-    least_s: float
-    usual_s: float
-    most_s: float
-
-    @classmethod
-    def of(cls, total_s: float) -> "Shares":
-        """A share of the whole time; what is left is for the faults."""
-        return cls(least_s=0.08 * total_s, usual_s=0.22 * total_s, most_s=0.35 * total_s)
+    What is left of ``total_s`` is for the faults.
+    """
+    return 0.08 * total_s, 0.22 * total_s, 0.35 * total_s
 
 
-def play_undisturbed(run: WatchedRun, shares: Shares, tell: Callable[[Told], None]) -> None:
+def play_undisturbed(run: WatchedRun, total_s: float, tell: Callable[[Told], None]) -> None:
     """Train until enough is known: steps, losses, how often it saves. The run is killed at the end."""
     began_s = time.monotonic()
+    least_s, usual_s, most_s = shares_s(total_s)
     tell(NowDoing(text="training undisturbed, to compare with"))
     run.start()
     first_step_s: list[float] = []
@@ -53,11 +47,11 @@ def play_undisturbed(run: WatchedRun, shares: Shares, tell: Callable[[Told], Non
         return (
             run.exit_code is not None
             or run.view.incarnation > 0
-            or (saves >= _ENOUGH_SAVES and trained_s >= shares.least_s)
-            or (saves > 0 and passed_s >= shares.usual_s)
+            or (saves >= _ENOUGH_SAVES and trained_s >= least_s)
+            or (saves > 0 and passed_s >= usual_s)
         )
 
-    run.wait(enough, began_s + shares.most_s)
+    run.wait(enough, began_s + most_s)
     run.look()
     code = run.exit_code
     run.kill()
