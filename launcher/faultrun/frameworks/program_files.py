@@ -39,13 +39,8 @@ _OPEN = re.compile(
 _CODE = re.compile(r"-\w*c")
 
 
-def python_files(words: Sequence[str]) -> tuple[Path, ...]:
-    """The Python files that the command ``words`` runs, as far as can be seen; at most 64."""
-    return tuple(file for file in source_files(words) if file.suffix == ".py")
-
-
 def source_files(words: Sequence[str]) -> tuple[Path, ...]:
-    """The same with the shell scripts themselves."""
+    """The files of Python and of shells that the command ``words`` runs, as far as is seen; at most 64."""
     return tuple(dict.fromkeys(islice(_files(words), _MOST_FILES)))
 
 

@@ -150,11 +150,12 @@ def resolve_framework(ctx: ResolveContext, program: Program, recipe: Recipe | No
 def _imported(program: Program) -> Framework:
     """What the program imports, or the first Python file that it is a wrapper of."""
     from faultrun.frameworks.detect import detect
-    from faultrun.frameworks.program_files import python_files
+    from faultrun.frameworks.program_files import source_files
 
     files = [(program.source, program.search)] if program.source is not None else []
     words = (*program.command.prefix, *program.command.script_args)
-    for file, search in chain(files, ((file, (file.parent,)) for file in python_files(words))):
+    seen = (file for file in source_files(words) if file.suffix == ".py")
+    for file, search in chain(files, ((file, (file.parent,)) for file in seen)):
         found = detect(file, search)
         if found is not Framework.PLAIN:
             return found
