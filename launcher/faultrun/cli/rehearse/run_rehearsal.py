@@ -232,8 +232,8 @@ def proposed(asked: Asked, found: RehearsalOutcome) -> str:
     What was typed wins over a file: for those options a line before the diff says what to type.
     """
     settings = collect_for_run(asked, os.environ)
-    program = _program(asked, module=settings.module)
     launch = FoundLaunch(launcher="faultrun", program=asked.words, module=settings.module)
+    program = read_program(launch, NearbyFiles(root=Path.cwd(), beside=(Path.cwd(),)), os.environ)
     read = propose(launch, program, {}).options
     by_name = loaded_by(program)
     if by_name is not None and not any(one.name == "recipe" for one in read):
@@ -245,11 +245,6 @@ def proposed(asked: Asked, found: RehearsalOutcome) -> str:
     if options:
         parts.append(_in_config(program, settings, options))
     return "".join(parts)
-
-
-def _program(asked: Asked, *, module: bool) -> KnownProgram:
-    launch = FoundLaunch(launcher="faultrun", program=asked.words, module=module)
-    return read_program(launch, NearbyFiles(root=Path.cwd(), beside=(Path.cwd(),)), os.environ)
 
 
 def _in_config(program: KnownProgram, settings: Settings, options: tuple[AdoptedOption, ...]) -> str:
