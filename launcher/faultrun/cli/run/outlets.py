@@ -50,20 +50,16 @@ def speak(spec: RunSpec, environ: Mapping[str, str]) -> BottomRow | None:
     if spec.view.log_format is LogFormat.JSON:
         console.speak(lambda text: note(spec, text))
         return None
-    colours = has_colours(environ, is_terminal=is_terminal(_TERMINAL) and spec.supervision.join)
+    a_person_reads = is_terminal(_TERMINAL) and spec.supervision.join
+    colours = has_colours(environ, is_terminal=a_person_reads)
     console.stamp_lines(hostname().partition(".")[0])
     if colours:
         console.use_colours()
-    if not _has_live_line(spec, environ):
+    if not (a_person_reads and spec.view.live_line and obeys_escapes(environ)):
         return None
     row = BottomRow(_TERMINAL, Tone.QUIET if colours else Tone.PLAIN)
     console.share_terminal(row)
     return row
-
-
-def _has_live_line(spec: RunSpec, environ: Mapping[str, str]) -> bool:
-    """Only a person at a terminal that understands it."""
-    return spec.view.live_line and spec.supervision.join and obeys_escapes(environ) and is_terminal(_TERMINAL)
 
 
 def _unfinished(spec: RunSpec, log_dir: Path) -> "tuple[UnfinishedLine, ...]":
