@@ -128,8 +128,7 @@ def _folder(path: str) -> ProbedFolder:
     except OSError as error:
         refused = error.strerror or str(error)
         return ProbedFolder(path=path, place=shown, room=None, sample=None, refused=refused)
-    room = _room(str(place)) if sample else None
-    return ProbedFolder(path=path, place=shown, room=room, sample=sample, refused="")
+    return ProbedFolder(path=path, place=shown, room=_room(str(place)), sample=sample, refused="")
 
 
 def _newest(path: str) -> NewestSave | None:
