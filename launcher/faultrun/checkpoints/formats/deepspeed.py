@@ -27,7 +27,7 @@ from faultrun.checkpoints.formats.torch.pickle_reader import TooLong
 from faultrun.checkpoints.formats.torch.pickle_values import Table, Value
 from faultrun.checkpoints.formats.torch.saved_file import TORCH_FILE, peek_torch
 from faultrun.checkpoints.names import base_name, claim_directory, shown, with_progress
-from faultrun.checkpoints.reading import names_in
+from faultrun.checkpoints.reading import names_in, within
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 
 _PART = re.compile(
@@ -96,24 +96,26 @@ def members_of(names: Iterable[str]) -> list[str]:
 
 def verified_inside(entry: Entry, name: str, look: Look) -> bool:
     """Whether every byte of one file was checked. Raises Unreadable, with its name, for a damaged one."""
-    try:
-        verdict = TORCH_FILE.verify(replace(entry, path=f"{entry.path}/{name}"), look)
-    except Unreadable as damaged:
-        raise Unreadable(f"its {shown(name)}: {damaged.why}") from damaged
-    return verdict.depth is Depth.CHECKSUM
+    with within(name):
+        return TORCH_FILE.verify(replace(entry, path=f"{entry.path}/{name}"), look).depth is Depth.CHECKSUM
 
 
 def _model_parts(names: Iterable[str]) -> list[str]:
     return [name for name in names if (found := _PART.fullmatch(name)) and found["what"] == "model"]
 
 
-def _peeked(path: str, name: str) -> Table:
+def peeked(path: str, name: str) -> Value:
+    """What ``torch.save`` was given for one file, empty if it is too long to tell. Raises Unreadable."""
     try:
-        value = peek_torch(f"{path}/{name}")
+        return peek_torch(f"{path}/{name}")
     except TooLong:
         return Table()
     except Unreadable as damaged:
         raise Unreadable(f"its {shown(name)}: {damaged.why}") from damaged
+
+
+def _peeked(path: str, name: str) -> Table:
+    value = peeked(path, name)
     if not isinstance(value, Table):
         raise Foreign(f"its {shown(name)} holds no dict")
     return value

@@ -16,13 +16,11 @@ from dataclasses import replace
 from itertools import product
 
 from faultrun.checkpoints.format import Claim, Listing, Look, Unreadable
-from faultrun.checkpoints.formats.deepspeed import verified_inside
+from faultrun.checkpoints.formats.deepspeed import peeked, verified_inside
 from faultrun.checkpoints.formats.torch.dcp import METADATA, TORCH_DCP
-from faultrun.checkpoints.formats.torch.pickle_reader import TooLong
 from faultrun.checkpoints.formats.torch.pickle_values import Instance, Table, Value
-from faultrun.checkpoints.formats.torch.saved_file import peek_torch
-from faultrun.checkpoints.names import base_name, claim_directory, shown
-from faultrun.checkpoints.reading import names_in, read_json
+from faultrun.checkpoints.names import base_name, claim_directory
+from faultrun.checkpoints.reading import names_in, read_json, within
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 
 _ITERATION = re.compile(r"iter_(\d{7,15})")
@@ -136,12 +134,7 @@ def _missing_file(path: str, files: dict[str, set[str]]) -> str:
 
 
 def _peeked(path: str, name: str) -> Table:
-    try:
-        value = peek_torch(f"{path}/{name}")
-    except TooLong:
-        return Table()
-    except Unreadable as damaged:
-        raise Unreadable(f"its {shown(name)}: {damaged.why}") from damaged
+    value = peeked(path, name)
     return value if isinstance(value, Table) else Table()
 
 
@@ -153,10 +146,8 @@ def _arguments(table: Table) -> Table:
 
 
 def _json(path: str) -> dict[str, object]:
-    try:
+    with within(_LAST):
         told = read_json(f"{path}/{_LAST}", _MOST_JSON_BYTES)
-    except Unreadable as damaged:
-        raise Unreadable(f"its {_LAST}: {damaged.why}") from damaged
     return told if isinstance(told, dict) else {}
 
 

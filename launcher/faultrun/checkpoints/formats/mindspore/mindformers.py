@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from faultrun.checkpoints.format import Claim, Listing, Look, Unreadable
 from faultrun.checkpoints.formats.safetensors import SAFETENSORS
-from faultrun.checkpoints.names import base_name, claim_directory, shown, with_progress
-from faultrun.checkpoints.reading import names_in, read_json
+from faultrun.checkpoints.names import base_name, claim_directory, with_progress
+from faultrun.checkpoints.reading import names_in, read_json, within
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 
 _ITERATION = re.compile(r"iteration_(\d{8,15})")
@@ -104,21 +104,17 @@ def _less_than(siblings: Sequence[Entry], files: Sequence[str]) -> str:
 
 
 def _verified(entry: Entry, name: str, look: Look) -> bool:
-    try:
+    with within(name):
         inner = replace(entry, path=f"{entry.path}/{name}")
         verdict = SAFETENSORS.verify(inner, replace(look, siblings=()))
-    except Unreadable as damaged:
-        raise Unreadable(f"its {shown(name)}: {damaged.why}") from damaged
-    if not verdict.whole:
-        raise Unreadable(f"its {shown(name)}: {verdict.why}")
+        if not verdict.whole:
+            raise Unreadable(verdict.why)
     return verdict.depth is Depth.CHECKSUM
 
 
 def _json(path: str, name: str) -> dict[str, object]:
-    try:
+    with within(name):
         told = read_json(f"{path}/{name}", _MOST_JSON_BYTES)
-    except Unreadable as damaged:
-        raise Unreadable(f"its {name}: {damaged.why}") from damaged
     if not isinstance(told, dict):
         raise Unreadable(f"its {name} holds no object")
     return told
