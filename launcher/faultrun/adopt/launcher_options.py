@@ -63,89 +63,77 @@ def _switches(variable: str, value: str = "true") -> Turns:
     return Turns(width=0, variable=variable, always=value)
 
 
+def _named_alike(prefix: str, *names: str) -> LauncherOptions:
+    """Options whose value is that of a variable of their name."""
+    return {name: _sets(f"{prefix}{name.upper()}") for name in names}
+
+
 def _nothing(why: str, width: int = 1) -> Turns:
     return Turns(width=width, why=why)
+
+
+_ONE_LINE = "faultrun says one line for one thing"
+_QUIET = _nothing(_ONE_LINE, 0)
+_NO_PYTHON = _nothing("an executable needs no option", 0)
+_IN_FOLDER = _nothing("start faultrun in that folder")
 
 
 _ACCELERATE: LauncherOptions = {
     "num_processes": _WORKERS,
     "num_machines": _NODES,
-    "machine_rank": _HERE,
-    "main_process_ip": _HERE,
+    **dict.fromkeys(("machine_rank", "main_process_ip"), _HERE),
     "main_process_port": Turns(option="master_port"),
-    "mixed_precision": _sets("ACCELERATE_MIXED_PRECISION"),
     "gpu_ids": _sets("CUDA_VISIBLE_DEVICES"),
-    "gradient_accumulation_steps": _sets("ACCELERATE_GRADIENT_ACCUMULATION_STEPS"),
-    "gradient_clipping": _sets("ACCELERATE_GRADIENT_CLIPPING"),
     "num_cpu_threads_per_process": _sets("OMP_NUM_THREADS"),
-    "dynamo_backend": _sets("ACCELERATE_DYNAMO_BACKEND"),
-    "dynamo_mode": _sets("ACCELERATE_DYNAMO_MODE"),
-    "deepspeed_config_file": _sets("ACCELERATE_DEEPSPEED_CONFIG_FILE"),
-    "zero_stage": _sets("ACCELERATE_DEEPSPEED_ZERO_STAGE"),
-    "offload_optimizer_device": _sets("ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE"),
-    "offload_param_device": _sets("ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE"),
+    **_named_alike(
+        "ACCELERATE_",
+        *("mixed_precision", "gradient_accumulation_steps", "gradient_clipping", "dynamo_backend"),
+        *("dynamo_mode", "deepspeed_config_file"),
+    ),
+    **_named_alike(
+        "ACCELERATE_DEEPSPEED_",
+        *("zero_stage", "offload_optimizer_device", "offload_param_device", "zero3_save_16bit_model"),
+    ),
     "zero3_init_flag": _sets("ACCELERATE_DEEPSPEED_ZERO3_INIT"),
-    "zero3_save_16bit_model": _sets("ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL"),
-    "fsdp_version": _sets("FSDP_VERSION"),
-    "fsdp_sharding_strategy": _sets("FSDP_SHARDING_STRATEGY"),
-    "fsdp_reshard_after_forward": _sets("FSDP_RESHARD_AFTER_FORWARD"),
-    "fsdp_offload_params": _sets("FSDP_OFFLOAD_PARAMS"),
-    "fsdp_min_num_params": _sets("FSDP_MIN_NUM_PARAMS"),
-    "fsdp_auto_wrap_policy": _sets("FSDP_AUTO_WRAP_POLICY"),
+    **_named_alike(
+        "",
+        *("fsdp_version", "fsdp_sharding_strategy", "fsdp_reshard_after_forward", "fsdp_offload_params"),
+        *("fsdp_min_num_params", "fsdp_auto_wrap_policy", "fsdp_backward_prefetch", "fsdp_forward_prefetch"),
+        *("fsdp_state_dict_type", "fsdp_use_orig_params", "fsdp_cpu_ram_efficient_loading"),
+        *("fsdp_sync_module_states", "fsdp_activation_checkpointing"),
+    ),
     "fsdp_transformer_layer_cls_to_wrap": _sets("FSDP_TRANSFORMER_CLS_TO_WRAP"),
-    "fsdp_backward_prefetch": _sets("FSDP_BACKWARD_PREFETCH"),
-    "fsdp_forward_prefetch": _sets("FSDP_FORWARD_PREFETCH"),
-    "fsdp_state_dict_type": _sets("FSDP_STATE_DICT_TYPE"),
-    "fsdp_use_orig_params": _sets("FSDP_USE_ORIG_PARAMS"),
-    "fsdp_cpu_ram_efficient_loading": _sets("FSDP_CPU_RAM_EFFICIENT_LOADING"),
-    "fsdp_sync_module_states": _sets("FSDP_SYNC_MODULE_STATES"),
-    "fsdp_activation_checkpointing": _sets("FSDP_ACTIVATION_CHECKPOINTING"),
+    **{
+        name: _switches(f"ACCELERATE_{name.upper()}")
+        for name in ("use_fsdp", "use_deepspeed", "use_megatron_lm")
+    },
     "cpu": _switches("ACCELERATE_USE_CPU"),
-    "use_fsdp": _switches("ACCELERATE_USE_FSDP"),
-    "use_deepspeed": _switches("ACCELERATE_USE_DEEPSPEED"),
-    "use_megatron_lm": _switches("ACCELERATE_USE_MEGATRON_LM"),
     "debug": _switches("ACCELERATE_DEBUG_MODE"),
     "enable_cpu_affinity": _switches("ACCELERATE_CPU_AFFINITY", "1"),
     "dynamo_use_fullgraph": _switches("ACCELERATE_DYNAMO_USE_FULLGRAPH", "True"),
     "dynamo_use_dynamic": _switches("ACCELERATE_DYNAMO_USE_DYNAMIC", "True"),
     "multi_gpu": _nothing("several workers are what faultrun starts", 0),
-    "quiet": _nothing("faultrun says one line for one thing", 0),
+    "quiet": _QUIET,
     "same_network": _nothing(_ONE_NODE, 0),
-    "rdzv_backend": _nothing("one node needs no rendezvous"),
-    "rdzv_conf": _nothing("one node needs no rendezvous"),
+    **dict.fromkeys(("rdzv_backend", "rdzv_conf"), _nothing("one node needs no rendezvous")),
     "monitor_interval": _nothing("the kernel reports a death at once"),
-    "max_restarts": Turns(option="max_restarts"),
-    "role": Turns(option="role"),
-    "tee": Turns(option="tee"),
-    "log_dir": Turns(option="log_dir"),
-    "module": _MODULE,
-    "m": _MODULE,
-    "no_python": _nothing("an executable needs no option", 0),
+    **{name: Turns(option=name) for name in ("max_restarts", "role", "tee", "log_dir")},
+    **dict.fromkeys(("module", "m"), _MODULE),
+    "no_python": _NO_PYTHON,
     "config_file": _nothing("its values are read here"),
     "main_training_function": _nothing("only TPUs are started by it"),
 }
 
 _DEEPSPEED: LauncherOptions = {
-    "num_gpus": _WORKERS,
-    "num_accelerators": _WORKERS,
+    **dict.fromkeys(("num_gpus", "num_accelerators"), _WORKERS),
     "num_nodes": _NODES,
-    "include": Turns(option="worker_num", reads=_devices, variable="", why=""),
-    "i": Turns(option="worker_num", reads=_devices),
-    "exclude": _nothing("set CUDA_VISIBLE_DEVICES to the devices that are left"),
-    "e": _nothing("set CUDA_VISIBLE_DEVICES to the devices that are left"),
-    "hostfile": _HERE,
-    "H": _HERE,
-    "node_rank": _HERE,
-    "master_addr": Turns(option="master_addr"),
-    "master_port": Turns(option="master_port"),
-    "launcher": _HERE,
-    "launcher_args": _HERE,
-    "ssh_port": _HERE,
-    "no_ssh": _nothing(_ONE_NODE, 0),
-    "no_ssh_check": _nothing(_ONE_NODE, 0),
-    "force_multi": _nothing(_ONE_NODE, 0),
+    **dict.fromkeys(("include", "i"), Turns(option="worker_num", reads=_devices)),
+    **dict.fromkeys(("exclude", "e"), _nothing("set CUDA_VISIBLE_DEVICES to the devices that are left")),
+    **dict.fromkeys(("hostfile", "H", "node_rank", "launcher", "launcher_args", "ssh_port"), _HERE),
+    **{name: Turns(option=name) for name in ("master_addr", "master_port")},
+    **dict.fromkeys(("no_ssh", "no_ssh_check", "force_multi"), _nothing(_ONE_NODE, 0)),
     "module": _MODULE,
-    "no_python": _nothing("an executable needs no option", 0),
+    "no_python": _NO_PYTHON,
     "no_local_rank": _nothing(
         "faultrun adds no --local_rank to the script's arguments: LOCAL_RANK has it", 0
     ),
@@ -154,9 +142,8 @@ _DEEPSPEED: LauncherOptions = {
     "bind_cores_to_rank": Turns(width=0, option="bind_core", reads=lambda _: "True"),
     "bind_core_list": _nothing("--bind_core=JSON says which cores"),
     "autotuning": _nothing("tune with deepspeed itself, then train with faultrun"),
-    "log_level": _nothing("faultrun says one line for one thing"),
-    "q": _nothing("faultrun says one line for one thing", 0),
-    "quiet": _nothing("faultrun says one line for one thing", 0),
+    "log_level": _nothing(_ONE_LINE),
+    **dict.fromkeys(("q", "quiet"), _QUIET),
     "venv_script": _nothing("start faultrun in that environment"),
 }
 
@@ -166,23 +153,19 @@ _MPI: LauncherOptions = {
     **dict.fromkeys(("ppn", "npernode", "N", "bind_to", "map_by", "rank_by", "cpus_per_proc"), _NOWHERE),
     **dict.fromkeys(("mca", "gmca", "omca", "prtemca"), _nothing("no MPI starts the workers", 2)),
     "x": Turns(variable="VALUE"),
-    "genv": Turns(width=2, variable="VALUE"),
-    "env": Turns(width=2, variable="VALUE"),
+    **dict.fromkeys(("genv", "env"), Turns(width=2, variable="VALUE")),
     "allow_run_as_root": _nothing("faultrun does not ask who starts it", 0),
-    "oversubscribe": _nothing(_PLACED, 0),
-    "use_hwthread_cpus": _nothing(_PLACED, 0),
-    "report_bindings": _nothing(_PLACED, 0),
+    **dict.fromkeys(("oversubscribe", "use_hwthread_cpus", "report_bindings"), _nothing(_PLACED, 0)),
     "tag_output": _nothing("lines on the console begin with the rank", 0),
     "merge_stderr_to_stdout": _nothing("log files hold both", 0),
-    "wdir": _nothing("start faultrun in that folder"),
+    "wdir": _IN_FOLDER,
     "output_filename": _nothing("logs are in the log_dir"),
-    "v": _nothing("faultrun says one line for one thing", 0),
-    "q": _nothing("faultrun says one line for one thing", 0),
+    **dict.fromkeys(("v", "q"), _QUIET),
 }
 
 _SRUN: LauncherOptions = {
-    **dict.fromkeys(("ntasks", "n"), _WORKERS),
-    **dict.fromkeys(("ntasks_per_node", "gpus_per_task"), _NOWHERE),
+    **dict.fromkeys(("ntasks", "n", "ntasks_per_node"), _WORKERS),
+    "gpus_per_task": _NOWHERE,
     **dict.fromkeys(("nodes", "N"), _NODES),
     **dict.fromkeys(
         ("cpus_per_task", "c", "gres", "gpus", "G", "gpus_per_node", "mem", "time", "t", "partition", "p"),
@@ -194,31 +177,24 @@ _SRUN: LauncherOptions = {
     **dict.fromkeys(("output", "o", "error", "e", "input", "i"), _nothing("logs are in the log_dir")),
     **dict.fromkeys(("cpu_bind", "gpu_bind", "mem_bind", "distribution", "m", "hint", "mpi"), _NOWHERE),
     **dict.fromkeys(("unbuffered", "u", "label", "l", "exclusive", "overlap", "K"), _nothing(_PLACED, 0)),
-    "ntasks_per_node": _WORKERS,
     "kill_on_bad_exit": _nothing("faultrun decides what a failure ends", 0),
     "export": _nothing("workers inherit the environment"),
-    "chdir": _nothing("start faultrun in that folder"),
-    "D": _nothing("start faultrun in that folder"),
-    "nodelist": _HERE,
-    "w": _HERE,
+    **dict.fromkeys(("chdir", "D"), _IN_FOLDER),
+    **dict.fromkeys(("nodelist", "w"), _HERE),
 }
 
 _FABRIC: LauncherOptions = {
     "devices": Turns(option="worker_num", reads=_count_of, variable="LT_DEVICES"),
-    "accelerator": _sets("LT_ACCELERATOR"),
-    "strategy": _sets("LT_STRATEGY"),
-    "precision": _sets("LT_PRECISION"),
+    **_named_alike("LT_", "accelerator", "strategy", "precision"),
     "num_nodes": _NODES,
-    "node_rank": _HERE,
-    "main_address": _HERE,
+    **dict.fromkeys(("node_rank", "main_address"), _HERE),
     "main_port": Turns(option="master_port"),
 }
 
 LAUNCHERS: Mapping[str, LauncherOptions] = {
     "accelerate launch": _ACCELERATE,
     "deepspeed": _DEEPSPEED,
-    "mpirun": _MPI,
-    "mpiexec": _MPI,
+    **dict.fromkeys(("mpirun", "mpiexec"), _MPI),
     "srun": _SRUN,
     "fabric run": _FABRIC,
 }
