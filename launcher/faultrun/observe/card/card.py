@@ -17,6 +17,16 @@ from faultrun.model.topology import Replacement
 _HOUR_S = 3600.0
 _TRY_WHY = "faultrun ckpt list --why"
 _SHOWN_S = 0.05  # less would be 0.0 with one digit
+_CAME_OVER_IT = {
+    Cause.RENDEZVOUS: "stopped to change the scheduler",
+    Cause.GROWTH: "stopped to be more",
+    Cause.HANG: "hung",
+    Cause.ELSEWHERE: "cannot go on",
+    Cause.NODE: "was lost",
+    Cause.FENCE: "was fenced",
+    Cause.REJOIN: "did not rejoin",
+    Cause.MEMORY: "has bad memory",
+}
 
 
 def render(card: Card) -> str:
@@ -119,23 +129,8 @@ def how_and_where(incident: Incident) -> str:
 def _how(incident: Incident) -> str:
     if incident.status is not None:
         return describe(incident.status)
-    if incident.cause is Cause.RENDEZVOUS:
-        return "stopped to change the scheduler"
-    if incident.cause is Cause.GROWTH:
-        return "stopped to be more"
-    if incident.cause is Cause.HANG:
-        return "hung"
-    if incident.cause is Cause.ELSEWHERE:
-        return "cannot go on"
-    if incident.cause is Cause.NODE:
-        return "was lost"
-    if incident.cause is Cause.FENCE:
-        return "was fenced"
-    if incident.cause is Cause.REJOIN:
-        return "did not rejoin"
-    if incident.cause is Cause.MEMORY:
-        return "has bad memory"
-    return "stopped for the platform" if incident.ordered else "could not be started"
+    unknown = "stopped for the platform" if incident.ordered else "could not be started"
+    return _CAME_OVER_IT.get(incident.cause, unknown)
 
 
 def _at_step(incident: Incident) -> str:

@@ -84,22 +84,13 @@ class Preparer:
                 yield from self._rewritten(plan, result)
             self._try_commands(plan)
             port = self._port.choose()
-        except FaultrunError as error:
+        except (FaultrunError, OSError) as error:
             yield PrepareFailed(
                 at_s=self._clock.now(),
                 incarnation=plan.incarnation,
-                exit_code=error.exit_code,
+                exit_code=error.exit_code if isinstance(error, FaultrunError) else _UNAVAILABLE,
                 why=str(error),
-                unfit=_lacks_room(error.__cause__),
-            )
-            return
-        except OSError as error:
-            yield PrepareFailed(
-                at_s=self._clock.now(),
-                incarnation=plan.incarnation,
-                exit_code=_UNAVAILABLE,
-                why=str(error),
-                unfit=_lacks_room(error),
+                unfit=_lacks_room(error if isinstance(error, OSError) else error.__cause__),
             )
             return
         now_s = self._clock.now()
