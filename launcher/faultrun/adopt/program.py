@@ -14,8 +14,8 @@ from pathlib import Path, PurePosixPath
 
 from faultrun.adopt.launch import FoundLaunch
 from faultrun.adopt.script_source import ScriptOption, ScriptSource, read_script
-from faultrun.configs.recipes.detect import recipe_for
 from faultrun.configs.recipes.fill import RecipeFiller, Script
+from faultrun.configs.recipes.recipe import recipe_for
 from faultrun.configs.recipes.source_value import Argument, SourceCode
 from faultrun.errors import ConfigError
 from faultrun.frameworks.detect import UnreadableSource, find_module, frameworks_of, read_imports

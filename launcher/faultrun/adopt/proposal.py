@@ -3,15 +3,16 @@
 Decides from values alone; nothing is read or written here.
 """
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from faultrun.adopt.launch import AdoptedOption, FoundLaunch, Remark
-from faultrun.adopt.launcher_expectations import devices_of, unmet
 from faultrun.adopt.program import KnownProgram, RecipeFit
 from faultrun.adopt.questions import FOLDER, HANDS_OVER, Question
+from faultrun.adopt.script_source import ScriptSource
 from faultrun.adopt.several_nodes import PER_NODE
 
 _COUNTS = frozenset({"worker_num", "nproc_per_node", "local_worker_num"})
@@ -25,6 +26,18 @@ _TO_FILL_IN = "# Open, because a script does not tell it: put in what is so, and
 _COUNTED_BY_OTHERS = {
     "mpi4py": "it meets by mpi4py, for which each worker is alone: faultrun sets RANK and WORLD_SIZE",
 }
+_FOREIGN = {
+    **dict.fromkeys(("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"), "MPI"),
+    **dict.fromkeys(("PMI_RANK", "PMI_SIZE"), "MPI"),
+    **dict.fromkeys(
+        ("PMIX_RANK", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"), "MPI"
+    ),
+    **dict.fromkeys(("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"), "Slurm"),
+}
+_OURS = frozenset({"RANK", "LOCAL_RANK", "RANK_ID"})
+_INSTEAD = "faultrun sets RANK, LOCAL_RANK and WORLD_SIZE"
+_SPAWNS = ("torch.multiprocessing.spawn", "torch_npu.multiprocessing.spawn")
+_LIGHTNING = ("lightning.", "pytorch_lightning.", "lightning_fabric.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +95,7 @@ def propose(
         Remark(what=one.read, why=no_effect[one.name]) for one in launch.options if one.name in no_effect
     )
     source = program.source if launch.launcher == "python" else None
-    devices = devices_of(source) if source is not None else None
+    devices = _devices_of(source) if source is not None else None
     if devices is not None and not any(one.name in _COUNTS for one in kept):
         kept = [devices, *kept]
     every = [*kept, *_of_recipe(program, {one.name for one in kept}), *answers]
@@ -139,7 +152,7 @@ def _missing(program: KnownProgram) -> list[Remark]:
         return [Remark(what=f"{program.shown or 'a script'} is not here", why=why)]
     missing = [Remark(what="not parsed", why=program.unread)] if program.unread else []
     if program.source is not None:
-        missing += unmet(program.source)
+        missing += _unmet(program.source)
     for package, why in _COUNTED_BY_OTHERS.items():
         if any(name.partition(".")[0] == package for name in program.imported):
             missing.append(Remark(what=program.shown, why=why))
@@ -148,6 +161,40 @@ def _missing(program: KnownProgram) -> list[Remark]:
             Remark(what=f"the recipe {program.recipe.name} lacks something", why=program.recipe.doubt)
         )
     return missing
+
+
+def _unmet(source: ScriptSource) -> Iterator[Remark]:
+    """What the script would miss, each with its line."""
+    texts = source.texts
+    foreign = [name for name in texts if name in _FOREIGN]
+    if foreign and not _OURS.intersection(texts):
+        name = foreign[0]
+        yield Remark(
+            what=f"{texts[name]} reads {name}", why=f"{_FOREIGN[name]} does not start the workers: {_INSTEAD}"
+        )
+    option = source.option("local_rank")
+    if option is not None and "LOCAL_RANK" not in texts:
+        why = f"faultrun passes no such argument: {_INSTEAD}"
+        yield Remark(what=f"{option.where} takes {option.spelled}", why=why)
+    for call in source.calls:
+        if source.dotted(call.func) in _SPAWNS:
+            why = f"each worker would start them again: {_INSTEAD}, from which a function can take its rank"
+            yield Remark(what=f"{source.where(call)} starts processes of its own", why=why)
+
+
+def _devices_of(source: ScriptSource) -> AdoptedOption | None:
+    """How many workers a Lightning Trainer or Fabric starts by itself where no launcher does."""
+    for call in source.calls:
+        if not source.dotted(call.func).startswith(_LIGHTNING):
+            continue
+        for one in call.keywords:
+            match one:
+                case ast.keyword(arg="devices", value=ast.Constant(value=int(count))) if count > 1:
+                    read = f"{source.where(one.value)} devices={count}"
+                    return AdoptedOption(name="worker_num", values=(str(count),), read=read)
+                case _:
+                    pass
+    return None
 
 
 def _of_nodes(launch: FoundLaunch) -> list[str]:

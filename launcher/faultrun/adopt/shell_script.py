@@ -76,9 +76,9 @@ class ScriptReader:
     absent: list[str] = field(default_factory=list)
     found: list[ScriptCommand] = field(default_factory=list)
 
-    def commands(self, text: str, file: str, arguments: Sequence[str] = ()) -> tuple[ScriptCommand, ...]:
+    def commands(self, text: str, file: str) -> tuple[ScriptCommand, ...]:
         """The commands that start Python or a launcher, in order; MalformedText where a quotation is open."""
-        self._through(text, file, _State(_numbered(arguments)), ())
+        self._through(text, file, _State({}), ())
         return tuple(self.found[:_MOST])
 
     def _through(self, text: str, file: str, state: _State, calls: tuple[str, ...]) -> None:

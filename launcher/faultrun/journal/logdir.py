@@ -8,7 +8,8 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterable
+import socket
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,6 +37,7 @@ _LOCK = ".lock"
 _RUNS = "runs"
 _PROBE_BYTES = 4096
 _MOST_NAMED = 4
+_CONNECT_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +256,20 @@ def recorded_as(record: object, kind: type[Value], *names: str) -> Value:
 def worker_log_name(record: object) -> str:
     """What the logs of workers are called before their rank, by ``run.json``."""
     return str(recorded(record, "spec", "logs", "worker_log_name") or Logs().worker_log_name)
+
+
+def is_supervised(record: Mapping[str, Any]) -> bool:
+    """Ask at the socket that ``record`` (run.json) names; a file that was left behind does not answer."""
+    path = str(record.get("socket") or "")
+    if not path or not os.path.exists(path):  # noqa: PTH110 - a string is all there is
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_CONNECT_S)
+        try:
+            probe.connect(path)
+        except OSError as error:
+            return isinstance(error, (BlockingIOError, TimeoutError))  # its queue is full: it is there
+    return True
 
 
 def mark_ended(path: Path, boot: str, exit_code: int) -> None:

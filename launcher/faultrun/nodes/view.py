@@ -14,8 +14,7 @@ from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.topology import NodeId, Topology
 from faultrun.nodes.values.membership import BODIES, ROSTERS, CommonKeys, KnownKeys, Stated
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster, RosterEntry
-from faultrun.observe.card.card import headline
-from faultrun.observe.card.joint_card import agreed_card
+from faultrun.observe.card.card import agreed_card, headline
 from faultrun.observe.status.status import (
     ALIVE,
     LEFT,

@@ -22,7 +22,7 @@ from faultrun.model.run import Phase
 from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topology
-from faultrun.observe.card.joint_card import agreed_card
+from faultrun.observe.card.card import agreed_card
 from support.stories.story import POLICY, first_plan, in_phase
 
 A, B, C = NodeId("a"), NodeId("b"), NodeId("c")

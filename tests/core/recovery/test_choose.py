@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from faultrun.core.recovery.choose import Choice, Chosen, NeedVerdicts, NoneUsable, NothingFound, choose
-from faultrun.core.recovery.need import Disks, Doubt, Need, Whose, World
-from faultrun.core.recovery.relaxations import last_resorts
+from faultrun.core.recovery.need import Disks, Doubt, Need, Whose, World, last_resorts
 from faultrun.model.checkpoint import Depth, Entry, Kind, Refusal, Verdict
 from faultrun.model.plan import Attempt
 from support.checkpoints.entries import candidate as entry

@@ -3,6 +3,7 @@
 import difflib
 import json
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,9 @@ import click
 from faultrun.adopt.container import command_lines
 from faultrun.adopt.find_launch import Start, read_start
 from faultrun.adopt.launch import AdoptedOption
-from faultrun.adopt.program import read_program
+from faultrun.adopt.program import KnownProgram, read_program
 from faultrun.adopt.proposal import Proposal, propose, yaml_page
-from faultrun.adopt.questions import FOLDER, RESUME, questions
-from faultrun.cli.adopt.ask import answers_to, can_ask
+from faultrun.adopt.questions import FOLDER, RESUME, Question, answered, questions
 from faultrun.cli.adopt.check_options import refusal_of, same_options, without_effect
 from faultrun.cli.adopt.launch_diff import (
     FileChange,
@@ -30,8 +30,15 @@ from faultrun.cli.options.config_beside_script import CONFIG_NAME
 from faultrun.cli.verbs import example
 from faultrun.errors import ConfigError, UsageError
 from faultrun.files import replace_durably
+from faultrun.terminal import is_terminal
 
 _HEAD_LINES = 4
+_INTRODUCTION = (
+    "A restart goes on where training was if faultrun knows this, and no script tells it for sure.\n"
+    "y takes what is offered, Enter leaves it open.\n"
+)
+_TRIES = 3
+_STDIN, _STDERR = 0, 2
 _SDK = "how the SDK saves when a rank dies: faultrun docs make-your-script-fault-tolerant"
 
 
@@ -81,7 +88,7 @@ def adopt(words: tuple[str, ...], force: bool, diff: bool, applies: bool, as_jso
     manifest, a Dockerfile or the Python script. Nothing of it is run. With
     --diff, standard output is the diff and the report goes to standard error.
     """
-    done = _adopted(words, may_ask=not as_json and can_ask(), force=force)
+    done = _adopted(words, may_ask=not as_json and _can_ask(), force=force)
     written = _written(done.path, done.page, force)
     if applies and done.change is not None:
         write(done.change)
@@ -107,7 +114,7 @@ def _adopted(words: Sequence[str], *, may_ask: bool, force: bool) -> _Adopted:
     path = program.script.parent / CONFIG_NAME if program.script is not None else None
     open_ones, answers = questions(start.launch, program), tuple[AdoptedOption, ...]()
     if may_ask and (force or path is None or not os.path.lexists(path)):
-        answers = answers_to(open_ones, program)
+        answers = _answers_to(open_ones, program)
         told = {FOLDER if one.name == FOLDER else RESUME for one in answers}
         open_ones = tuple(one for one in open_ones if one.option not in told)
     idle = without_effect(start.launch, program)
@@ -123,6 +130,37 @@ def _adopted(words: Sequence[str], *, may_ask: bool, force: bool) -> _Adopted:
         refused=refusal_of(proposal, program, page, start.places.root) if here else "",
         change=launch_change(start, proposal),
     )
+
+
+def _can_ask() -> bool:
+    """Whether a person can read a question on stderr and answer it on stdin."""
+    return is_terminal(_STDIN) and is_terminal(_STDERR)
+
+
+def _answers_to(questions: Sequence[Question], program: KnownProgram) -> tuple[AdoptedOption, ...]:
+    """Ask each of ``questions``; what is left open has no answer here."""
+    if questions:
+        _say(_INTRODUCTION)
+    found = (_answer(one, program) for one in questions)
+    return tuple(one for one in found if one is not None)
+
+
+def _answer(question: Question, program: KnownProgram) -> AdoptedOption | None:
+    offer = f" [y: {question.offered}; {question.why}]" if question.offered else ""
+    for _ in range(_TRIES):
+        _say(f"{question.asks}{offer} ")
+        text = sys.stdin.readline()
+        if not text.endswith("\n"):
+            _say("\n")  # the end of input, in the row of the question
+        try:
+            return answered(question, text, program)
+        except UsageError as error:
+            _say(f"{error.what}: {error.because}; try {error.hint}\n")
+    return None
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True, nl=False)
 
 
 def _written(path: Path | None, page: str, force: bool) -> str:

@@ -78,7 +78,7 @@ def resolve_recovery(
 
 def _propose_recipe(ctx: ResolveContext, sources: Sequence[Path]) -> None:
     """Name the recipe that fits a script which nothing tells where to resume."""
-    from faultrun.configs.recipes.detect import recipe_for
+    from faultrun.configs.recipes.recipe import recipe_for
     from faultrun.frameworks.detect import UnreadableSource, read_imports
     from faultrun.frameworks.program_files import resumes_by_us
 

@@ -18,9 +18,8 @@ from faultrun.core.plan.restart_budget import Allowed, charge
 from faultrun.errors import FaultrunError, LogDirError
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.codec import CodecError, decode
-from faultrun.journal.is_supervised import is_supervised
 from faultrun.journal.lines import JournalLine, Tail, moment, tail
-from faultrun.journal.logdir import read_record, recorded, recorded_as, which_log_dir
+from faultrun.journal.logdir import is_supervised, read_record, recorded, recorded_as, which_log_dir
 from faultrun.model.incident import Card
 from faultrun.model.spec.run_spec import Recovery, RestartPolicy
 from faultrun.observe.card.card import duration, headline

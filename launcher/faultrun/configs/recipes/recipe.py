@@ -1,10 +1,11 @@
-"""Recipes: which there are, and reading one into ``model.recipe``, every mistake named by file and line.
+"""Recipes: which there are, which fits a script, and reading one into ``model.recipe``.
 
-The keys are described for their writers in ``templates/recipes/README.md``.
+Every mistake is named by file and line. The keys are described for their writers in
+``templates/recipes/README.md``.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -45,6 +46,8 @@ _FORMAT = re.compile(r"[a-z][a-z0-9_-]*")
 _ARGUMENT = re.compile(r"-{1,2}[^\s=-]|[+A-Za-z_~][^=\s]*=|\{option:")
 _RESUME_FIELD = re.compile(r"\{(" + "|".join(template.FIELDS) + r")\}")
 _SEE = "faultrun recipes show mindspore-resnet is one that works"
+_BENEATH = "torch."
+"""What the others are built on: a script that has both is one of the others."""
 
 
 def templates_folder() -> Path:
@@ -75,6 +78,37 @@ def recipe_file(name: str) -> Path:
         because="the recipes are " + ", ".join(names),
         hint=f"--recipe={close[0]}" if close else "faultrun recipes, or --recipe=./mine.yaml for your own",
     )
+
+
+def recipe_for(imported: Iterable[str]) -> tuple[Recipe, str] | None:
+    """The recipe that knows most of the dotted names ``imported``, and the first of them that it knows.
+
+    A name counts if it is imported, or something below it is.
+    """
+    used = frozenset(prefix for name in imported for prefix in _prefixes(name))
+    fitting = [(recipe, known) for recipe in _that_may_fit(used) if (known := _known(recipe, used))]
+    if not fitting:
+        return None
+    recipe, known = min(fitting, key=lambda one: (one[1][0].startswith(_BENEATH), -len(one[1])))
+    return recipe, known[0]
+
+
+def _known(recipe: Recipe, used: frozenset[str]) -> list[str]:
+    return [name for name in recipe.detect if name in used]
+
+
+def _prefixes(name: str) -> Iterator[str]:
+    parts = name.split(".")
+    return (".".join(parts[:length]) for length in range(1, len(parts) + 1) if parts[0])
+
+
+def _that_may_fit(used: frozenset[str]) -> Iterator[Recipe]:
+    """Reading YAML takes milliseconds a file, which most runs can be spared."""
+    listed = re.compile(r"^\s*(?:detect:|-)\s+([\w.]+)\s*$", re.MULTILINE)
+    for name in recipe_names():
+        file = recipe_file(name)
+        if used.intersection(listed.findall(file.read_text(encoding="utf-8"))):
+            yield read_recipe(file)
 
 
 def read_recipe(file: Path) -> Recipe:

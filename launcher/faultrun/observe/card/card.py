@@ -7,11 +7,14 @@ from collections.abc import Sequence
 
 from faultrun.core.diagnosis.diagnose import describe
 from faultrun.core.humanize import rank_names, several, span
+from faultrun.core.plan.joint_incident import answered_by
 from faultrun.model.checkpoint import RecoveryPoint
-from faultrun.model.incident import Card, Cause, Incident, Save
+from faultrun.model.incident import Aftermath, Card, Cause, Incident, Save
 from faultrun.model.line_tone import Tone, Toned, toned
 from faultrun.model.observed.recovery import Began
+from faultrun.model.plan import Plan
 from faultrun.model.printable import one_line
+from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.topology import Replacement
 
 _HOUR_S = 3600.0
@@ -46,6 +49,40 @@ def render(card: Card) -> str:
     ]
     lines = [headline(card), *(f"  {name:<9} {text}" for name, text in rows if text)]
     return "\n".join(one_line(line) for line in lines)
+
+
+def agreed_card(
+    plan: Plan | None, told: Aftermath, settings: RunSettings, world_size: int, gave_up: str = ""
+) -> Card:
+    """The card of an incident of several nodes, made of what their plan tells: each writes the same.
+
+    ``plan`` answers the incident, if ``told`` does not say how another did; ``gave_up``: why nobody did.
+    ``world_size`` is that of the next world, or of the last one.
+    """
+    rank = told.incident.rank
+    known = told.answer or (None if plan is None else answered_by(plan))
+    answer = None if gave_up else known
+    point: RecoveryPoint | None = None if answer is None else answer.point
+    return Card(
+        incident=told.incident,
+        world_size=told.world_size or (world_size if told.answer is None else told.answer.world_size),
+        saves=told.saves,
+        point=point,
+        refused=0,
+        restart=None if answer is None else (answer.restarts, settings.policy.max_restarts),
+        window_s=settings.policy.window_s,
+        why=gave_up,
+        log_name=f"{settings.worker_log_name}_{rank}.log" if rank is not None else "",
+        unsaved=told.unsaved,
+        handed_over=settings.handed_over,
+        looked_in=settings.checkpoint_dirs,
+        refunded=told.refunded,
+        at_local=told.incident.at_utc,
+        host=told.incident.node,
+        replaced=() if known is None else known.replaced,
+        kept=() if answer is None else tuple(sorted(answer.kept)),
+        workers="" if answer is None else answer.workers,
+    )
 
 
 def in_colours(text: str) -> Toned:

@@ -21,8 +21,7 @@ from faultrun.model.plan import Plan
 from faultrun.model.run import Phase, RunState
 from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.spec.run_spec import RunSpec
-from faultrun.observe.card.card import in_colours, lost_steps, render
-from faultrun.observe.card.joint_card import agreed_card
+from faultrun.observe.card.card import agreed_card, in_colours, lost_steps, render
 
 
 def local_time() -> datetime:

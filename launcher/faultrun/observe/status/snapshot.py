@@ -8,9 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from faultrun.journal.is_supervised import is_supervised
 from faultrun.journal.lines import JournalLine, moment
-from faultrun.journal.logdir import read_record, worker_log_name
+from faultrun.journal.logdir import is_supervised, read_record, worker_log_name
 from faultrun.model.run import Phase
 from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.observe.account.accountant import Accountant

@@ -10,8 +10,7 @@ from faultrun.checkpoints.find import Findings, VerifyProgress, further, scan_an
 from faultrun.checkpoints.formats.unrecognised import unknown_files
 from faultrun.core.recovery import choose
 from faultrun.core.recovery.candidate_order import own_saves
-from faultrun.core.recovery.need import Disks, Doubt, Need, Whose, World
-from faultrun.core.recovery.relaxations import last_resorts
+from faultrun.core.recovery.need import Disks, Doubt, Need, Whose, World, last_resorts
 from faultrun.core.recovery.reshardable import written_by
 from faultrun.errors import LogDirError
 from faultrun.files import DISK_FULL
