@@ -59,7 +59,8 @@ def _check_one_node(pods: list[tuple[Workload, Pod]], file: str) -> None:
     counted = [
         (pod, count)
         for _, pod in pods
-        if (count := (pod.replicas.number if pod.replicas is not None else 1) or 0) and _trains(pod)
+        if (count := (pod.replicas.number if pod.replicas is not None else 1) or 0)
+        and any(one.words for one in pod.trainers)
     ]
     whole = sum(count for _, count in counted)
     if whole > 1:
@@ -69,10 +70,6 @@ def _check_one_node(pods: list[tuple[Workload, Pod]], file: str) -> None:
             because=ONE_NODE_HERE,
             hint=SEVERAL_HINT,
         )
-
-
-def _trains(pod: Pod) -> bool:
-    return any(one.words for one in pod.trainers)
 
 
 def _start(container: Container) -> ContainerStart:

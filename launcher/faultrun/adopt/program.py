@@ -13,12 +13,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from faultrun.adopt.launch import FoundLaunch
-from faultrun.adopt.script_source import ScriptOption, ScriptSource, read_script
+from faultrun.adopt.script_source import ScriptOption, ScriptSource
 from faultrun.configs.recipes.fill import RecipeFiller, Script
 from faultrun.configs.recipes.recipe import recipe_for
 from faultrun.configs.recipes.source_value import Argument, SourceCode
 from faultrun.errors import ConfigError
-from faultrun.frameworks.detect import UnreadableSource, find_module, frameworks_of, read_imports
+from faultrun.frameworks.detect import (
+    UnreadableSource,
+    find_module,
+    frameworks_of,
+    read_imports,
+    read_tree,
+)
 from faultrun.model.spec.run_spec import Framework
 
 _LONGEST_PATH = 4096
@@ -109,7 +115,7 @@ def read_program(launch: FoundLaunch, places: NearbyFiles, environ: Mapping[str,
     if script is None or script.suffix != ".py":
         return KnownProgram(script=script, shown=shown, framework=meant or Framework.PLAIN)
     try:
-        source, names = read_script(script, shown), tuple(read_imports(script))
+        source, names = ScriptSource(shown, read_tree(script)), tuple(read_imports(script))
     except UnreadableSource as error:
         unread = f"{shown}: {error}"
         return KnownProgram(script=script, shown=shown, unread=unread, framework=meant or Framework.PLAIN)

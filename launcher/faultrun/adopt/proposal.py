@@ -90,7 +90,7 @@ def propose(
 
     ``no_effect`` says of options by name why they would do nothing here.
     """
-    kept = _last_of_each([one for one in launch.options if one.name not in no_effect])
+    kept = list({one.name: one for one in launch.options if one.name not in no_effect}.values())
     dropped = tuple(
         Remark(what=one.read, why=no_effect[one.name]) for one in launch.options if one.name in no_effect
     )
@@ -115,10 +115,6 @@ def propose(
         questions=tuple(questions),
         left_out=tuple(useless),
     )
-
-
-def _last_of_each(options: Sequence[AdoptedOption]) -> list[AdoptedOption]:
-    return list({one.name: one for one in options}.values())
 
 
 def _names_folder(options: Sequence[AdoptedOption]) -> bool:

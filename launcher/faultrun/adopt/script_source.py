@@ -8,9 +8,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-
-from faultrun.frameworks.detect import read_tree
 
 _ADDS = frozenset({"add_argument", "add_arg", "add_option", "option", "Option", "Argument"})
 _DEFINES = "DEFINE_"
@@ -173,11 +170,6 @@ class ScriptSource:
                         default=_literal(_field_default(line.value)),
                         kind=ast.unparse(line.annotation),
                     )
-
-
-def read_script(file: Path, shown: str) -> ScriptSource:
-    """Parse ``file``. Raises UnreadableSource."""
-    return ScriptSource(shown, read_tree(file))
 
 
 def _name_of(func: ast.expr) -> str:

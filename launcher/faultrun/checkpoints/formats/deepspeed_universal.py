@@ -41,7 +41,8 @@ class DeepSpeedUniversal:
         """Look for the files of every parameter, then into each. Raises Unreadable for a damaged one."""
         names = members_of(names_in(entry.path))
         parameters = [name for name in names_in(f"{entry.path}/zero") if not name.endswith(".pt")]
-        files = {one: set(_files_of(entry.path, one)) for one in parameters}
+        inside = ((one, names_in(f"{entry.path}/zero/{one}")) for one in parameters)
+        files = {one: {name for name in there if name.endswith(".pt")} for one, there in inside}
         usual = set().union(*files.values()) | {_WEIGHTS}
         for one, there in files.items():
             lacking = sorted(usual - there)
@@ -58,7 +59,3 @@ class DeepSpeedUniversal:
 
 
 DEEPSPEED_UNIVERSAL = DeepSpeedUniversal()
-
-
-def _files_of(path: str, parameter: str) -> list[str]:
-    return [name for name in names_in(f"{path}/zero/{parameter}") if name.endswith(".pt")]

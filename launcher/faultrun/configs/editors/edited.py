@@ -68,11 +68,6 @@ def no_parent(name: str, names: Sequence[str]) -> NoParent:
     )
 
 
-def no_position(step: str | int, count: int) -> EditRefused:
-    """Refuse a step that leads nowhere in a list of ``count``."""
-    return EditRefused(f"{step!r} is not a position in a list of {count}", hint="count from 0: KEY[0]")
-
-
 def only_document(format_name: str) -> EditRefused:
     """Refuse the number of a document where there is but one."""
     return EditRefused(f"{format_name} has one document", hint="leave out the number before #")
@@ -132,7 +127,8 @@ def _position(text: str, node: Node, step: str | int, *, is_root: bool) -> int |
             return found[0] if found else None
         case SequenceNode():
             if not str(step).isdecimal() or int(step) >= len(node.items):
-                raise no_position(step, len(node.items))
+                because = f"{step!r} is not a position in a list of {len(node.items)}"
+                raise EditRefused(because, hint="count from 0: KEY[0]")
             return int(step)
         case AliasNode():
             hint = f"set the value where &{node.anchor} stands"

@@ -86,15 +86,12 @@ def recipe_for(imported: Iterable[str]) -> tuple[Recipe, str] | None:
     A name counts if it is imported, or something below it is.
     """
     used = frozenset(prefix for name in imported for prefix in _prefixes(name))
-    fitting = [(recipe, known) for recipe in _that_may_fit(used) if (known := _known(recipe, used))]
+    known = ((recipe, [name for name in recipe.detect if name in used]) for recipe in _that_may_fit(used))
+    fitting = [(recipe, names) for recipe, names in known if names]
     if not fitting:
         return None
-    recipe, known = min(fitting, key=lambda one: (one[1][0].startswith(_BENEATH), -len(one[1])))
-    return recipe, known[0]
-
-
-def _known(recipe: Recipe, used: frozenset[str]) -> list[str]:
-    return [name for name in recipe.detect if name in used]
+    recipe, names = min(fitting, key=lambda one: (one[1][0].startswith(_BENEATH), -len(one[1])))
+    return recipe, names[0]
 
 
 def _prefixes(name: str) -> Iterator[str]:

@@ -100,7 +100,8 @@ def conclude(
     ``steps`` are the newest of each rank.
     """
     incident = _with_logged_step(incident, notes)
-    incident = replace(incident, unstarted=_unstarted(incident, notes))
+    unstarted = incident.step is None and any(note.reports for note in notes)
+    incident = replace(incident, unstarted=unstarted)
     incident = _judged(incident, exits, ours_from_s, notes, steps)
     if incident.own_step is not None:
         return incident  # of a rank that hung, as it was found
@@ -181,10 +182,6 @@ def _step_of(incident: Incident, steps: tuple[RankStep, ...]) -> int | None:
     """The blamed rank's own newest step; how far its peers came varies by chance."""
     own = next((one.step for one in steps if one.rank == incident.rank), None)
     return incident.step if own is None else own
-
-
-def _unstarted(incident: Incident, notes: tuple[DeathNote, ...]) -> bool:
-    return incident.step is None and any(note.reports for note in notes)
 
 
 def _died_too(other: WorkerExit, first: WorkerExit, ours_from_s: float) -> bool:

@@ -60,7 +60,9 @@ def last_raised(lines: Sequence[str]) -> Raised | None:
         inside = False
         ended = _EXCEPTION.match(line)
         if ended is not None and frames:
-            before = (_text(found), *found.came_from) if linked and found is not None else ()
+            before: tuple[str, ...] = ()
+            if linked and found is not None:
+                before = (f"{found.kind}: {found.message}", *found.came_from)
             linked = False
             found = Raised(
                 kind=ended["kind"].rpartition(".")[2],
@@ -70,10 +72,6 @@ def last_raised(lines: Sequence[str]) -> Raised | None:
             )
         frames = []
     return found
-
-
-def _text(raised: Raised) -> str:
-    return f"{raised.kind}: {raised.message}"
 
 
 def gist(message: str) -> str:

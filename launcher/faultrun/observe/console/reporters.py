@@ -128,7 +128,9 @@ class ConsoleReporter:
                 self._cards.running(event.at_s)
             case RankRejoined(step=at) if before and before.life.rejoining and not step.state.life.rejoining:
                 self._cards.rejoined(at)
-            case RankCannotRejoin() | TimerFired(timer=Timer.REJOIN) if _left(before, step):
+            case RankCannotRejoin() | TimerFired(timer=Timer.REJOIN) if (
+                before and step.state.phase is not before.phase
+            ):
                 self._bad(step.why)
             case RankCannotRejoin(rank=rank, why=why) if before and rank not in before.life.rejoinable:
                 if why not in self._unable:
@@ -333,11 +335,6 @@ def _answered(state: RunState) -> bool:
 def _from_nothing(plan: Plan | None) -> bool:
     """Of an incarnation that follows another, or resumes, the check of its first step tells."""
     return plan is not None and plan.point is None and plan.reason is Reason.FIRST
-
-
-def _left(before: RunState | None, step: Step) -> bool:
-    """Whether the phase is another now."""
-    return before is not None and step.state.phase is not before.phase
 
 
 def _passed_over(refused: tuple[Refusal, ...]) -> str:

@@ -54,7 +54,8 @@ def document(
     saved = savings(account, assumptions_of(record) if assumed is None else assumed)
     spec = record.get("spec")
     spec = spec if isinstance(spec, dict) else {}
-    interval = save_interval(account)
+    interval, share = save_interval(account), account.productive_share
+    blamed = Counter(fault.rank for fault in account.faults if fault.rank is not None)
     return {
         "schema": _SCHEMA,
         "run_id": str(record.get("run_id", "")),
@@ -67,7 +68,7 @@ def document(
         "phase": account.phase.value if account.phase is not None else "",
         "ended": None if account.ended is None else {"exit_code": account.ended[0], "why": account.ended[1]},
         "wall_s": round(account.wall_s, 3),
-        "productive_share": _rounded(account.productive_share, 6),
+        "productive_share": None if share is None else round(share, 6),
         "productive_unknown": account.unknown_because,
         "spent": {kind.value: round(seconds, 3) for kind, seconds in account.spent.items()},
         "incidents_total": len(account.faults),
@@ -83,7 +84,7 @@ def document(
         "refused": dict(account.refused),
         "faults_by_cause": _by_cause(account.faults),
         "causes": dict(Counter(fault.what for fault in account.faults).most_common(_MOST_CAUSES)),
-        "blamed_ranks": {str(rank): n for rank, n in _blamed(account).most_common(1000)},
+        "blamed_ranks": {str(rank): n for rank, n in blamed.most_common(1000)},
         "save_interval": None if interval is None else asdict(interval),
         "advice": [asdict(one) for one in advise(account, spec)],
         "events": dict(account.events),
@@ -141,10 +142,6 @@ def _row(found: Sequence[IncidentRecord]) -> dict[str, Any]:
     }
 
 
-def _blamed(account: Account) -> Counter[int]:
-    return Counter(fault.rank for fault in account.faults if fault.rank is not None)
-
-
 def _fault(fault: IncidentRecord, began_utc: str) -> dict[str, Any]:
     return {
         **_picked(fault, _INCIDENT),
@@ -171,10 +168,6 @@ def _wall_clock(began_utc: str, after_s: float) -> str | None:
 def _picked(record: object, names: tuple[str, ...]) -> dict[str, Any]:
     values = {name: getattr(record, name) for name in names}
     return {name: round(value, 3) if isinstance(value, float) else value for name, value in values.items()}
-
-
-def _rounded(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)
 
 
 def _rounded_all(values: Mapping[str, float]) -> dict[str, float]:

@@ -105,7 +105,9 @@ def _fill(section: Section, path: str, name: str, value: object) -> None:
 
 def _alike(value: Mapping[str, Any]) -> list[str]:
     """Objects beside each other that have two fields or more in common: the rows of one table."""
-    inner = {key: set(one) for key, one in value.items() if isinstance(one, Mapping) and _is_flat(one)}
+    objects = ((key, one) for key, one in value.items() if isinstance(one, Mapping))
+    held = (Mapping, list, tuple)
+    inner = {key: set(one) for key, one in objects if not any(isinstance(x, held) for x in one.values())}
     found = [
         key
         for key, names in inner.items()
@@ -114,18 +116,10 @@ def _alike(value: Mapping[str, Any]) -> list[str]:
     return found if len(found) > 1 else []
 
 
-def _is_flat(value: Mapping[str, Any]) -> bool:
-    return not any(isinstance(one, (Mapping, list, tuple)) for one in value.values())
-
-
 def _table(name: str, rows: list[dict[str, Any]]) -> Grid:
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    cells = [[_cell(row, key) for key in columns] for row in rows]
+    cells = [[shown(key, row[key]) if key in row else "" for key in columns] for row in rows]
     return Grid(name=name, columns=[label(key) for key in columns], cells=cells)
-
-
-def _cell(row: Mapping[str, Any], key: str) -> str:
-    return shown(key, row[key]) if key in row else ""
 
 
 def _flat(row: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, object]]:

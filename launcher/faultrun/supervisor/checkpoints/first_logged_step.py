@@ -69,7 +69,8 @@ class FirstStepWatch:
         plan = step.state.plan
         stayed = frozenset[int]() if plan is None else plan.kept
         logs = {rank: files.worker(rank) for rank in event.ranks if rank not in stayed}
-        self._logs = {rank: _Beginning(path, _size(path) if stayed else 0) for rank, path in logs.items()}
+        began = {path: path.stat().st_size for path in logs.values() if stayed and path.exists()}
+        self._logs = {rank: _Beginning(path, began.get(path, 0)) for rank, path in logs.items()}
         self._again()
 
     def _again(self) -> None:
@@ -101,7 +102,3 @@ class FirstStepWatch:
         """Whether a rank speaks for itself."""
         page = self._workers.page
         return page is None or bool(page.reporting())
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0

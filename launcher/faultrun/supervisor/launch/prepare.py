@@ -39,10 +39,6 @@ class WorkerCommand:
     rank_table: str = ""
 
 
-def _lacks_room(error: BaseException | None) -> bool:
-    return isinstance(error, OSError) and error.errno in DISK_FULL
-
-
 class Preparer:
     """Applies a plan to this node; remembers the edited copies that its workers must be pointed at."""
 
@@ -85,12 +81,13 @@ class Preparer:
             self._try_commands(plan)
             port = self._port.choose()
         except (FaultrunError, OSError) as error:
+            cause = error if isinstance(error, OSError) else error.__cause__
             yield PrepareFailed(
                 at_s=self._clock.now(),
                 incarnation=plan.incarnation,
                 exit_code=error.exit_code if isinstance(error, FaultrunError) else _UNAVAILABLE,
                 why=str(error),
-                unfit=_lacks_room(error if isinstance(error, OSError) else error.__cause__),
+                unfit=isinstance(cause, OSError) and cause.errno in DISK_FULL,
             )
             return
         now_s = self._clock.now()
