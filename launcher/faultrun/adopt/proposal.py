@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from faultrun.adopt.launch import AdoptedOption, FoundLaunch, Remark
 from faultrun.adopt.program import KnownProgram, RecipeFit
-from faultrun.adopt.questions import FOLDER, HANDS_OVER, Question
+from faultrun.adopt.questions import FOLDER_OPTION, HANDS_OVER, Question
 from faultrun.adopt.script_source import ScriptSource
 from faultrun.adopt.several_nodes import PER_NODE
 
@@ -118,7 +118,7 @@ def propose(
 
 
 def _names_folder(options: Sequence[AdoptedOption]) -> bool:
-    return any(one.name in (FOLDER, "recipe") for one in options)
+    return any(one.name in (FOLDER_OPTION, "recipe") for one in options)
 
 
 def _of_recipe(program: KnownProgram, given: set[str]) -> list[AdoptedOption]:
@@ -128,9 +128,9 @@ def _of_recipe(program: KnownProgram, given: set[str]) -> list[AdoptedOption]:
         return []
     if not program.asks:
         return [AdoptedOption(name="recipe", values=(fit.name,), read=_told_by(fit))]
-    if not fit.folders or FOLDER in given:
+    if not fit.folders or FOLDER_OPTION in given:
         return []
-    return [AdoptedOption(name=FOLDER, values=fit.folders, read=fit.why)]
+    return [AdoptedOption(name=FOLDER_OPTION, values=fit.folders, read=fit.why)]
 
 
 def _told_by(fit: RecipeFit) -> str:

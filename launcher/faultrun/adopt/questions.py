@@ -16,7 +16,7 @@ from faultrun.configs.recipes.fill import argument_value
 from faultrun.core import template
 from faultrun.errors import ConfigError, UsageError
 
-FOLDER = "checkpoint_dir"
+FOLDER_OPTION = "checkpoint_dir"
 RESUME = "resume_arg"
 HANDS_OVER = frozenset({RESUME, "rewrite", "recipe"})
 
@@ -63,14 +63,14 @@ class Question:
         """A value for a file: the one that is offered, else a word for one."""
         if self.offered and not needs_shell(self.offered):
             return self.offered
-        return "DIR" if self.option == FOLDER else "--OPTION={checkpoint}"
+        return "DIR" if self.option == FOLDER_OPTION else "--OPTION={checkpoint}"
 
     @property
     def hint(self) -> str:
         """What is to be put into a file."""
         if self.option == RESUME:
             return f"{self.put_in}; perhaps {self.why}" if self.why else self.put_in
-        typed = f": --{FOLDER}={self.offered} on the command line" if needs_shell(self.offered) else ""
+        typed = f": --{FOLDER_OPTION}={self.offered} on the command line" if needs_shell(self.offered) else ""
         return f"{self.put_in}; {self.why}{typed}" if self.why else self.put_in
 
 
@@ -79,11 +79,11 @@ def questions(launch: FoundLaunch, program: KnownProgram) -> tuple[Question, ...
     given = {one.name for one in launch.options}
     shown, fit = program.shown or "the script", program.recipe
     found: list[Question] = []
-    if FOLDER not in given and (fit is None or not fit.folders):
+    if FOLDER_OPTION not in given and (fit is None or not fit.folders):
         asks = f"where does {shown} save its checkpoints?"
         put_in = f"the folder into which {shown} saves"
         put_in += ", if the recipe does not find it" if fit is not None and not program.asks else ""
-        found.append(_offering(_folder(launch, program), FOLDER, asks, put_in))
+        found.append(_offering(_folder(launch, program), FOLDER_OPTION, asks, put_in))
     if not program.asks and not HANDS_OVER & given and (fit is None or not fit.hands_over):
         asks = f"how is {shown} told which checkpoint to load?"
         found.append(_offering(loaded_by(program), RESUME, asks, f"how {shown} is told what to load"))
@@ -114,8 +114,8 @@ def answered(question: Question, text: str, program: KnownProgram) -> AdoptedOpt
         return AdoptedOption(
             name=question.option, values=(question.offered,), read=f"as told; {question.why}"
         )
-    if question.option == FOLDER:
-        return AdoptedOption(name=FOLDER, values=(text,), read="as told")
+    if question.option == FOLDER_OPTION:
+        return AdoptedOption(name=FOLDER_OPTION, values=(text,), read="as told")
     name = "rewrite" if _KEY_OF_FILE.fullmatch(text) else RESUME
     text = "=".join(text.split(maxsplit=1)) if text.startswith("-") else text
     declared = next((one for one in program.options if text in (one.spelled, *one.also)), None)
@@ -167,7 +167,7 @@ def _value(args: Sequence[str], option: ScriptOption) -> AdoptedOption | None:
         return None
     path = PurePosixPath(value)
     folder = str(path.parent) if path.suffix in _FILES else value
-    return AdoptedOption(name=FOLDER, values=(folder,), read=read)
+    return AdoptedOption(name=FOLDER_OPTION, values=(folder,), read=read)
 
 
 def _may_be(word: str, spellings: Sequence[str]) -> bool:

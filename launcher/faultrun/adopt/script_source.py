@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-_ADDS = frozenset({"add_argument", "add_arg", "add_option", "option", "Option", "Argument"})
-_DEFINES = "DEFINE_"
+from faultrun.configs.recipes.source_value import DEFINES, OPTION_CALLS, PARSERS, name_of
+
+_ADDS = OPTION_CALLS | {"Argument"}
 _VARIABLES = "FAULTRUN_RESUME"
-_CLASS_PARSERS = frozenset(
-    {"HfArgumentParser", "TrlParser", "cli", "CLI", "LightningCLI", "auto_cli", "Fire"}
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +113,7 @@ class ScriptSource:
 
     @property
     def _reads_classes(self) -> bool:
-        return any(_name_of(call.func) in _CLASS_PARSERS for call in self.calls)
+        return any(name_of(call.func) in PARSERS for call in self.calls)
 
     def _declared(self) -> Iterator[ScriptOption]:
         renamed = {
@@ -127,9 +125,9 @@ class ScriptSource:
             and node.value.attr in _ADDS
         }
         for call in self.calls:
-            name = _name_of(call.func)
-            if name in _ADDS or name in renamed or name.startswith(_DEFINES):
-                yield from self._of_call(call, absl=name.startswith(_DEFINES))
+            name = name_of(call.func)
+            if name in _ADDS or name in renamed or name.startswith(DEFINES):
+                yield from self._of_call(call, absl=name.startswith(DEFINES))
 
     def _of_call(self, call: ast.Call, *, absl: bool) -> Iterator[ScriptOption]:
         texts = [
@@ -144,7 +142,7 @@ class ScriptSource:
         if not long:
             return
         default = told.get("default")
-        if default is None and _name_of(call.func) == "Option" and call.args:
+        if default is None and name_of(call.func) == "Option" and call.args:
             default = call.args[0]  # typer: the default stands first
         dest = told.get("dest")
         yield ScriptOption(
@@ -172,14 +170,6 @@ class ScriptSource:
                     )
 
 
-def _name_of(func: ast.expr) -> str:
-    match func:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-        case _:
-            return ""
-
-
 def _literal(node: ast.expr | None) -> str | bool | int | float | None:
     match node:
         case ast.Constant(value=str() | bool() | int() | float() as value):
@@ -190,7 +180,7 @@ def _literal(node: ast.expr | None) -> str | bool | int | float | None:
 
 def _field_default(value: ast.expr | None) -> ast.expr | None:
     """Look through ``field(default=...)``."""
-    if isinstance(value, ast.Call) and _name_of(value.func) in ("field", "Field"):
+    if isinstance(value, ast.Call) and name_of(value.func) in ("field", "Field"):
         return next((one.value for one in value.keywords if one.arg == "default"), None)
     return value
 
@@ -202,4 +192,4 @@ def _is_flag(call: ast.Call, told: dict[str, ast.expr]) -> bool:
     if isinstance(told.get("is_flag"), ast.Constant) and ast.unparse(told["is_flag"]) == "True":
         return True
     optional = action is not None and "BooleanOptionalAction" in ast.unparse(action)
-    return optional or _name_of(call.func) in ("DEFINE_bool", "DEFINE_boolean")
+    return optional or name_of(call.func) in ("DEFINE_bool", "DEFINE_boolean")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from faultrun.model.observed.progress import WorkPhase
+from faultrun.model.observed.progress import WorkPhase, phase_of
 from faultrun.model.wire import (
     SLOT_BYTES,
     Progress,
@@ -27,7 +27,6 @@ from faultrun.model.wire import (
     unpack_progress,
     unpack_word,
 )
-from faultrun.supervisor.launch.progress_page import phase_of
 from sdk.support.lines import accept, answer
 from support.machine.free_port import free_port
 from support.preloaded import Forked, preloaded

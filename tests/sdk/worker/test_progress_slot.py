@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from faultrun.model.observed.progress import WorkPhase
+from faultrun.model.observed.progress import WorkPhase, phase_of
 from faultrun.sdk.worker.progress_slot import ProgressSlot
-from faultrun.supervisor.launch.progress_page import ProgressPage, phase_of
+from faultrun.supervisor.launch.progress_page import ProgressPage
 
 
 def test_a_worker_is_heard_before_its_first_step_and_counts_only_steps(tmp_path: Path) -> None:

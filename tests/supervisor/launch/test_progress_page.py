@@ -12,7 +12,7 @@ import pytest
 from faultrun.core.phases.decide import decide
 from faultrun.journal.append import line_of
 from faultrun.model.events import Heartbeat, Timer, TimerFired, WorkersLost
-from faultrun.model.observed.progress import RankStep, WorkPhase
+from faultrun.model.observed.progress import RankStep, WorkPhase, phase_of
 from faultrun.model.spec.output import Logs
 from faultrun.model.wire import SLOT_BYTES, Progress, pack_progress, pack_word, unpack_progress
 from faultrun.sdk.worker.progress_slot import ProgressSlot
@@ -21,7 +21,6 @@ from faultrun.supervisor.launch.progress_page import (
     ProgressPage,
     lost_workers,
     period_s,
-    phase_of,
     write_heartbeats,
 )
 from faultrun.supervisor.reactor import Reactor, RunClock

@@ -11,7 +11,7 @@ from faultrun import __version__
 from faultrun.adopt.launch import AdoptedOption, FoundLaunch
 from faultrun.adopt.program import KnownProgram
 from faultrun.adopt.proposal import Proposal
-from faultrun.adopt.questions import FOLDER
+from faultrun.adopt.questions import FOLDER_OPTION
 from faultrun.cli.options.command import FaultrunGroup, run_command
 from faultrun.cli.options.settings import OPTIONS, Asked, collect
 from faultrun.cli.resolve.context import ProcessContext
@@ -77,7 +77,7 @@ def refusal_of(proposal: Proposal, program: KnownProgram, page: str, root: Path)
         config.write_text(page, encoding="utf-8")
         try:
             os.chdir(root)
-            typed = tuple(_filled_in(one) for one in proposal.typed if one.name in (FOLDER, *_MEETING))
+            typed = tuple(_filled_in(one) for one in proposal.typed if one.name in (FOLDER_OPTION, *_MEETING))
             options, words = same_options(replace(proposal, typed=typed).words[1:])
             if program.source is not None:
                 options = {"framework": (program.framework.value,), **options}
@@ -95,7 +95,7 @@ def refusal_of(proposal: Proposal, program: KnownProgram, page: str, root: Path)
 
 def _filled_in(option: AdoptedOption) -> AdoptedOption:
     """With something of its kind in place of what only a shell knows."""
-    if not option.open or option.name == FOLDER:
+    if not option.open or option.name == FOLDER_OPTION:
         return option
     host, _, port = _SOMEWHERE.partition(":")
     instead = {"nnodes": "2", "node_rank": "0", "master_port": port, "rdzv_endpoint": _SOMEWHERE}

@@ -15,7 +15,7 @@ from faultrun.adopt.find_launch import Start, read_start
 from faultrun.adopt.launch import AdoptedOption
 from faultrun.adopt.program import KnownProgram, read_program
 from faultrun.adopt.proposal import Proposal, propose, yaml_page
-from faultrun.adopt.questions import FOLDER, RESUME, Question, answered, questions
+from faultrun.adopt.questions import FOLDER_OPTION, RESUME, Question, answered, questions
 from faultrun.cli.adopt.check_options import refusal_of, same_options, without_effect
 from faultrun.cli.adopt.launch_diff import (
     FileChange,
@@ -115,7 +115,7 @@ def _adopted(words: Sequence[str], *, may_ask: bool, force: bool) -> _Adopted:
     open_ones, answers = questions(start.launch, program), tuple[AdoptedOption, ...]()
     if may_ask and (force or path is None or not os.path.lexists(path)):
         answers = _answers_to(open_ones, program)
-        told = {FOLDER if one.name == FOLDER else RESUME for one in answers}
+        told = {FOLDER_OPTION if one.name == FOLDER_OPTION else RESUME for one in answers}
         open_ones = tuple(one for one in open_ones if one.option not in told)
     idle = without_effect(start.launch, program)
     proposal = propose(start.launch, program, idle, answers, open_ones)

@@ -20,11 +20,11 @@ from faultrun.files import bytes_from
 _MAX_BYTES = 4 << 20
 _DEEPEST = 8
 _CLASS_PARSERS = frozenset({"HfArgumentParser", "TrlParser"})
-_PARSERS = frozenset({*_CLASS_PARSERS, "LightningCLI", "CLI", "auto_cli", "cli", "Fire"})
+PARSERS = frozenset({*_CLASS_PARSERS, "LightningCLI", "CLI", "auto_cli", "cli", "Fire"})
 """They make options of the fields of classes, which the source need not spell out."""
-_OPTIONS = frozenset({"add_argument", "add_arg", "add_option", "option", "Option"})
+OPTION_CALLS = frozenset({"add_argument", "add_arg", "add_option", "option", "Option"})
 """Calls that declare an option of the script: of argparse, configargparse, optparse, click and typer."""
-_DEFINES = "DEFINE_"
+DEFINES = "DEFINE_"
 """absl's begin so, and name the option without its dashes."""
 _NO_PATH_FIRST = frozenset({"torch", "np", "numpy"})
 """Their ``save`` has nothing to do with a trainer's method of that name."""
@@ -73,7 +73,7 @@ class SourceCode:
     def _calls(self, name: str) -> Iterator[tuple[ast.Module, ast.Call]]:
         for tree in self._trees:
             for node in ast.walk(tree):
-                if isinstance(node, ast.Call) and _name_of(node.func).endswith(name) and _may_save(node.func):
+                if isinstance(node, ast.Call) and name_of(node.func).endswith(name) and _may_save(node.func):
                     yield tree, node
 
     def default(self, name: str) -> str | None:
@@ -93,7 +93,7 @@ class SourceCode:
         declared = [text for call in calls if not _is_flag(call) for text in _declares(call, others)]
         written = next((text for text in declared if text in spellings), None)
         made = not nodes or any(
-            _name_of(call.func) in _PARSERS and self._may_have(call, name) for call in calls
+            name_of(call.func) in PARSERS and self._may_have(call, name) for call in calls
         )
         return spellings[0] if made and written is None else written
 
@@ -105,13 +105,13 @@ class SourceCode:
             for node in ast.walk(tree)
             if isinstance(node, ast.ClassDef)
         }
-        if _name_of(parser.func) not in _CLASS_PARSERS or not parser.args:
+        if name_of(parser.func) not in _CLASS_PARSERS or not parser.args:
             return True
         given = parser.args[0]
         waiting = list(given.elts if isinstance(given, ast.Tuple | ast.List) else [given])
         for one in waiting:  # it grows by the bases
-            seen = classes.get(_name_of(one))
-            if seen is None or any(_name_of(line.target) == name for line in _fields(seen)):
+            seen = classes.get(name_of(one))
+            if seen is None or any(name_of(line.target) == name for line in _fields(seen)):
                 return True
             waiting += [base for base in seen.bases if base not in waiting]
         return False
@@ -142,7 +142,7 @@ class SourceCode:
                 return joined([inner], "")
             case ast.BinOp(left=left, right=right, op=ast.Add() | ast.Div() as op):
                 return joined([left, right], "" if isinstance(op, ast.Add) else "/")
-            case ast.Call(func=func, args=nodes, keywords=[]) if nodes and _name_of(func) in _JOINS:
+            case ast.Call(func=func, args=nodes, keywords=[]) if nodes and name_of(func) in _JOINS:
                 return joined(nodes, "/")
             case ast.Name(id=name):
                 assigned = list(_assigned(tree, name))
@@ -200,7 +200,7 @@ def _other_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
     for node in nodes:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute(attr=method)) if (
-                method in _OPTIONS
+                method in OPTION_CALLS
             ):
                 yield name
             case _:
@@ -209,10 +209,10 @@ def _other_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 def _declares(call: ast.Call, others: Collection[str]) -> Iterator[str]:
     """The options that a call declares, with their dashes; ``others`` are names that declare, too."""
-    name = _name_of(call.func)
-    if name in _OPTIONS or name in others:
+    name = name_of(call.func)
+    if name in OPTION_CALLS or name in others:
         yield from _texts(call.args)
-    elif name.startswith(_DEFINES):
+    elif name.startswith(DEFINES):
         yield from (f"--{text}" for text in _texts(call.args[:1]))
 
 
@@ -220,7 +220,7 @@ def _is_flag(call: ast.Call) -> bool:
     """Whether argparse, click or absl would make an option without a value of it."""
     told = {one.arg: one.value.value for one in call.keywords if isinstance(one.value, ast.Constant)}
     action = told.get("action")
-    if told.get("is_flag") is True or _name_of(call.func) in ("DEFINE_bool", "DEFINE_boolean"):
+    if told.get("is_flag") is True or name_of(call.func) in ("DEFINE_bool", "DEFINE_boolean"):
         return True
     return isinstance(action, str) and action not in ("store", "append")
 
@@ -237,7 +237,7 @@ def _fields(node: ast.ClassDef) -> Iterator[ast.AnnAssign]:
     return (one for one in node.body if isinstance(one, ast.AnnAssign))
 
 
-def _name_of(func: ast.expr) -> str:
+def name_of(func: ast.expr) -> str:
     """The last part of what is called."""
     match func:
         case ast.Name(id=name) | ast.Attribute(attr=name):
@@ -272,7 +272,7 @@ def _declared(node: ast.AST, name: str) -> ast.expr | None:
             if any(text.lstrip("-").replace("-", "_") == name for text in _texts(words)):
                 return next((one.value for one in keywords if one.arg == "default"), None)
         case ast.ClassDef():
-            fields = (one for one in _fields(node) if _name_of(one.target) == name)
+            fields = (one for one in _fields(node) if name_of(one.target) == name)
             return next((one.value for one in fields if one.value), None)
         case _:
             pass

@@ -16,6 +16,14 @@ class WorkPhase(Enum):
     DONE = "done"
 
 
+_PHASES = tuple(WorkPhase)
+
+
+def phase_of(number: int) -> WorkPhase:
+    """The phase by its position; UNKNOWN for a number from a newer SDK."""
+    return _PHASES[number] if 0 <= number < len(_PHASES) else WorkPhase.UNKNOWN
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankStep:
     """The newest word of one rank: ``step`` is global, counted in optimizer updates."""

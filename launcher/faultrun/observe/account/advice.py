@@ -9,7 +9,7 @@ from typing import Any
 from faultrun.core.humanize import percent, several, span
 from faultrun.journal.logdir import recorded
 from faultrun.model.observed.standby import StandbyPhase
-from faultrun.observe.account.records import Account, IncidentRecord
+from faultrun.observe.account.records import Account
 from faultrun.observe.account.timeline import RECOVERY, Spending
 from faultrun.observe.card.card import duration
 
@@ -79,9 +79,10 @@ def _give_up(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
         return
     last = account.faults[-1]
     step = "" if last.step is None else f" at step {last.step}"
+    who = "no worker" if last.rank is None else f"rank {last.rank}"
     yield Advice(
         what=f"the run gave up with exit code {account.ended[0]}",
-        because=f"{account.ended[1]}; the last fault: {_who(last)} {last.what}{step}",
+        because=f"{account.ended[1]}; the last fault: {who} {last.what}{step}",
         hint=f"faultrun incident {last.number} and the logs; a larger --max_restarts if it was an accident",
     )
 
@@ -231,7 +232,3 @@ _SLOW = {
 }
 
 _RULES = (_give_up, _dying_gasp, _interval, _window, _slowest, _same_rank, _torn, _silent, _away)
-
-
-def _who(fault: IncidentRecord) -> str:
-    return "no worker" if fault.rank is None else f"rank {fault.rank}"

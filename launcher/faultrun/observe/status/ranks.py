@@ -11,13 +11,12 @@ import psutil
 from faultrun.journal.lines import moment
 from faultrun.journal.logdir import worker_log_name
 from faultrun.model.events import WorkerExit
-from faultrun.model.observed.progress import RankStep, WorkPhase
+from faultrun.model.observed.progress import RankStep, WorkPhase, phase_of
 from faultrun.model.wire import Progress
 from faultrun.observe.account.records import what_ended
 from faultrun.observe.run_view import RunView, WorkerView
 from faultrun.observe.status.status import RankState
 
-_PHASES = tuple(WorkPhase)
 _PACE_OVER_S = 20.0
 
 
@@ -102,9 +101,8 @@ def _what(worker: WorkerView) -> str:
 
 
 def _doing(seen: Progress | None) -> str:
-    if seen is None or not 0 <= seen.phase < len(_PHASES) or _PHASES[seen.phase] is WorkPhase.UNKNOWN:
-        return ""
-    return _PHASES[seen.phase].value
+    phase = WorkPhase.UNKNOWN if seen is None else phase_of(seen.phase)
+    return "" if phase is WorkPhase.UNKNOWN else phase.value
 
 
 def _rate(view: RunView, pace: Pace, newest: RankStep | None, age_s: float | None) -> float | None:

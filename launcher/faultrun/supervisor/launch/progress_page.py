@@ -8,7 +8,7 @@ from pathlib import Path
 
 from faultrun.core.hangs.limits import Beat
 from faultrun.model.events import Event, Heartbeat, WorkersLost
-from faultrun.model.observed.progress import RankStep, WorkPhase
+from faultrun.model.observed.progress import RankStep, WorkPhase, phase_of
 from faultrun.model.run import Phase, RunState
 from faultrun.model.spec.output import Logs
 from faultrun.model.wire import SLOT_BYTES, Progress, unpack_word
@@ -16,7 +16,6 @@ from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.workers.logs.last_steps import last_steps
 from faultrun.workers.logs.log_files import LogFiles
 
-_PHASES = tuple(WorkPhase)
 _SOONEST_S, _LATEST_S = 60.0, 600.0
 _SHARE = 0.01
 
@@ -90,11 +89,6 @@ def _beat(rank: int, word: Progress | None, clock: RunClock) -> Beat:
         phase=phase_of(word.phase),
         spoke_at_s=clock.of_monotonic(word.at_monotonic_s),
     )
-
-
-def phase_of(number: int) -> WorkPhase:
-    """The phase by its position; UNKNOWN for a number from a newer SDK."""
-    return _PHASES[number] if 0 <= number < len(_PHASES) else WorkPhase.UNKNOWN
 
 
 @dataclass(slots=True)
