@@ -16,6 +16,7 @@ from faultrun.journal.append import line_of
 from faultrun.journal.codec import TAG, CodecError, decode, encode
 from faultrun.journal.read import event_of
 from faultrun.model.actions import Action, RequestGasp
+from faultrun.model.event_base import FLAT, UNLESS_USED
 from faultrun.model.events import Event, Timer, WorkerExit
 from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.observed.hang import Activity, Suspicion
@@ -84,6 +85,47 @@ def test_a_field_that_came_later_is_written_where_it_is_used_only() -> None:
     fewer = dataclasses.replace(seat, places=(0, 2, 3))
     assert encode(fewer)["places"] == [0, 2, 3]
     assert decode(encode(fewer), NodeSlots) == fewer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Idle:
+    WIRE_NAME = "idle"
+
+    free: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Busy:
+    WIRE_NAME = "busy"
+
+    job: str = ""
+    until: int = dataclasses.field(default=0, metadata=UNLESS_USED)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Place:
+    row: int = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Desk:
+    number: int
+    doing: Idle | Busy = dataclasses.field(metadata={"wire": "state", **FLAT})
+    place: Place = dataclasses.field(default=Place(), metadata=FLAT)
+
+
+def test_fields_of_a_flat_one_are_its_owners_and_a_word_says_which_of_several_it_is() -> None:
+    plain = {TAG: "Desk", "number": 7, "row": 1, "free": 0, "job": ""}
+    for desk, words in (
+        (Desk(number=7, doing=Idle(free=3)), {"state": "idle", "free": 3}),
+        (Desk(number=7, doing=Busy(job="x", until=5)), {"state": "busy", "job": "x", "until": 5}),
+    ):
+        assert encode(desk) == {**plain, **words}
+        assert decode(through_json(encode(desk)), Desk) == desk
+    assert decode({"number": 7, "state": "busy"}, Desk) == Desk(number=7, doing=Busy())
+    for broken in ({"number": 7}, {"number": 7, "state": "away"}, {"number": 7, "state": "busy", "job": 1}):
+        with pytest.raises(CodecError):
+            decode(broken, Desk)
 
 
 @pytest.mark.parametrize("event_type", EVENT_TYPES, ids=lambda one: one.__name__)

@@ -6,8 +6,8 @@ field may hold one of several dataclasses the object says which under
 Decoding ignores unknown keys and takes defaults for missing ones, so a newer
 supervisor reads an older journal. Words on the wire are kept for ever: a class
 that was renamed keeps its word in ``WIRE_NAME``, a field in its metadata. A field with ``UNLESS_USED`` there
-is not written while it has its default. A class that names one of its fields in ``WIRE_FIELD`` is written as
-what that field holds, without an object around it.
+is not written while it has its default; the fields of one with ``FLAT`` become its owner's. A class that
+names one of its fields in ``WIRE_FIELD`` is written as what that field holds, without an object around it.
 """
 
 import contextlib
@@ -99,8 +99,9 @@ def _refuse(value: object) -> Any:
 
 def _encoder_of_dataclass(cls: Any) -> Encoder:
     tag = wire_name(cls)
-    silent_at = map(_silent, dataclasses.fields(cls))
-    fields = [(name, word, silent) for (name, word), silent in zip(_words(cls), silent_at, strict=True)]
+    own, flat = _own_and_flat(cls)
+    fields = [(field.name, _word(field), _silent(field)) for field in own]
+    groups = [(field.name, _encoder_of_flat(_word(field), _hints(cls)[field.name])) for field in flat]
 
     def encoded(value: object) -> dict[str, Any]:
         data: dict[str, Any] = {TAG: tag}
@@ -108,7 +109,24 @@ def _encoder_of_dataclass(cls: Any) -> Encoder:
             item = getattr(value, name)
             if silent is dataclasses.MISSING or item != silent:
                 data[word] = item if type(item) in _PLAIN else encode(item)
+        for name, words_of in groups:
+            data |= words_of(getattr(value, name))
         return data
+
+    return encoded
+
+
+def _encoder_of_flat(word: str, hint: Any) -> Encoder:
+    """Words of the object that holds it: of one of several, all that others have are at their defaults."""
+    members = typing.get_args(hint)
+    blank: dict[str, Any] = {}
+    for member in members:
+        blank |= encode(member())
+
+    def encoded(value: object) -> dict[str, Any]:
+        data: dict[str, Any] = {**blank, **encode(value)}
+        tag = data.pop(TAG)
+        return {word: tag, **data} if members else data
 
     return encoded
 
@@ -171,16 +189,24 @@ def _hints(cls: Any) -> dict[str, Any]:
 
 
 @functools.cache
-def _fields(cls: Any) -> list[tuple[str, str, Decoder]]:
-    """Asked for late, since a type may hold others of its kind."""
-    return [(name, word, _decoder(_hints(cls)[name])) for name, word in _words(cls)]
+def _fields(cls: Any) -> tuple[list[tuple[str, str, Decoder]], ...]:
+    """Its own and flat ones. Asked for late, since a type may hold others of its kind."""
+    hints = _hints(cls)
+    own, flat = (
+        [(field.name, _word(field), _decoder(hints[field.name])) for field in fields]
+        for fields in _own_and_flat(cls)
+    )
+    return own, flat
 
 
 def _decoder_of_dataclass(as_type: Any) -> Decoder:
     def decoded(data: object) -> Any:
         if not isinstance(data, dict):
             raise CodecError(f"{data!r} is not an object for {as_type.__name__}")
-        known = {name: field(data[word]) for name, word, field in _fields(as_type) if word in data}
+        own, flat = _fields(as_type)
+        known = {name: field(data[word]) for name, word, field in own if word in data}
+        for name, word, group in flat:
+            known[name] = group({**data, TAG: data.get(word)})
         try:
             return as_type(**known)
         except TypeError as error:
@@ -244,9 +270,16 @@ def _bare_field(cls: Any) -> str:
     return str(getattr(cls, "WIRE_FIELD", ""))
 
 
-def _words(cls: Any) -> list[tuple[str, str]]:
-    """Name of every field, and its word on the wire."""
-    return [(field.name, field.metadata.get("wire") or field.name) for field in dataclasses.fields(cls)]
+def _own_and_flat(cls: Any) -> "tuple[list[dataclasses.Field[Any]], list[dataclasses.Field[Any]]]":
+    """The fields that are written under a word of their own, and those whose fields are."""
+    fields = dataclasses.fields(cls)
+    own = [field for field in fields if "flat" not in field.metadata]
+    return own, [field for field in fields if "flat" in field.metadata]
+
+
+def _word(field: "dataclasses.Field[Any]") -> str:
+    """What it is called on the wire."""
+    return field.metadata.get("wire") or field.name
 
 
 def _silent(field: "dataclasses.Field[Any]") -> Any:

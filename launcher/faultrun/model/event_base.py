@@ -5,6 +5,12 @@ from dataclasses import dataclass
 UNLESS_USED = {"wire": None}
 """Metadata of a field that journals name only where it differs from its default."""
 
+FLAT = {"flat": True}
+"""Metadata of a field whose own fields journals write into the object that has it.
+
+Where it may hold one of several dataclasses, the field's word says which, by ``WIRE_NAME``.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
