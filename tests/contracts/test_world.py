@@ -40,6 +40,7 @@ from faultrun.model.observed.dying_gasp import GaspRequested, GaspVerified
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.spec.windows import Deadline
 from faultrun.model.topology import BootId
+from support.nodes.node_facts import node_fact
 from support.stories.fake_world import SIGKILL, SIGTERM, Habit
 from support.stories.real_and_fake_node import Asked, FakeNode, Make, RealNode, Wanted, plan_of, spawn_of
 from support.stories.story import NODE
@@ -69,7 +70,7 @@ def running(make: Make, folder: Path, wanted: Wanted | None = None) -> Iterator[
 
 
 def fact(standing: NodeStatus, *, incarnation: int = 0) -> NodeFact:
-    return NodeFact(
+    return node_fact(
         node=NODE, boot=BootId("b"), at_s=0, incarnation=incarnation, status=standing, addr="127.0.0.1"
     )
 

@@ -33,7 +33,11 @@ def written() -> dict[str, set[str]]:
 def fields(kind: Any) -> Iterator[tuple[str, Any]]:
     hints = get_type_hints(kind)
     for field in dataclasses.fields(kind):
-        yield field.metadata.get("wire", field.name), hints[field.name]
+        hint = hints[field.name]
+        yield field.metadata.get("wire") or field.name, hint
+        if "flat" in field.metadata:
+            for one in get_args(hint) or (hint,):
+                yield from fields(one)
 
 
 def test_every_word_and_field_that_an_earlier_version_wrote_is_still_written() -> None:

@@ -96,9 +96,11 @@ class _Saves:
         if not self.considered or plan.ledger.attempts or not told_by_step or len(facts) < len(seats):
             return None
         if on_own_disks(facts):
-            common = set.intersection(*({point.global_step for point in fact.points} for fact in facts))
+            common = set.intersection(
+                *({point.global_step for point in fact.resume.points} for fact in facts)
+            )
             return max((step for step in common if step is not None), default=None)
-        points = [fact.point for fact in facts if fact.point is not None]
+        points = [fact.resume.point for fact in facts if fact.resume.point is not None]
         seen = {point.global_step for point in points if not point.part_of}  # the rest of it may be lost
         return max((step for step in (*seen, *self.whole) if step is not None), default=None)
 
@@ -141,7 +143,7 @@ class _Replay:
         saves, faults, place = _Saves(), set[int](), (-1, 0, 0)
         for line in self._story:
             saves.hear(line)
-            faults |= {fact.incarnation for fact in line.facts if _charged(fact.incident)}
+            faults |= {fact.incarnation for fact in line.facts if _charged(fact.left.incident)}
             match line.event:
                 case PlanAdopted(plan=plan):
                     faults |= self._known_by_word(plan)

@@ -33,6 +33,7 @@ from faultrun.model.run import Drain, Life, Phase, RunState, Step
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from model.replay import broken_laws
 from model.values import point
+from support.nodes.node_facts import node_fact
 from support.stories.story import WINDOWS, first_plan
 
 A, B = NodeId("a"), NodeId("b")
@@ -64,7 +65,7 @@ def rank_of(node: NodeId) -> int:
 def told(node: NodeId, at: float, *, fell: bool, step: int = 5) -> NodeFact:
     incident = Incident(number=1, incarnation=0, at_s=at, cause=Cause.EXIT, rank=0, status=FELL)
     elsewhere = replace(incident, cause=Cause.ELSEWHERE)
-    return NodeFact(
+    return node_fact(
         node=node,
         boot=BootId(f"{node}0"),
         at_s=at,

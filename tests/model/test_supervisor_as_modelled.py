@@ -166,9 +166,9 @@ def stands(real: Real) -> tuple[object, ...]:
         phase,
         real.state.incarnation,
         boot,
-        said.status.value,
+        said.word.value,
         said.incarnation,
-        _told_look(phase, said.look),
+        _told_look(phase, said.resume.look),
     )
 
 

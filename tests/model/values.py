@@ -39,6 +39,7 @@ from faultrun.nodes.values.roster import (
     Statement,
 )
 from model.cluster import DEAF, FENCE, HOLD, STAYS, TTL, Answer, Key, Word
+from support.nodes.node_facts import as_far_as_said
 
 NOW_S = 100.0
 TIMES = LeaseTimes(
@@ -174,7 +175,7 @@ def fact(node: int, boot: int, word: Word) -> NodeFact:
         status=Exited(code=1),
         step=word.incarnation,
     )
-    return NodeFact(
+    return as_far_as_said(
         node=node_id(node),
         boot=boot_id(boot),
         at_s=NOW_S,

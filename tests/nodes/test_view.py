@@ -9,7 +9,7 @@ from rich.console import Console
 from faultrun.model.exits import Signaled
 from faultrun.model.incident import Aftermath, Cause, Incident
 from faultrun.model.observed.elastic import NodeAside, SlotLedger, Vacant
-from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.plan import Ledger, Plan, Reason, Restart
 from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.spec.run_spec import RestartPolicy
@@ -28,6 +28,7 @@ from faultrun.nodes.view import nodes_status
 from faultrun.observe.status.screen import fitted
 from faultrun.observe.status.status import AgreedState, RunStatus, document
 from faultrun.observe.status.words import brief, lines, where_files_are
+from support.nodes.node_facts import fact_with, node_fact
 
 HEADER = PlanHeader(incarnation=2, phase=PlanPhase.GO, roster="r", body="b", run_s=40.0)
 PLAN = Plan(
@@ -56,7 +57,7 @@ def entry(name: str) -> RosterEntry:
 
 
 def stated(name: str, created: int, boot: str = "", status: NodeStatus = NodeStatus.RUNNING) -> Stated:
-    fact = NodeFact(
+    fact = node_fact(
         node=NodeId(name), boot=BootId(boot or f"boot-{name}"), at_s=0, incarnation=2, status=status
     )
     said = Statement(fact=replace(fact, addr=f"10.0.0.{created}"), peer_addr="")
@@ -170,7 +171,8 @@ def test_a_node_tells_which_of_its_ranks_may_hang_and_where() -> None:
     one = stated("a", 3)
     hangs = "rank 1 may hang after step 41: sleeps (state S); at train.py:57 in forward"
     status = seen(
-        HEADER, replace(one, statement=replace(one.statement, fact=replace(one.statement.fact, hangs=hangs)))
+        HEADER,
+        replace(one, statement=replace(one.statement, fact=fact_with(one.statement.fact, hangs=hangs))),
     )
     (row,) = (line for line in lines(status) if line.startswith("  a "))
     assert f"running: {hangs}  0-1" in row
@@ -236,7 +238,10 @@ def test_it_is_told_which_nodes_the_run_does_without_and_which_is_set_aside() ->
         vacant=(Vacant(seat=1, node=NodeId("d"), incarnation=2, why="it was lost"),),
         nodes=(NodeAside(node=NodeId("c"), incarnation=2, why="its ranks failed 2 times in a row"),),
     )
-    header, here = replace(HEADER, body="p"), (stated("a", 3), stated("b", 4), stated("c", 5))
+    header, here = (
+        replace(HEADER, body="p"),
+        (stated("a", 3), stated("b", 4), stated("c", 5, status=NodeStatus.JOINED)),
+    )
     status = seen(header, *here, plan=replace(TOLD, slots=slots))
     words = (
         "2 of 3 nodes, without node d: it was lost; node c is set aside: its ranks failed 2 times in a row; "
@@ -244,7 +249,7 @@ def test_it_is_told_which_nodes_the_run_does_without_and_which_is_set_aside() ->
     )
     assert [(one.node, one.state) for one in status.nodes] == [("a", "alive"), ("b", "alive"), ("c", "aside")]
     said = here[2].statement
-    well = replace(here[2], statement=replace(said, fact=replace(said.fact, usable=(0, 1))))
+    well = replace(here[2], statement=replace(said, fact=fact_with(said.fact, usable=(0, 1))))
     again = seen(header, *here[:2], well, plan=replace(TOLD, slots=slots))
     assert again.nodes[-1].state == "spare", "its health check has passed"
     assert f"  workers     {words}" in list(lines(status))

@@ -183,7 +183,7 @@ def _judged(actions: object) -> Incident | None:
         if isinstance(fact, dict) and fact.get("incident"):
             with suppress(CodecError):
                 told: Publish = decode(action, Publish)
-                return told.fact.incident
+                return told.fact.left.incident
     return None
 
 

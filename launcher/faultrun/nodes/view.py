@@ -9,6 +9,7 @@ from dataclasses import replace
 from faultrun.core.placement.slots import workers_words
 from faultrun.core.plan.restart_budget import restarts_left
 from faultrun.model.incident import Card
+from faultrun.model.observed.node_fact import Running
 from faultrun.model.plan import Ledger, Plan
 from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.topology import NodeId, Topology
@@ -165,7 +166,7 @@ def _nodes(
             yield _here(member, ALIVE, arrived[entry.node, entry.boot], ranks)
     beside = _WAITS if gone is LEFT else SPARE
     for who, one in here.items():
-        unwell = who[0] in aside and not one.statement.fact.usable
+        unwell = who[0] in aside and not one.statement.fact.slots.usable
         yield _here(one, _ASIDE if unwell and gone is _LOST else beside, arrived[who], None)
 
 
@@ -176,11 +177,11 @@ def _here(one: Stated, state: str, arrived: int, ranks: tuple[int, int] | None) 
         boot=one.boot,
         state=state,
         address=fact.addr or _host(said.peer_addr),
-        says=fact.status.value,
+        says=fact.word.value,
         incarnation=fact.incarnation if fact.incarnation >= 0 else None,
         failure="" if fact.failure is None else fact.failure[1],
-        lacks=fact.lacks,
-        hangs=fact.hangs,
+        lacks=fact.resume.lacks,
+        hangs=fact.status.hangs if isinstance(fact.status, Running) else "",
         stopping=fact.stop is not None,
         node_rank=said.node_rank,
         ranks=ranks,

@@ -279,9 +279,9 @@ def test_how_far_training_had_come_never_goes_back() -> None:
 def test_every_statement_says_where_the_node_stands() -> None:
     story = Story(2).starts().chose(checkpoint(5))
     (told,) = story.performed(Publish)
-    assert (told.fact.node, told.fact.status, told.fact.incarnation) == (NODE, NodeStatus.JOINED, -1)
-    assert told.fact.point == checkpoint(5)
+    assert (told.fact.node, told.fact.word, told.fact.incarnation) == (NODE, NodeStatus.JOINED, -1)
+    assert told.fact.resume.point == checkpoint(5)
     story.prepared(port=4711)
     ready, running = story.performed(Publish)
-    assert (ready.fact.status, ready.fact.master_port) == (NodeStatus.READY, 4711)
-    assert (running.fact.status, running.fact.master_port) == (NodeStatus.RUNNING, 4711)
+    assert (ready.fact.word, ready.fact.master_port) == (NodeStatus.READY, 4711)
+    assert (running.fact.word, running.fact.master_port) == (NodeStatus.RUNNING, 4711)

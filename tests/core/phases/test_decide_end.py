@@ -241,7 +241,7 @@ def test_a_budget_that_is_used_up_ends_the_run_with_the_first_failures_own_code(
 def test_a_node_that_gave_up_tells_so_and_adopts_no_other_plan() -> None:
     story = Story(2).starts().found_nothing_whole()
     (told,) = story.performed(Publish)
-    assert (told.fact.lacks, told.fact.status) == ("3 found, none whole", NodeStatus.JOINED)
+    assert (told.fact.resume.lacks, told.fact.word) == ("3 found, none whole", NodeStatus.JOINED)
     assert story.performed(Prepare) == []
 
 

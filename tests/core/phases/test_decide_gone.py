@@ -127,7 +127,7 @@ def test_a_node_that_waits_with_nothing_whole_looks_again_by_itself_ever_more_ra
     assert waits == [10, 10, 20, 40, 80, 160, 320, 600, 600]
     assert story.now_s - began_s == sum(waits)
     story.chose(checkpoint(5)).rang(Timer.LACK)
-    assert (story.phase, story.performed(Publish)[-1].fact.lacks) == (Phase.AWAITING_PLAN, "")
+    assert (story.phase, story.performed(Publish)[-1].fact.resume.lacks) == (Phase.AWAITING_PLAN, "")
 
 
 def test_a_spare_that_found_nothing_whole_begins_beside_survivors_and_never_at_zero() -> None:

@@ -41,9 +41,14 @@ def test_a_fault_on_another_node_opens_the_same_window_here_and_raises_no_second
     assert not story.performed(RaiseAlarm)
     story.returned(0, 143).returned(1, 143).drained().chose()
     told = next(action.fact for action in story.actions if isinstance(action, Publish))
-    assert told.status is NodeStatus.JOINED
-    assert told.incident is not None
-    assert (told.incident.cause, told.incident.step, told.incident.followers) == (Cause.ELSEWHERE, 7, (0, 1))
+    assert told.word is NodeStatus.JOINED
+    incident = told.left.incident
+    assert incident is not None
+    assert (incident.cause, incident.step, incident.followers) == (
+        Cause.ELSEWHERE,
+        7,
+        (0, 1),
+    )
 
 
 def test_whoever_was_struck_too_says_so_although_the_alarm_came_first() -> None:
@@ -58,7 +63,7 @@ def test_without_workers_a_node_takes_a_newer_plan_and_gives_up_one_that_is_over
     given_up = over(waiting_in(phase))
     assert given_up.phase is Phase.AWAITING_PLAN
     (told,) = given_up.performed(Publish)
-    assert (told.fact.status, told.fact.incarnation) == (NodeStatus.JOINED, 1)
+    assert (told.fact.word, told.fact.incarnation) == (NodeStatus.JOINED, 1)
 
     story.planned(plan(2))
     assert (story.phase, story.state.incarnation) == (Phase.PREPARING, 2)
@@ -71,7 +76,7 @@ def test_who_gives_up_a_plan_tells_what_this_node_has_and_not_what_the_plan_resu
     story.starts().chose(checkpoint(5)).planned(replace(plan(1, start_at_s=5), point=checkpoint(9)))
     story.planned(replace(plan(2), point=checkpoint(8)))
     told = over(story).performed(Publish)[-1].fact
-    assert (told.point, told.more_points) == (checkpoint(5), ())
+    assert (told.resume.point, told.resume.more_points) == (checkpoint(5), ())
 
 
 def waiting_in(phase: Phase) -> Story:
@@ -108,7 +113,7 @@ def test_a_node_that_was_taken_for_lost_goes_on_under_another_boot() -> None:
     lost = MembershipLost(at_s=story.now_s, incarnation=0, why="the lease is over", boot=BootId("second"))
     story.tell(lost).killed(0).killed(1).drained().chose()
     told = story.performed(Publish)[-1].fact
-    assert (told.boot, told.status, told.incarnation) == ("second", NodeStatus.JOINED, 0)
+    assert (told.boot, told.word, told.incarnation) == ("second", NodeStatus.JOINED, 0)
 
     story.tell(replace(lost, boot=BootId("third")))
     assert story.performed(Publish)[-1].fact.boot == "third", "who has drained already says so again"
@@ -148,40 +153,45 @@ def test_a_rank_that_fell_before_its_node_was_fenced_stays_the_first_to_fail() -
 def test_a_node_without_workers_looks_again_for_what_a_lost_one_saved() -> None:
     story = drained_beside_a_lost_node().chose(checkpoint(5))
     told = story.performed(Publish)[-1].fact
-    assert (told.point, told.look) == (checkpoint(5), 0)
+    assert (told.resume.point, told.resume.look) == (checkpoint(5), 0)
 
     look(story, 1).chose(checkpoint(6))
     told = story.performed(Publish)[-1].fact
-    assert (told.status, told.point, told.look) == (NodeStatus.JOINED, checkpoint(6), 1)
+    assert (told.word, told.resume.point, told.resume.look) == (NodeStatus.JOINED, checkpoint(6), 1)
 
 
 def test_a_request_that_comes_during_a_look_is_answered_by_another_one() -> None:
     story = look(drained_beside_a_lost_node(), 2)
     assert len(story.performed(FindRecoveryPoint)) == 1
     story.chose(checkpoint(5))
-    assert not [told for told in story.performed(Publish) if told.fact.status is NodeStatus.JOINED]
+    assert not [told for told in story.performed(Publish) if told.fact.word is NodeStatus.JOINED]
     story.chose(checkpoint(6))
-    assert story.performed(Publish)[-1].fact.look == 2
+    assert story.performed(Publish)[-1].fact.resume.look == 2
 
 
 def test_what_was_found_before_an_incarnation_is_no_answer_after_it() -> None:
     story = over(waiting_in(Phase.AWAITING_GO))
-    assert story.performed(Publish)[-1].fact.look == -1
+    assert story.performed(Publish)[-1].fact.resume.look == -1
     look(story, 1).chose()
-    assert story.performed(Publish)[-1].fact.look == 1
+    assert story.performed(Publish)[-1].fact.resume.look == 1
 
 
 def test_what_was_torn_when_a_node_looked_may_be_whole_at_the_next_look() -> None:
     story = drained_beside_a_lost_node().chose(checkpoint(5))
     look(story, 1).found_nothing_whole()
     told = story.performed(Publish)[-1].fact
-    assert (told.lacks, told.point, told.failure, told.look) == ("3 found, none whole", None, None, 1)
+    assert (told.resume.lacks, told.resume.point, told.failure, told.resume.look) == (
+        "3 found, none whole",
+        None,
+        None,
+        1,
+    )
     look(story, 2)
     look(story, 3).found_nothing_whole()
     assert len(story.performed(FindRecoveryPoint)) == 2, "the third was asked for during the second"
     story.chose(checkpoint(6))
     told = story.performed(Publish)[-1].fact
-    assert (told.lacks, told.point, told.look) == ("", checkpoint(6), 3)
+    assert (told.resume.lacks, told.resume.point, told.resume.look) == ("", checkpoint(6), 3)
 
 
 def test_where_the_next_ranks_could_meet_is_told_unless_the_platform_keeps_them_back() -> None:
@@ -202,7 +212,7 @@ def test_who_has_finished_has_so_too_after_it_has_looked_again() -> None:
     story.returned(0, 0).returned(1, 0).drained()
     look(story, 1).chose(checkpoint(6))
     told = story.performed(Publish)[-1].fact
-    assert (told.status, told.point, told.look) == (NodeStatus.DONE, checkpoint(6), 1)
+    assert (told.word, told.resume.point, told.resume.look) == (NodeStatus.DONE, checkpoint(6), 1)
 
 
 def test_whoever_is_about_to_end_looks_for_nothing() -> None:
@@ -242,7 +252,7 @@ def test_a_person_who_stops_another_node_stops_this_one_with_the_window_of_a_sto
     assert story.performed(RequestGasp)[0].deadline.at_s == WINDOWS.stop_grace_s
     story.returned(0, 143).returned(1, 143).drained()
     told = story.performed(Publish)[-1].fact
-    assert (told.status, told.stop, told.incident) == (NodeStatus.DRAINED, source, None)
+    assert (told.word, told.stop, told.left.incident) == (NodeStatus.DRAINED, source, None)
     end = RunFinished(at_s=9, incarnation=0, exit_code=0, why="stopped", stopped=True, stop=source)
     state = story.tell(end).state
     assert state.stop is not None
@@ -255,8 +265,8 @@ def test_a_stop_that_is_about_another_node_is_no_fault_here_and_no_end() -> None
     assert not story.performed(RaiseAlarm)
     story.returned(0).returned(1, 143).drained().chose(checkpoint(5))
     told = story.performed(Publish)[-1].fact
-    assert (told.status, told.stop, told.incident) == (NodeStatus.JOINED, None, None)
-    assert told.point == checkpoint(5)
+    assert (told.word, told.stop, told.left.incident) == (NodeStatus.JOINED, None, None)
+    assert told.resume.point == checkpoint(5)
 
 
 def test_the_same_stop_that_reaches_this_node_later_ends_it_without_an_incident() -> None:
@@ -264,7 +274,7 @@ def test_the_same_stop_that_reaches_this_node_later_ends_it_without_an_incident(
     story.tell(stopped_elsewhere(story, StopSource.SIGTERM)).told_to_stop(after_s=1)
     story.returned(0, 143).returned(1, 143).drained()
     told = story.performed(Publish)[-1].fact
-    assert (told.status, told.stop, told.incident) == (NodeStatus.DRAINED, StopSource.SIGTERM, None)
+    assert (told.word, told.stop, told.left.incident) == (NodeStatus.DRAINED, StopSource.SIGTERM, None)
 
 
 def test_a_node_that_only_hears_of_the_end_of_a_stop_was_stopped_and_not_given_up() -> None:

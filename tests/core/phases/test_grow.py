@@ -62,5 +62,5 @@ def test_a_node_without_ranks_says_once_that_it_is_well() -> None:
     step = decide(state, SlotsUsable(**now, node=NODE, slots=(0, 1)))  # type: ignore[arg-type]
     (said,) = step.actions
     assert isinstance(said, Publish)
-    assert said.fact.usable == (0, 1)
+    assert said.fact.slots.usable == (0, 1)
     assert decide(step.state, SlotsUsable(**now, node=NODE, slots=(0, 1))).actions == ()  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from faultrun.model.actions import (
 from faultrun.model.events import GoGiven, PlanAdopted, Timer
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.observed.agreement import IncarnationOver
-from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.observed.node_fact import NodeFact, NodeStatus, Replacing
 from faultrun.model.observed.rejoin import SurvivorsFreed
 from faultrun.model.plan import Plan
 from faultrun.model.run import Phase
@@ -31,6 +31,7 @@ from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from faultrun.nodes.protocol.plan_events import heeded
 from faultrun.nodes.values.membership import Fence, KnownKeys
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster, RosterEntry
+from support.nodes.node_facts import as_far_as_said, fact_with, flat
 from support.stories.story import NODE, POLICY, STAYING, WINDOWS, Story, checkpoint, first_plan
 
 OTHER = NodeId("other")
@@ -74,9 +75,9 @@ def test_a_spare_whose_place_is_given_up_looks_again_for_what_was_saved_since_it
     over(story, stays=False, incarnation=4)
     assert [type(action) for action in story.actions] == [FindRecoveryPoint]
     told = stated(story.chose(checkpoint(80)))
-    assert (told.status, told.incarnation) == (NodeStatus.JOINED, 4)
-    assert told.point is not None
-    assert told.point.global_step == 80
+    assert (told.word, told.incarnation) == (NodeStatus.JOINED, 4)
+    assert told.resume.point is not None
+    assert told.resume.point.global_step == 80
 
 
 def test_the_others_are_told_to_stay_and_the_agreement_once_it_is_known_where_all_can_meet() -> None:
@@ -89,9 +90,10 @@ def test_the_others_are_told_to_stay_and_the_agreement_once_it_is_known_where_al
     freed(story)
     assert not story.performed(Publish)
     told = stated(story.examined())
-    assert (told.status, told.kept, told.meeting_port) == (NodeStatus.REPLACING, frozenset({0}), 7000)
-    assert told.incident is not None
-    assert (told.incident.rank, told.incident.step) == (1, 41)
+    assert isinstance(told.status, Replacing)
+    assert (told.status.kept, told.status.meeting_port) == (frozenset({0}), 7000)
+    assert told.left.incident is not None
+    assert (told.left.incident.rank, told.left.incident.step) == (1, 41)
     (spawn,) = story.planned(keeping(0, 2, 3)).performed(Spawn)
     assert (story.phase, spawn.ranks, spawn.master_addr, spawn.master_port) == (
         *(Phase.RUNNING, (1,)),
@@ -110,9 +112,9 @@ def test_a_rank_that_hangs_is_dead_before_another_node_hears_of_it() -> None:
     (alarm,) = story.performed(RaiseAlarm)
     assert (alarm.stays, alarm.why) == (True, "rank 1 hung")
     told = stated(freed(story).examined())
-    assert (told.status, told.kept, told.hangs) == (NodeStatus.REPLACING, frozenset({0}), "")
-    assert told.incident is not None
-    assert (told.incident.cause, told.incident.rank) == (Cause.HANG, 1)
+    assert told.status == Replacing(kept=frozenset({0}), meeting_port=7000, left=told.left)
+    assert told.left.incident is not None
+    assert (told.left.incident.cause, told.left.incident.rank) == (Cause.HANG, 1)
 
 
 def test_a_death_elsewhere_frees_the_ranks_of_this_node_and_nobody_is_started_here() -> None:
@@ -121,9 +123,9 @@ def test_a_death_elsewhere_frees_the_ranks_of_this_node_and_nobody_is_started_he
     story = over(training(), stays=True)
     assert [type(action) for action in story.actions] == [FreeSurvivors, StartTimer]
     told = stated(freed(over(story, stays=True)))
-    assert (told.status, told.kept) == (NodeStatus.REPLACING, frozenset({0, 1}))
-    assert told.incident is not None
-    assert told.incident.cause is Cause.ELSEWHERE
+    assert told.status == Replacing(kept=frozenset({0, 1}), meeting_port=7000, left=told.left)
+    assert told.left.incident is not None
+    assert told.left.incident.cause is Cause.ELSEWHERE
     (spawn,) = story.planned(keeping(0, 1, 2)).performed(Spawn)
     assert (story.phase, spawn.ranks) == (Phase.RUNNING, ())
     story.rejoined(0, 1)
@@ -132,7 +134,7 @@ def test_a_death_elsewhere_frees_the_ranks_of_this_node_and_nobody_is_started_he
 
 def test_a_node_whose_ranks_have_all_died_starts_them_beside_the_survivors_of_another() -> None:
     story = freed(training().killed(0).killed(1)).examined()
-    assert stated(story).kept == frozenset()
+    assert flat(stated(story))["kept"] == frozenset()
     (spawn,) = story.planned(keeping(2, 3)).performed(Spawn)
     assert (story.phase, spawn.ranks) == (Phase.RUNNING, (0, 1))
 
@@ -141,7 +143,7 @@ def test_bad_memory_is_repaired_in_place_over_nodes_too() -> None:
     story = training().has_bad_memory(1)
     assert not [action for action in story.actions if isinstance(action, Publish)]
     assert story.performed(RaiseAlarm)[0].stays
-    assert stated(freed(story)).kept == frozenset({0, 1})
+    assert flat(stated(freed(story)))["kept"] == frozenset({0, 1})
 
 
 @pytest.mark.parametrize(
@@ -208,7 +210,7 @@ def test_a_plan_that_keeps_ranks_is_not_for_a_node_that_has_given_them_up() -> N
 def fact(node: NodeId, status: NodeStatus, kept: tuple[int, ...] = (), **more: object) -> NodeFact:
     incident = Incident(number=1, incarnation=0, at_s=1, cause=Cause.SIGNAL, rank=3, status=None)
     elsewhere = replace(incident, cause=Cause.ELSEWHERE, rank=None)
-    plain = NodeFact(
+    plain = as_far_as_said(
         node=node,
         boot=BootId("b"),
         at_s=1,
@@ -220,7 +222,7 @@ def fact(node: NodeId, status: NodeStatus, kept: tuple[int, ...] = (), **more: o
         addr="10.0.0.1",
         high_step=41,
     )
-    return replace(plain, **more)  # type: ignore[arg-type]
+    return fact_with(plain, **more)  # type: ignore[arg-type]
 
 
 STRUCK = fact(OTHER, NodeStatus.REPLACING, (2,))
@@ -240,12 +242,12 @@ def test_once_all_are_free_the_plan_keeps_them_all_and_says_where_they_meet() ->
     assert len(plan.ledger.restarts) == 1  # charged like a restart of all
     assert plan.aftermath is not None
     assert plan.aftermath.incident.rank == 3
-    following = (replace(FREE, status=NodeStatus.RUNNING, incarnation=1, incident=None), STRUCK)
+    following = (fact_with(FREE, status=NodeStatus.RUNNING, incarnation=1), STRUCK)
     assert answer(*following, plan=plan) == Waiting(reason=f"{OTHER} to hear the plan")
 
 
 def test_nobody_is_kept_while_ranks_of_a_node_still_train() -> None:
-    assert answer(replace(FREE, status=NodeStatus.RUNNING), STRUCK) == Waiting(
+    assert answer(fact_with(FREE, status=NodeStatus.RUNNING), STRUCK) == Waiting(
         reason=f"the ranks of {NODE} to be free"
     )
 
@@ -253,18 +255,18 @@ def test_nobody_is_kept_while_ranks_of_a_node_still_train() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        replace(FREE, status=NodeStatus.JOINED, kept=frozenset()),
-        replace(FREE, status=NodeStatus.DRAINED, kept=frozenset()),
-        replace(FREE, status=NodeStatus.DONE, kept=frozenset()),
-        replace(FREE, status=NodeStatus.READY, kept=frozenset()),
+        fact_with(FREE, status=NodeStatus.JOINED),
+        fact_with(FREE, status=NodeStatus.DRAINED),
+        fact_with(FREE, status=NodeStatus.DONE),
+        fact_with(FREE, status=NodeStatus.READY),
         replace(FREE, stop=StopSource.SIGTERM),
         replace(FREE, boot=BootId("again")),
-        replace(FREE, meeting_port=0),
+        fact_with(FREE, meeting_port=0),
     ],
-    ids=lambda one: f"{one.status.value} {one.stop} {one.boot} {one.meeting_port}",
+    ids=lambda one: f"{one.word.value} {one.stop} {one.boot} {flat(one).get('meeting_port')}",
 )
 def test_where_one_node_cannot_nobody_stays(other: NodeFact) -> None:
-    struck = replace(STRUCK, meeting_port=other.meeting_port)
+    struck = fact_with(STRUCK, meeting_port=flat(other).get("meeting_port", 7000))
     told = answer(other, struck)
     assert isinstance(told, IncarnationOver)
     assert (told.incarnation, told.stays) == (0, False)
@@ -279,8 +281,8 @@ def test_without_a_restart_left_nobody_stays() -> None:
 def test_whose_survivors_were_given_up_before_the_plan_was_there_ends_it_for_all() -> None:
     told = answer(FREE, STRUCK)
     assert isinstance(told, PlanAdopted)
-    gone = replace(STRUCK, status=NodeStatus.DRAINED, kept=frozenset())
-    over = answer(replace(FREE, incarnation=1, status=NodeStatus.RUNNING), gone, plan=told.plan)
+    gone = fact_with(STRUCK, status=NodeStatus.DRAINED)
+    over = answer(fact_with(FREE, incarnation=1, status=NodeStatus.RUNNING), gone, plan=told.plan)
     assert isinstance(over, IncarnationOver)
     assert over.incarnation == 1
 
@@ -304,5 +306,5 @@ def test_survivors_hear_of_the_plan_that_keeps_them_and_of_no_other_but_as_their
     assert heard(FREE, None) == [], "nobody knows yet whether it keeps them"
     assert heard(FREE, replace(KEPT, kept=frozenset())) == [IncarnationOver.__name__]
     assert heard(replace(FREE, boot=BootId("again")), KEPT) == [Fence.__name__]
-    assert heard(replace(FREE, status=NodeStatus.RUNNING), KEPT) == [IncarnationOver.__name__]
-    assert heard(replace(FREE, status=NodeStatus.JOINED), KEPT) == []
+    assert heard(fact_with(FREE, status=NodeStatus.RUNNING), KEPT) == [IncarnationOver.__name__]
+    assert heard(fact_with(FREE, status=NodeStatus.JOINED), KEPT) == []

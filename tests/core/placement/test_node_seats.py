@@ -16,6 +16,7 @@ from faultrun.model.plan import Plan
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import NodeId
 from faultrun.nodes.protocol.waiting_nodes import newcomers
+from support.nodes.node_facts import fact_with
 from support.nodes.seats import (
     ELASTIC,
     FIXED,
@@ -105,7 +106,7 @@ def test_never_from_a_point_that_depends_on_the_number_and_it_is_said_by_name() 
 
 
 def test_an_older_point_that_serves_any_number_is_taken_rather_than_to_wait() -> None:
-    here = [replace(fact(node, point=FIXED), more_points=(checkpoint(7),)) for node in (A, C)]
+    here = [fact_with(fact(node, point=FIXED), more_points=(checkpoint(7),)) for node in (A, C)]
     plan = planned(THREE, *here)
     assert plan.point is not None
     assert (plan.point.global_step, names(plan)) == (7, "ac")
@@ -123,7 +124,7 @@ def test_as_many_as_before_begin_from_any_point() -> None:
 
 def test_it_does_not_go_back_to_an_older_point_to_be_more() -> None:
     small = without_b()
-    here = [replace(fact(node, small, FIXED), more_points=(checkpoint(7),)) for node in (A, C, B)]
+    here = [fact_with(fact(node, small, FIXED), more_points=(checkpoint(7),)) for node in (A, C, B)]
     plan = planned(small, *here, wait_is_over=False)
     assert (names(plan), plan.point) == ("ac", FIXED)
 
@@ -164,7 +165,7 @@ def test_a_copy_that_lies_on_several_nodes_is_not_broken() -> None:
 
 
 def test_a_newcomer_that_found_nothing_whole_gets_no_seat_that_the_others_can_do_without() -> None:
-    lacks, well = replace(fact(D), point=None, lacks="1 found, none whole"), fact(NodeId("e"), at=999)
+    lacks, well = fact_with(fact(D), point=None, lacks="1 found, none whole"), fact(NodeId("e"), at=999)
     assert waits_for(THREE, (fact(A), fact(C), lacks)) == "b"
     assert names(planned(THREE, fact(A), fact(C), lacks)) == "ac"
     assert names(planned(THREE, fact(A), fact(C), lacks, well)) == "aec"
@@ -186,7 +187,7 @@ def test_only_nodes_that_can_take_a_vacant_seat_are_news() -> None:
     def who(*facts: NodeFact, elastic: Elastic = ELASTIC, plan: Plan = small) -> str:
         return "".join(newcomers(elastic, plan, {one.node: one for one in facts}))
 
-    training = [replace(fact(node, small), status=NodeStatus.RUNNING) for node in (A, C)]
+    training = [fact_with(fact(node, small), status=NodeStatus.RUNNING) for node in (A, C)]
     assert who(*training) == ""
     assert who(*training, fact(B, small, at=2), fact(D, small, at=1)) == "d"
     assert who(*training, replace(fact(B, small), stop=StopSource.SIGTERM)) == ""

@@ -15,6 +15,7 @@ from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId
 from faultrun.nodes.protocol.waiting_nodes import newcomers
+from support.nodes.node_facts import fact_with
 from support.nodes.seats import ELASTIC, FIXED, THREE, A, B, C, D, fact, names, planned, seats, waits_for
 from support.stories.story import first_plan
 
@@ -29,7 +30,7 @@ def fails(node: NodeId, plan: Plan, rank: int, number: int, point: RecoveryPoint
         status=Exited(code=1),
         node=node,
     )
-    return replace(fact(node, plan, point), incident=incident, high_step=10 * number)
+    return fact_with(fact(node, plan, point), incident=incident, high_step=10 * number)
 
 
 def twice(*others: NodeId, point: RecoveryPoint | None = None, elastic: Elastic = ELASTIC) -> Plan:
@@ -54,7 +55,7 @@ def test_a_node_whose_ranks_failed_twice_in_a_row_is_set_aside_at_once_and_reall
     idle = replace(fact(B), incarnation=plan.incarnation - 1)
     assert newcomers(ELASTIC, plan, {B: idle}) == ()
     assert names(planned(plan, *here, idle)) == "ac"
-    well = replace(idle, usable=(0, 1))
+    well = fact_with(idle, usable=(0, 1))
     assert newcomers(ELASTIC, plan, {B: well}) == (B,)
     back = planned(plan, *here, well, wait_is_over=False)
     assert (names(back), back.slots) == ("abc", None)
@@ -81,7 +82,7 @@ def test_of_a_fixed_number_a_bad_node_gives_its_seat_to_a_spare_and_gets_none_wh
     assert waits_for(plan, here, ALL) == f"a ({waits})"
     checked = replace(ALL, health_check="doctor")
     assert waits_for(plan, here, checked, wait_is_over=True) == f"a ({waits})", "its check speaks against it"
-    well = [*here[:2], replace(here[2], usable=(0, 1))]
+    well = [*here[:2], fact_with(here[2], usable=(0, 1))]
     assert names(planned(plan, *well, elastic=checked, wait_is_over=False)) == "bdc"
     back = planned(plan, *here, elastic=ALL)
     assert (names(back), does_without(plan, back)) == ("bdc", True), "rather than that the run ends with 69"
@@ -102,7 +103,7 @@ def test_of_a_fixed_number_nobody_is_counted_out_who_is_needed() -> None:
 
 
 def test_survivors_stay_beside_a_bad_node_that_nobody_can_replace() -> None:
-    busy = {node: replace(fact(node), status=NodeStatus.RUNNING) for node in (A, B, C)}
+    busy = {node: fact_with(fact(node), status=NodeStatus.RUNNING) for node in (A, B, C)}
     assert not can_do_without_one(ALL, THREE, busy)
     assert can_do_without_one(ELASTIC, THREE, busy)
     assert can_do_without_one(ALL, THREE, {**busy, D: fact(D)})

@@ -15,6 +15,7 @@ from faultrun.model.plan import Plan
 from faultrun.model.run import Life, Phase, Run, RunState
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from faultrun.nodes.values.roster import Roster, RosterEntry
+from support.nodes.node_facts import fact_with, node_fact
 from support.stories.story import POLICY, WINDOWS, first_plan
 
 A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
@@ -37,7 +38,7 @@ def waits(node: NodeId, **run: object) -> RunState:
 
 
 def fact(node: NodeId, incident: Incident | None = None, incarnation: int = 0, **more: object) -> NodeFact:
-    joined = NodeFact(
+    joined = node_fact(
         node=node,
         boot=BootId(""),
         at_s=0,
@@ -45,7 +46,7 @@ def fact(node: NodeId, incident: Incident | None = None, incarnation: int = 0, *
         status=NodeStatus.JOINED,
         incident=incident,
     )
-    return replace(joined, **more)  # type: ignore[arg-type]
+    return fact_with(joined, **more)  # type: ignore[arg-type]
 
 
 def planned(*facts: NodeFact, after: Plan | None = OURS) -> Plan:
@@ -82,7 +83,7 @@ def test_what_a_node_gave_up_stays_given_up_when_that_node_is_lost() -> None:
     spawn, said = started(waits(B), plan)
     assert spawn.native_scheduler
     gone = fact(C, incarnation=-1)
-    after = planned(replace(said, status=NodeStatus.JOINED), gone, after=plan)
+    after = planned(fact_with(said, status=NodeStatus.JOINED), gone, after=plan)
     assert [seat.node for seat in after.topology.nodes] == [C, B]
     assert after.native_scheduler
 

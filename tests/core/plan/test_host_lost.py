@@ -19,6 +19,7 @@ from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from faultrun.nodes.protocol.plan_events import heeded
 from faultrun.nodes.values.membership import KnownKeys
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster, RosterEntry
+from support.nodes.node_facts import as_far_as_said, fact_with
 from support.stories.story import POLICY, STAYING, Story, first_plan
 
 A, B, C, D = (NodeId(name) for name in "abcd")
@@ -33,7 +34,7 @@ def fact(node: NodeId, status: NodeStatus, kept: tuple[int, ...] = (), **more: o
     incident = Incident(
         number=1, incarnation=0, at_s=1, cause=Cause.ELSEWHERE, rank=None, status=None, explanation=LOST
     )
-    plain = NodeFact(
+    plain = as_far_as_said(
         node=node,
         boot=BOOT,
         at_s=1,
@@ -45,7 +46,7 @@ def fact(node: NodeId, status: NodeStatus, kept: tuple[int, ...] = (), **more: o
         addr=f"10.0.0.{node}",
         high_step=41,
     )
-    return replace(plain, **more)  # type: ignore[arg-type]
+    return fact_with(plain, **more)  # type: ignore[arg-type]
 
 
 TRAINS = (fact(A, NodeStatus.RUNNING), fact(C, NodeStatus.RUNNING))
@@ -69,7 +70,7 @@ def test_once_its_lease_is_over_the_others_are_freed_and_nobody_is_planned_befor
 
 def test_the_plan_keeps_all_that_live_and_gives_the_lost_seat_to_the_spare_that_came_first() -> None:
     later = replace(SPARE, node=NodeId("0"), arrived=5)
-    lacks = replace(SPARE, node=NodeId("e"), arrived=1, lacks="its mount is gone")
+    lacks = fact_with(SPARE, node=NodeId("e"), arrived=1, lacks="its mount is gone")
     told = answer(*FREE, lacks, SPARE, later)
     assert isinstance(told, PlanAdopted)
     plan = told.plan
@@ -94,11 +95,11 @@ def test_the_plan_keeps_all_that_live_and_gives_the_lost_seat_to_the_spare_that_
         ("the spare cannot start workers", (*TRAINS, replace(SPARE, failure=(71, "disk"))), RULES),
         ("nobody is to stay", (*TRAINS, SPARE), replace(RULES, stays=False)),
         ("another was told to stop", (TRAINS[0], replace(TRAINS[1], stop=StopSource.SIGTERM), SPARE), RULES),
-        ("another has given up", (TRAINS[0], replace(TRAINS[1], status=NodeStatus.DRAINED), SPARE), RULES),
-        ("another has finished", (TRAINS[0], replace(TRAINS[1], status=NodeStatus.DONE), SPARE), RULES),
+        ("another has given up", (TRAINS[0], fact_with(TRAINS[1], status=NodeStatus.DRAINED), SPARE), RULES),
+        ("another has finished", (TRAINS[0], fact_with(TRAINS[1], status=NodeStatus.DONE), SPARE), RULES),
         ("another is no further than ready", (TRAINS[0], fact(C, NodeStatus.READY), SPARE), RULES),
         ("another has another boot", (TRAINS[0], replace(TRAINS[1], boot=BootId("x")), SPARE), RULES),
-        ("nobody listens", (*(replace(one, meeting_port=0) for one in FREE), SPARE), RULES),
+        ("nobody listens", (*(fact_with(one, meeting_port=0) for one in FREE), SPARE), RULES),
         ("the spare is gone", FREE, RULES),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
@@ -113,7 +114,7 @@ def test_two_lost_hosts_need_two_spares() -> None:
     one = answer(FREE[0], SPARE)
     assert isinstance(one, IncarnationOver)
     assert not one.stays
-    two = answer(FREE[0], SPARE, replace(SPARE, node=NodeId("e"), arrived=5))
+    two = answer(FREE[0], SPARE, fact_with(SPARE, node=NodeId("e"), arrived=5))
     assert isinstance(two, PlanAdopted)
     assert [seat.node for seat in two.plan.topology.nodes] == [A, D, NodeId("e")]
     assert two.plan.kept == frozenset({0, 1})
@@ -122,9 +123,9 @@ def test_two_lost_hosts_need_two_spares() -> None:
 def test_the_spare_is_waited_for_and_its_own_loss_frees_the_others_again() -> None:
     told = answer(*FREE, SPARE)
     assert isinstance(told, PlanAdopted)
-    on = [replace(one, incarnation=1, status=NodeStatus.RUNNING, incident=None) for one in FREE]
+    on = [fact_with(one, incarnation=1, status=NodeStatus.RUNNING) for one in FREE]
     assert answer(*on, SPARE, plan=told.plan) == Waiting(reason="d to hear the plan")
-    ready = replace(SPARE, incarnation=1, status=NodeStatus.READY)
+    ready = fact_with(SPARE, incarnation=1, status=NodeStatus.READY)
     assert isinstance(answer(*on, ready, plan=told.plan), GoGiven)
     again = answer(*on, replace(SPARE, node=NodeId("e")), plan=told.plan)
     assert isinstance(again, IncarnationOver)
@@ -170,7 +171,7 @@ def test_the_spare_prepares_for_the_plan_and_starts_newcomers_that_are_waited_fo
     (prepare,) = story.performed(Prepare)
     assert prepare.plan.point is None
     story.prepared()
-    assert story.performed(Publish)[-1].fact.status is NodeStatus.READY
+    assert story.performed(Publish)[-1].fact.word is NodeStatus.READY
     story.tell(GoGiven(at_s=story.now_s, incarnation=1, master_addr="10.0.0.1", master_port=1))
     (spawn,) = [action for action in story.actions if isinstance(action, Spawn)]
     assert (spawn.ranks, spawn.plan.started) == ((2, 3), 0)
@@ -211,7 +212,7 @@ def test_only_a_node_with_no_ranks_to_keep_takes_the_plan_as_its_beginning() -> 
         return [type(event).__name__ for event in told]
 
     assert heard(SPARE) == [PlanAdopted.__name__]
-    assert heard(replace(SPARE, incarnation=1, status=NodeStatus.READY)) == [GoGiven.__name__]
+    assert heard(fact_with(SPARE, incarnation=1, status=NodeStatus.READY)) == [GoGiven.__name__]
     assert heard(FREE[0]) == [PlanAdopted.__name__]
-    assert heard(replace(FREE[0], status=NodeStatus.DRAINED)) == []
+    assert heard(fact_with(FREE[0], status=NodeStatus.DRAINED)) == []
     assert heard(replace(SPARE, node=B, boot=BootId("again"))) == []

@@ -23,6 +23,7 @@ from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topology
 from faultrun.observe.card.card import agreed_card
+from support.nodes.node_facts import fact_with, node_fact
 from support.stories.story import POLICY, first_plan, in_phase
 
 A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
@@ -41,7 +42,7 @@ HEARD_OF = replace(
 
 
 def fact(node: NodeId, incident: Incident | None = None, incarnation: int = 0) -> NodeFact:
-    return NodeFact(
+    return node_fact(
         node=node, boot=BootId("1"), at_s=0, incarnation=incarnation, status=NodeStatus.JOINED,
         incident=incident,
     )  # fmt: skip
@@ -56,7 +57,7 @@ def answered(*facts: NodeFact) -> Plan:
 def test_the_plan_tells_every_node_what_each_of_them_knows() -> None:
     save, not_saved = Save(rank=2, step=7, path="x", took_s=0.1), Unsaved(rank=0, why="in a collective")
     found = answered(
-        replace(fact(A, KILLED), alarm=1, unsaved=(not_saved,)), replace(fact(B, HEARD_OF), saves=(save,))
+        fact_with(fact(A, KILLED), alarm=1, unsaved=(not_saved,)), fact_with(fact(B, HEARD_OF), saves=(save,))
     )
     assert found.aftermath is not None
     assert found.aftermath.incident == replace(KILLED, followers=(0, 2, 3))
@@ -158,7 +159,7 @@ def test_who_comes_back_hears_how_the_others_went_on_then_and_not_how_they_do_no
     first = answered(fact(A, lost), fact(C, incarnation=-1))
     assert first.replaced == (Replacement(node=B, by=C, ranks=(2, 3)),)
     back = replace(fact(B, replace(lost, cause=Cause.FENCE)), boot=BootId("2"))
-    stopped = replace(fact(C, incarnation=1), status=NodeStatus.DRAINED, stop=StopSource.SIGTERM)
+    stopped = fact_with(fact(C, incarnation=1), status=NodeStatus.DRAINED, stop=StopSource.SIGTERM)
     facts = {A: fact(A, incarnation=1), B: back, C: stopped}
     found = next_step(RULES, replace(first, boots=(BootId("1"), BootId("1"))), facts, 90)
     assert isinstance(found, PlanAdopted), found
@@ -177,7 +178,7 @@ def test_who_comes_back_hears_how_the_others_went_on_then_and_not_how_they_do_no
 def test_an_older_incident_than_the_last_is_not_told_again() -> None:
     first = answered(fact(A, KILLED), fact(B, HEARD_OF))
     later = replace(first, incarnation=5, ledger=replace(first.ledger, incidents=4), aftermath=None)
-    stopped = replace(fact(A, incarnation=5), status=NodeStatus.DRAINED, stop=StopSource.SIGTERM)
+    stopped = fact_with(fact(A, incarnation=5), status=NodeStatus.DRAINED, stop=StopSource.SIGTERM)
     facts = {A: stopped, B: fact(B, incarnation=5), C: fact(C, KILLED)}
     found = next_step(RULES, later, facts, 90)
     assert isinstance(found, PlanAdopted)
@@ -186,14 +187,14 @@ def test_an_older_incident_than_the_last_is_not_told_again() -> None:
 
 @pytest.mark.parametrize("followed", [None, HEARD_OF, replace(KILLED, fault_class=FaultClass.CONSEQUENCE)])
 def test_a_node_that_was_told_to_stop_is_no_incident_and_costs_no_budget(followed: Incident | None) -> None:
-    stopped = replace(fact(B), status=NodeStatus.DRAINED, stop=StopSource.SIGTERM)
+    stopped = fact_with(fact(B), status=NodeStatus.DRAINED, stop=StopSource.SIGTERM)
     found = answered(fact(A, followed), stopped, fact(C, incarnation=-1))
     assert (found.reason, found.aftermath, found.ledger) == (Reason.CONTINUED, None, BEFORE.ledger)
     assert found.replaced == (Replacement(node=B, by=C, ranks=(2, 3)),)
 
 
 def test_whoever_has_not_heard_yet_that_a_node_was_told_to_stop_hears_that_it_is_a_stop() -> None:
-    running = replace(fact(A), status=NodeStatus.RUNNING)
+    running = fact_with(fact(A), status=NodeStatus.RUNNING)
     over = next_step(RULES, BEFORE, {A: running, B: replace(fact(B), stop=StopSource.SIGINT)}, 10)
     assert isinstance(over, IncarnationOver)
     assert (over.why, over.stop) == ("node b was told to stop", StopSource.SIGINT)

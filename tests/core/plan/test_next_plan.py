@@ -19,6 +19,7 @@ from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Ledger, Plan, Reason, Restart
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topology
+from support.nodes.node_facts import fact_with, node_fact
 from support.stories.generated import values
 from support.stories.story import POLICY, checkpoint, first_plan, rule
 
@@ -29,8 +30,8 @@ RULES = Rules(topology=TWO, policy=POLICY)
 
 
 def fact(node: NodeId, standing: NodeStatus, **more: object) -> NodeFact:
-    plain = NodeFact(node=node, boot=BootId("b"), at_s=0, incarnation=0, status=standing)
-    return replace(plain, **more)  # type: ignore[arg-type]
+    plain = node_fact(node=node, boot=BootId("b"), at_s=0, incarnation=0, status=standing)
+    return fact_with(plain, **more)  # type: ignore[arg-type]
 
 
 def incident(at_s: float = 0.0, status: ExitStatus | None = None, number: int = 1) -> Incident:
@@ -84,7 +85,7 @@ def test_the_first_plan_follows_the_first_nodes_recovery_point() -> None:
     fresh = adopted(*joined)
     assert (fresh.incarnation, fresh.reason, fresh.point, fresh.start_at_s) == (0, Reason.FIRST, None, 10)
 
-    resumed = adopted(replace(joined[0], point=checkpoint(7)), joined[1])
+    resumed = adopted(fact_with(joined[0], point=checkpoint(7)), joined[1])
     assert (resumed.reason, resumed.point) == (Reason.CONTINUED, checkpoint(7))
 
 
@@ -213,7 +214,7 @@ def test_the_place_of_an_unfit_node_goes_to_a_spare_and_costs_a_restart() -> Non
     assert [seat.node for seat in found.topology.nodes] == [A, C]
     assert (len(found.ledger.restarts), found.aftermath) == (1, Aftermath(incident=lack))
     assert answer(*others, unfit, after=found) == Waiting(reason="a, c to hear the plan")
-    before = replace(unfit, status=NodeStatus.JOINED, incident=None)
+    before = fact_with(unfit, status=NodeStatus.JOINED, incident=None)
     assert adopted(*others, before, after=plan()).ledger.restarts == (), "no worker had been started"
     assert answer(others[0], unfit, after=plan()) == finish(exit_code=71, why="node b: no space")
     spent = answer(*others, unfit, after=plan(), rules=replace(RULES, policy=rule(max_restarts=0)))

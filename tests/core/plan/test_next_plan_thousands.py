@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from faultrun.core.plan.next_plan import Rules, next_step
-from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+from support.nodes.node_facts import node_fact
 from support.stories.story import POLICY, first_plan
 
 TWO = Topology(nodes=(NodeSlots(node=NodeId("a"), slots=2), NodeSlots(node=NodeId("b"), slots=2)))
@@ -32,7 +33,7 @@ def test_what_a_coordinator_asks_of_each_node_of_thousands_it_does_not_look_for_
     Counted.passes = 0
     standing = NodeStatus.RUNNING if heard == 0 else NodeStatus.JOINED
     said = {
-        node: NodeFact(node=node, boot=BootId("b"), at_s=0, incarnation=heard, status=standing)
+        node: node_fact(node=node, boot=BootId("b"), at_s=0, incarnation=heard, status=standing)
         for node in nodes
     }
     next_step(Rules(topology=TWO, policy=POLICY), many, said, 10)

@@ -10,6 +10,7 @@ from faultrun.model.checkpoint import Identity, RankFile, RecoveryPoint, Shared
 from faultrun.model.events import PlanAdopted, RunFinished
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+from support.nodes.node_facts import fact_with, node_fact
 from support.stories.story import POLICY, checkpoint, first_plan
 
 A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
@@ -28,7 +29,7 @@ def seen(node: NodeId, *steps: int, disk: int = 0, folder: str = "ck", incarnati
     points = tuple(point(step) for step in steps)
     standing = NodeStatus.DRAINED if incarnation == 0 else NodeStatus.JOINED
     first, *more = points or (None,)
-    return NodeFact(
+    return node_fact(
         node=node,
         boot=BootId("b"),
         at_s=0,
@@ -74,8 +75,8 @@ def shards(node: NodeId, *steps: int, ranks: tuple[int, ...], state: str = "run 
         suppliers = json.dumps({str(rank): rank for rank in ranks})
         return replace(point, files=files, part_of=state, restore_ranks_map=suppliers)
 
-    first, *more = map(part, found.points)
-    return replace(found, point=first, more_points=tuple(more))
+    first, *more = map(part, found.resume.points)
+    return fact_with(found, point=first, more_points=tuple(more))
 
 
 def test_shards_on_the_disks_of_all_nodes_are_one_point_each_rank_with_its_own() -> None:

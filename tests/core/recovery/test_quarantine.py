@@ -18,6 +18,7 @@ from faultrun.model.observed.recovery import Began, ResumeChecked
 from faultrun.model.plan import Attempt, Ledger, Plan
 from faultrun.model.run import Phase
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+from support.nodes.node_facts import fact_with, node_fact
 from support.stories.story import NODE, POLICY, Story, checkpoint, first_plan
 
 
@@ -204,7 +205,7 @@ def two_nodes(*attempts: Attempt) -> Plan:
 
 
 def said(node: NodeId, boot: str, incident: Incident | None = None, **more: object) -> NodeFact:
-    return NodeFact(
+    return node_fact(
         node=node,
         boot=BootId(boot),
         at_s=0,
@@ -213,7 +214,7 @@ def said(node: NodeId, boot: str, incident: Incident | None = None, **more: obje
         incident=incident,
         point=checkpoint(5, "p"),
         more_points=(checkpoint(3, "older"),),
-        **more,  # type: ignore[arg-type]
+        **more,
     )
 
 
@@ -244,15 +245,15 @@ def test_ranks_of_any_node_that_trained_past_it_clear_it_when_a_node_is_lost(
 def test_a_checkpoint_that_failed_twice_is_left_out_by_all_whatever_those_offer_who_only_followed() -> None:
     followed = said(NODE, "b", incident_of(Cause.ELSEWHERE))
     failed = said(NodeId("other"), "o", incident_of(Cause.EXIT))
-    failed = replace(failed, point=checkpoint(3, "older"), more_points=())
+    failed = fact_with(failed, point=checkpoint(3, "older"), more_points=())
     next_plan = following(followed, failed, after=two_nodes(ONCE))
     assert next_plan.point is not None and next_plan.point.path == "older"
 
 
 def test_a_checkpoint_that_failed_twice_is_better_than_none() -> None:
     alone = {"more_points": ()}
-    followed = replace(said(NODE, "b", incident_of(Cause.ELSEWHERE)), **alone)  # type: ignore[arg-type]
-    failed = replace(said(NodeId("other"), "o", incident_of(Cause.EXIT)), **alone)  # type: ignore[arg-type]
+    followed = fact_with(said(NODE, "b", incident_of(Cause.ELSEWHERE)), **alone)  # type: ignore[arg-type]
+    failed = fact_with(said(NodeId("other"), "o", incident_of(Cause.EXIT)), **alone)  # type: ignore[arg-type]
     next_plan = following(followed, failed, after=two_nodes(ONCE))
     assert next_plan.point is not None and next_plan.point.path == "p"
 

@@ -155,7 +155,7 @@ def one_of_two() -> Story:
 
 
 def stated(story: Story) -> list[tuple[NodeStatus, str]]:
-    return [(one.fact.status, one.fact.saved) for one in story.performed(Publish)]
+    return [(one.fact.word, one.fact.saved) for one in story.performed(Publish)]
 
 
 def test_a_node_of_several_states_the_first_save_once() -> None:

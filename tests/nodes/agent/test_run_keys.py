@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.spec.nodes_spec import EtcdAccess
 from faultrun.model.topology import BootId, NodeId, RunId, Topology
@@ -25,6 +25,7 @@ from faultrun.nodes.values.membership import (
 from faultrun.nodes.values.roster import Alarm, PlanHeader, PlanPhase, Roster, RosterEntry, Statement
 from faultrun.nodes.values.transaction import Absent, NothingNewer, Put, StoredValue, Transaction, Unchanged
 from support.nodes.etcd_cluster import one_etcd
+from support.nodes.node_facts import node_fact
 
 A, BOOT = NodeId("a"), BootId("boot")
 HEADER = PlanHeader(incarnation=3, phase=PlanPhase.GO, roster="r", body="b", run_s=4.5)
@@ -82,7 +83,7 @@ def test_what_all_nodes_watch_is_read_as_it_was_written(
 
 
 def test_a_statement_has_the_lease_that_it_ends_with(keys: RunKeys, gateway: Gateway, run_id: RunId) -> None:
-    fact = NodeFact(node=A, boot=BOOT, at_s=1.0, incarnation=-1, status=NodeStatus.JOINED)
+    fact = node_fact(node=A, boot=BOOT, at_s=1.0, incarnation=-1, status=NodeStatus.JOINED)
     lease = grant(gateway, 30.0).lease
     written(keys, node_key(A, BOOT), Statement(fact=fact, peer_addr="10.0.0.1:7"), lease=lease)
     nodes = keys.nodes(read(gateway, f"{ROOT}/{run_id}/node/"))

@@ -20,6 +20,7 @@ from faultrun.nodes.values.membership import Tell
 from faultrun.nodes.values.roster import PlanPhase
 from faultrun.nodes.values.transaction import Transaction
 from support.nodes.etcd_in_memory import RULES, TIMES, Group
+from support.nodes.node_facts import fact_with
 from support.stories.story import POLICY, checkpoint
 
 THREE = Topology(nodes=(NodeSlots(node=NodeId(""), slots=1),) * 3)
@@ -227,7 +228,7 @@ def test_a_wait_that_is_over_stays_so_where_the_store_refuses_what_follows() -> 
     run["c"].says(NodeStatus.JOINED, look=0, lacks=TORN)
     run.settles()
     for name in "ac":
-        run[name].says(NodeStatus.JOINED, look=run[name].fact.look + 1, point=checkpoint(7), lacks="")
+        run[name].says(NodeStatus.JOINED, look=run[name].fact.resume.look + 1, point=checkpoint(7), lacks="")
     commit, refused = run.store.commit, list[str]()
 
     def refuses_once(transaction: Transaction, lease: int) -> bool:
@@ -280,7 +281,7 @@ def test_the_budget_is_not_used_up_by_what_a_node_saw_before_the_save_that_gives
     early = next_step(RULES, plan, facts, 60.0)
     assert isinstance(early, RunFinished)
     assert early.wanting == ("a", "b"), "another look may show a save that gives the budget back"
-    facts[NodeId("a")] = replace(facts[NodeId("a")], point=of(5))
+    facts[NodeId("a")] = fact_with(facts[NodeId("a")], point=of(5))
     assert isinstance(next_step(RULES, plan, facts, 60.0), PlanAdopted)
 
 
@@ -303,5 +304,5 @@ def test_what_a_node_did_not_hear_while_it_looked_is_told_again_and_to_nobody_el
     over = Tell(event=IncarnationOver(at_s=1, incarnation=1, why="rank 2 died"))
     idle = Group("a")["a"].fact
     assert words_of(over, idle) != words_of(over, replace(idle, at_s=idle.at_s + 1))
-    busy = replace(idle, status=NodeStatus.RUNNING)
+    busy = fact_with(idle, status=NodeStatus.RUNNING)
     assert words_of(over, busy) == words_of(over, replace(busy, at_s=busy.at_s + 1))

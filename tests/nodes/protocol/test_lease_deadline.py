@@ -12,6 +12,7 @@ from faultrun.nodes.values.membership import (
     node_key,
 )
 from support.nodes.etcd_in_memory import TIMES, Group
+from support.nodes.node_facts import fact_with
 
 
 def test_nobody_trains_past_the_lease_alone() -> None:
@@ -53,7 +54,7 @@ def test_after_a_fence_nothing_is_said_before_the_supervisor_has_another_boot() 
     run.passes(9.5)
     run["a"].hears = True
     assert run["a"].judges().acts == ()
-    run["a"].fact = replace(run["a"].fact, boot=BootId("a2"), status=NodeStatus.JOINED)
+    run["a"].fact = fact_with(run["a"].fact, boot=BootId("a2"), status=NodeStatus.JOINED)
     run["b"].says(NodeStatus.JOINED)
     run.settles()
     assert node_key(NodeId("a"), BootId("a2")) in run.store.kept

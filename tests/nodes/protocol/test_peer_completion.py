@@ -148,7 +148,7 @@ def test_a_node_that_comes_back_while_the_others_look_again_ends_the_run_with_th
 def test_nobody_leaves_because_of_nodes_that_begin_again() -> None:
     run = lost_after_it_had_finished()
     for node in "ac":
-        run[node].says(run[node].fact.status, look=1)
+        run[node].says(run[node].fact.word, look=1)
     run.settles()
     assert run.phase == (1, PlanPhase.PREPARE)
     run.cut_off = []

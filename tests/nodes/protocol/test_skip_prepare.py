@@ -58,7 +58,7 @@ def test_who_is_ready_for_an_incarnation_that_is_over_says_so() -> None:
     run = drained(7, 8)
     run["b"].says(NodeStatus.JOINED, 1, failure=(65, "a file is gone"), open_port=0, look=-1, incident=None)
     run.settles()
-    run["a"].says(NodeStatus.READY, 1, master_port=7, open_port=0)
+    run["a"].says(NodeStatus.READY, 1, master_port=7)
     run.settles()
     assert run.stated(run["a"]) == (NodeStatus.READY, 1)
     assert run["a"].was_told(IncarnationOver)
@@ -89,7 +89,7 @@ def test_the_first_plan_of_a_run_is_always_prepared() -> None:
 
 def test_a_node_that_cannot_prepare_against_its_word_ends_the_incarnation_for_all() -> None:
     run = drained(7, 8)
-    run["a"].says(NodeStatus.READY, 1, master_port=7, open_port=0)
+    run["a"].says(NodeStatus.READY, 1, master_port=7)
     run.settles()
     run["a"].says(NodeStatus.RUNNING, 1)
     run["b"].says(NodeStatus.JOINED, 1, failure=(65, "a file is gone"), open_port=0, look=-1, incident=None)

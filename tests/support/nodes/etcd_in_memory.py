@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from faultrun.core.plan.next_plan import Rules
 from faultrun.errors import assert_never
 from faultrun.model.events import GoGiven, PlanAdopted
-from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from faultrun.nodes.protocol.judge import judge
@@ -51,6 +51,7 @@ from faultrun.nodes.values.transaction import (
     Transaction,
     Unchanged,
 )
+from support.nodes.node_facts import fact_with, flat, known, node_fact
 from support.stories.story import POLICY
 
 TIMES = LeaseTimes.of(10.0, node_wait_s=60.0)
@@ -156,7 +157,7 @@ class Member:
             node=NodeId(node), peer_addr=f"{node}:1", times=TIMES, machine=f"metal of {node}"
         )
         self.run, self.terms = run, replace(plain, **terms)  # type: ignore[arg-type]
-        self.fact = NodeFact(
+        self.fact = node_fact(
             node=NodeId(node),
             boot=BootId(f"{node}1"),
             at_s=0,
@@ -165,6 +166,7 @@ class Member:
             look=0,
             addr=f"10.0.0.{node}",
         )
+        self.said: dict[str, object] = {}
         self.lease: Lease | None = None
         self.raised: Alarm | None = None
         self.known = KnownKeys()
@@ -176,7 +178,8 @@ class Member:
 
     def says(self, status: NodeStatus, incarnation: int | None = None, **more: object) -> None:
         at = self.fact.incarnation if incarnation is None else incarnation
-        self.fact = replace(self.fact, status=status, incarnation=at, **more)  # type: ignore[arg-type]
+        self.said |= flat(self.fact)
+        self.fact = fact_with(self.fact, status, **{**known(status, self.said), "incarnation": at, **more})
 
     def reads(self) -> None:
         store = self.run.store
@@ -257,7 +260,7 @@ class Group:
     def stated(self, who: Member) -> tuple[NodeStatus, int] | None:
         """What the store holds of it: how far it is, and with which incarnation."""
         found = self.store.stated(node_key(who.fact.node, who.fact.boot))
-        return None if found is None else (found.statement.fact.status, found.statement.fact.incarnation)
+        return None if found is None else (found.statement.fact.word, found.statement.fact.incarnation)
 
     def answers(self, who: Member, question: PeerQuestion) -> list[PeerAnswer]:
         given = [

@@ -1,7 +1,7 @@
 """A run of two nodes and a spare as etcd knows it: its keys and values, and how a test puts them there."""
 
 from faultrun.model.checkpoint import Kind, RecoveryPoint, Shared
-from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.plan import Ledger, Plan, Reason, Restart
 from faultrun.model.topology import BootId, NodeId, RunId, Topology
 from faultrun.nodes.agent.run_keys import RunKeys
@@ -9,6 +9,7 @@ from faultrun.nodes.etcd.gateway import Gateway
 from faultrun.nodes.values import membership
 from faultrun.nodes.values.roster import Leadership, PlanHeader, PlanPhase, Roster, RosterEntry, Statement
 from faultrun.nodes.values.transaction import Put, StoredValue, Transaction
+from support.nodes.node_facts import node_fact
 
 
 def entry(name: str, address: str) -> RosterEntry:
@@ -19,7 +20,7 @@ def entry(name: str, address: str) -> RosterEntry:
 def statement(name: str, address: str, status: NodeStatus) -> tuple[str, Statement]:
     """What it has said last, under its key."""
     boot = BootId(f"boot-{name}")
-    fact = NodeFact(node=NodeId(name), boot=boot, at_s=0, incarnation=3, status=status, addr=address)
+    fact = node_fact(node=NodeId(name), boot=boot, at_s=0, incarnation=3, status=status, addr=address)
     return membership.node_key(NodeId(name), boot), Statement(fact=fact, peer_addr=f"{address}:4000")
 
 

@@ -11,6 +11,7 @@ from faultrun.model.observed.elastic import Elastic
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
+from support.nodes.node_facts import node_fact
 from support.stories.story import POLICY, checkpoint, first_plan
 
 A, B, C, D = (NodeId(name) for name in "abcd")
@@ -35,7 +36,7 @@ def fact(
 ) -> NodeFact:
     """A node without workers: a member of ``plan`` has just ended it."""
     member = plan is not None and any(seat.node == node for seat in plan.topology.nodes)
-    return NodeFact(
+    return node_fact(
         node=node,
         boot=BootId(node),
         at_s=0,

@@ -3,9 +3,23 @@
 from dataclasses import replace
 
 from faultrun.core.phases import grace_window, platform_notices
+from faultrun.errors import assert_never
 from faultrun.model.actions import Publish
-from faultrun.model.observed.node_fact import NodeFact, NodeStatus
-from faultrun.model.run import Phase, RunState, Step
+from faultrun.model.observed.node_fact import (
+    Done,
+    Drained,
+    Joined,
+    LeftBehind,
+    NodeFact,
+    NodeStatus,
+    Ready,
+    Replacing,
+    Resumable,
+    Running,
+    SlotHealth,
+    Status,
+)
+from faultrun.model.run import Life, Phase, RunState, Step
 
 
 def await_plan(state: RunState, now_s: float, status: NodeStatus, why: str, *, look: int = -1) -> Step:
@@ -22,32 +36,60 @@ def statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1)
             boot=state.boot,
             at_s=now_s,
             incarnation=state.incarnation,
-            status=status,
-            incident=state.life.incident,
+            status=_status(state, now_s, status, look),
             stop=state.stop.source if state.stop is not None else None,
-            point=state.life.point,
-            more_points=state.life.more_points,
             high_step=state.run.high_step,
-            reached=state.life.reached,
-            master_port=state.life.master_port,
             failure=state.failure,
-            lacks="" if state.life.lacks is None else state.life.lacks.why,
             unfit=state.unfit,
             addr=state.addr,
-            look=look,
-            saves=state.life.saves,
-            unsaved=grace_window.unsaved(state.life),
             native_scheduler=state.native_scheduler or state.run.native_scheduler,
-            forming=state.life.forming,
-            kept=state.life.alive if status is NodeStatus.REPLACING else frozenset(),
-            usable=state.life.usable,
-            faulty=platform_notices.faulty_slots(state),
-            hangs=state.life.standstill.warning if status is NodeStatus.RUNNING else "",
-            meeting_port=state.life.meeting_port if status is NodeStatus.REPLACING else 0,
-            open_port=0 if _keeps_back(state, now_s) else state.life.open_port,
             ledger=state.ledger_before,
             saved="" if state.plan is None or state.plan.point is not None else state.run.known_save,
         )
+    )
+
+
+def _status(state: RunState, now_s: float, status: NodeStatus, look: int) -> Status:
+    """How far this node is, with what others need to know then."""
+    life, left, slots = state.life, _left(state.life), _slots(state)
+    resume = _resume(life, look)
+    open_port = 0 if _keeps_back(state, now_s) else life.open_port
+    match status:
+        case NodeStatus.JOINED:
+            return Joined(resume=resume, left=left, slots=slots, open_port=open_port)
+        case NodeStatus.DRAINED:
+            return Drained(resume=resume, left=left, slots=slots, open_port=open_port)
+        case NodeStatus.READY:
+            return Ready(master_port=life.master_port)
+        case NodeStatus.RUNNING:
+            return Running(master_port=life.master_port, hangs=life.standstill.warning)
+        case NodeStatus.REPLACING:
+            return Replacing(kept=life.alive, meeting_port=life.meeting_port, left=left)
+        case NodeStatus.DONE:
+            port = life.master_port
+            return Done(resume=resume, left=left, slots=slots, open_port=open_port, master_port=port)
+        case _:
+            assert_never(status)
+
+
+def _resume(life: Life, look: int) -> Resumable:
+    """What it could resume from, by its last look through the checkpoints."""
+    lacks = "" if life.lacks is None else life.lacks.why
+    return Resumable(point=life.point, more_points=life.more_points, look=look, lacks=lacks)
+
+
+def _slots(state: RunState) -> SlotHealth:
+    return SlotHealth(usable=state.life.usable, faulty=platform_notices.faulty_slots(state))
+
+
+def _left(life: Life) -> LeftBehind:
+    """What is known of ranks that ended."""
+    return LeftBehind(
+        incident=life.incident,
+        saves=life.saves,
+        unsaved=grace_window.unsaved(life),
+        reached=life.reached,
+        forming=life.forming,
     )
 
 

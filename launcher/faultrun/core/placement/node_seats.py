@@ -248,7 +248,7 @@ def _placed(known: Known, able: Mapping[NodeId, NodeFact], fewest: int, *, grows
     if known.plan is None or not known.fits:
         return _seats_for(known, able, fewest, grows=grows)
     sits = {seat.node for seat in known.plan.topology.nodes}
-    well = {node: fact for node, fact in able.items() if node in sits or not fact.lacks}
+    well = {node: fact for node, fact in able.items() if node in sits or not fact.resume.lacks}
     if len(well) < len(able) and _seats_for(known, well, known.elastic.min_nodes, grows=grows) is None:
         well = {**able}
     return _seats_for(known, well, fewest, grows=grows)
@@ -282,7 +282,7 @@ def _fitted(known: Known, seats: Topology, bad: NodeAside | None) -> Seating | N
     if after.world_size < size:  # rather than to wait, it begins from an older one
         point = common_point(after, [_for_any_number(fact) for fact in facts]) or point
     if point is None:
-        seen = next((one.fixed_by for fact in facts for one in fact.points), None)
+        seen = next((one.fixed_by for fact in facts for one in fact.resume.points), None)
         return given if seen is None else NoSeating(why=seen or "they have no checkpoint in common")
     if point.fixed_by:
         return NoSeating(why=point.fixed_by)
@@ -351,13 +351,12 @@ def _next(known: Known) -> int:
 
 
 def _for_any_number(fact: NodeFact) -> NodeFact:
-    points = [point for point in fact.points if not point.fixed_by]
-    return replace(fact, point=points[0] if points else None, more_points=tuple(points[1:]))
+    return fact.able_to_resume([point for point in fact.resume.points if not point.fixed_by])
 
 
 def set_aside(ledger: SlotLedger, facts: Mapping[NodeId, NodeFact]) -> Iterator[NodeId]:
     """Nodes that are not known to be well again."""
     for one in ledger.nodes:
         fact = facts.get(one.node)
-        if fact is None or not fact.usable:
+        if fact is None or not fact.slots.usable:
             yield one.node

@@ -27,7 +27,7 @@ def place(
     seats = wanted if before is None or slots_of_nodes(before) != slots_of_nodes(wanted) else before
     here = {node: fact for node, fact in facts.items() if node not in lost and can_sit(fact)}
     free = here.keys() - {seat.node for seat in seats.nodes}
-    spares = sorted(free, key=lambda one: (bool(here[one].lacks), here[one].arrived, one))
+    spares = sorted(free, key=lambda one: (bool(here[one].resume.lacks), here[one].arrived, one))
     kept = sum(seat.node in here for seat in seats.nodes)
     if kept + len(spares) < (len(seats.nodes) if fewest is None else fewest):
         return None
@@ -41,7 +41,7 @@ def place(
 
 def can_sit(fact: NodeFact) -> bool:
     """Whether a node that is there can have ranks in the next incarnation."""
-    return not fact.status.busy and fact.stop is None and not fact.unfit
+    return not fact.busy and fact.stop is None and not fact.unfit
 
 
 def taken(seats: Topology) -> Topology:

@@ -87,19 +87,19 @@ def without_the_bad(
     """
     if elastic is None or elastic.min_nodes:
         return following
-    named = {(fact.node, slot) for fact in facts for slot in fact.faulty}
+    named = {(fact.node, slot) for fact in facts for slot in fact.slots.faulty}
     whys = {rank: NAMED for rank, slot in enumerate(slots_of(plan.topology)) if slot in named}
     why = "" if incident is None else condemned(following.slots, incident)
     if incident is not None and incident.rank is not None and why:
         whys.setdefault(incident.rank, why)
-    points = [point for fact in facts for point in fact.points]
+    points = [point for fact in facts for point in fact.resume.points]
     return _shrunk(elastic, wanted, plan, whys, following, points)
 
 
 def grown(wanted: Topology, plan: Plan, facts: list[NodeFact], following: Plan) -> Plan:
     """``following`` with the slots that the nodes' ``facts`` say are well again, if it can have them."""
     ledger = following.slots
-    usable = {(fact.node, slot) for fact in facts for slot in fact.usable}
+    usable = {(fact.node, slot) for fact in facts for slot in fact.slots.usable}
     if ledger is None or not usable:
         return following
     bad = tuple(one for one in ledger.bad if (one.node, one.slot) not in usable)

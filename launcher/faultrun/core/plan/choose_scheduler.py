@@ -37,7 +37,7 @@ def left_init(incident: Incident, plan: Plan, spoken: Sequence[NodeFact]) -> Inc
     Ours knows who is in ``init()``, and the node of the worker what became of it.
     """
     others = [fact for fact in spoken if fact.node != incident.node]
-    forming = any(fact.forming and fact.incarnation == incident.incarnation for fact in others)
+    forming = any(fact.left.forming and fact.incarnation == incident.incarnation for fact in others)
     if not forming or incident.cause is not Cause.EXIT or plan.native_scheduler or incident.status is None:
         return incident
     left = f"rank {incident.rank} {describe(incident.status)}"

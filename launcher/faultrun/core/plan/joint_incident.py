@@ -25,7 +25,7 @@ def loss_words(seats: Topology, node: NodeId, lease_ttl_s: float) -> str:
 
 def first_incident(spoken: Sequence[NodeFact]) -> Incident | None:
     """What began it. Nodes' clocks cannot be compared: their evidence is, then who raised the alarm first."""
-    known = [(fact.incident, fact.alarm) for fact in spoken if fact.incident is not None]
+    known = [(fact.left.incident, fact.alarm) for fact in spoken if fact.left.incident is not None]
     killed = {one.incarnation for one, _ in known if one.status is not None and is_hard(one.status)}
 
     def order(known: tuple[Incident, int]) -> tuple[int, int, bool, bool, int]:
@@ -93,18 +93,20 @@ def aftermath(
     if plan.of_one_node and following.of_one_node:
         return None
     of_it = [
-        fact for fact in spoken if fact.incident is not None and fact.incarnation == incident.incarnation
+        fact.left
+        for fact in spoken
+        if fact.left.incident is not None and fact.incarnation == incident.incarnation
     ]
-    stopped = {rank for fact in of_it if fact.incident is not None for rank in fact.incident.followers}
+    stopped = {rank for left in of_it if left.incident is not None for rank in left.incident.followers}
     followers = tuple(sorted(stopped - {incident.rank, *incident.together}))
-    saved = {save.rank for fact in of_it for save in fact.saves}
+    saved = {save.rank for left in of_it for save in left.saves}
     before, charged = plan.ledger.restarts, following.ledger.restarts
     size = plan.topology.world_size
     return Aftermath(
         incident=replace(incident, followers=followers),
-        saves=tuple(save for fact in of_it for save in fact.saves),
+        saves=tuple(save for left in of_it for save in left.saves),
         # What a rank could not save itself, the next node may have had.
-        unsaved=tuple(one for fact in of_it for one in fact.unsaved if one.rank not in saved),
+        unsaved=tuple(one for left in of_it for one in left.unsaved if one.rank not in saved),
         refunded=len(before) if len(charged) == 1 and before != charged else 0,
         world_size=0 if following.topology.world_size == size else size,
     )

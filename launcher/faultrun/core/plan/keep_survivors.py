@@ -1,61 +1,54 @@
 """The plan that survivors go on by: only the dead are started again. Pure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from faultrun.core.placement.place import replaced
 from faultrun.core.plan.after_incident import NextStep, adopted, after_incident, end_incarnation
 from faultrun.core.plan.joint_incident import aftermath
+from faultrun.core.plan.standing import Kept, Lost, Spare, Standings, Trains, WantsToStay
 from faultrun.core.plan.waiting import Waiting
 from faultrun.core.recovery.quarantine import attempts_seen
 from faultrun.model.events import PlanAdopted, RunFinished
 from faultrun.model.incident import Incident
-from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.topology import NodeId, Topology
-
-_TRAINS = (NodeStatus.RUNNING, NodeStatus.REPLACING)
-
-
-def wants_to_stay(plan: Plan, fact: NodeFact) -> bool:
-    """Whether survivors of the plan's incarnation wait there for who takes the places of the dead."""
-    return fact.status is NodeStatus.REPLACING and fact.incarnation == plan.incarnation
-
-
-def is_kept(plan: Plan, fact: NodeFact) -> bool:
-    """Whether the plan is what the survivors of an earlier incarnation wait for there."""
-    waits = fact.status is NodeStatus.REPLACING and fact.incarnation < plan.incarnation
-    return waits and bool(plan.kept) and plan.is_for(fact.node, fact.boot)
 
 
 def keep(
     policy: RestartPolicy,
     resume_args: Sequence[str],
-    plan: Plan,
-    members: Sequence[NodeFact],
+    nodes: Standings,
     incident: Incident | None,
     now_s: float,
 ) -> NextStep:
     """Who lives goes on in the next incarnation; the restart of the others is charged like one of all.
 
-    ``members`` are the statements of all its nodes but lost ones, ``incident`` what they tell of together. As
-    soon as one of them cannot, nobody stays.
+    ``incident`` is what the members tell of together that are not lost. As soon as one of them cannot, nobody
+    stays.
     """
-    life = plan.incarnation
-    for fact in members:
-        if fact.status not in _TRAINS:
-            return end_incarnation(
-                life, f"node {fact.node} has no ranks to keep ({fact.status.value})", now_s
-            )
-    missing = [fact.node for fact in members if not wants_to_stay(plan, fact)]
-    if missing:
-        return Waiting(reason=f"the ranks of {', '.join(missing)} to be free")
+    plan, members, life = nodes.plan, nodes.members, nodes.plan.incarnation
+    free, trains = list[WantsToStay](), list[NodeId]()
+    for node, standing in nodes.seats:
+        match standing:
+            case WantsToStay():
+                free.append(standing)
+            case Trains() | Kept():
+                trains.append(node)
+            case Lost():
+                pass
+            case _:
+                word = nodes.facts[node].word.value
+                return end_incarnation(life, f"node {node} has no ranks to keep ({word})", now_s)
+    if trains:
+        return Waiting(reason=f"the ranks of {', '.join(trains)} to be free")
     if incident is None:
         return Waiting(reason="the end of the workers")
-    kept = frozenset[int]().union(*(fact.kept for fact in members))
-    meets_at = next((_address(fact) for fact in members if fact.meeting_port), "")
-    if not kept or (len(members) > 1 and not meets_at):
+    kept = frozenset[int]().union(*(one.ranks for one in free))
+    meets_at = next((one.meets_at for one in free if one.meets_at), "")
+    if not kept or (len(free) > 1 and not meets_at):
         why = "no node listens for survivors" if kept else "no rank lives"
         return end_incarnation(life, why, now_s)
     following = replace(
@@ -86,36 +79,28 @@ def keep(
             return answer
 
 
-def seats_beside(
-    plan: Plan, here: Mapping[NodeId, NodeFact], well: Callable[[NodeFact], bool]
-) -> Topology | None:
+def seats_beside(nodes: Standings) -> Topology | None:
     """The seats of the next incarnation where nodes are lost and the ranks of all others could stay.
 
-    The spare that arrived first has the seat of a lost node. None where nobody is lost, a member is not
-    ``well`` or has no ranks, or there are too few spares.
+    The spare that arrived first has the seat of a lost node. None where nobody is lost, another member has no
+    ranks that train, or there are too few spares; nor in a run that has become smaller: there it is asked
+    anew who gets which seat.
     """
-    nodes = {seat.node for seat in plan.topology.nodes}
-    members = [fact for node, fact in here.items() if node in nodes]
-    if len(members) == len(nodes) or not members or not all(map(well, members)):
+    slots, seats = nodes.plan.slots, nodes.plan.topology.nodes
+    if slots is not None and (slots.aside or slots.vacant or slots.nodes):
         return None
-    if any(fact.incarnation != plan.incarnation or fact.status not in _TRAINS for fact in members):
+    lost = len(seats) - len(nodes.members)
+    if not 0 < lost < len(seats) or not nodes.all_are(Lost, Trains, WantsToStay):
         return None
-    able = [fact for node, fact in here.items() if node not in nodes and _is_free(plan, fact)]
-    spares = iter(sorted(able, key=lambda one: (bool(one.lacks), one.arrived, one.node)))
-    if len(able) < len(nodes) - len(members):
+    able = [nodes.facts[node] for node, one in nodes.by_node.items() if isinstance(one, Spare) and one.free]
+    spares = iter(sorted(able, key=lambda one: (bool(one.resume.lacks), one.arrived, one.node)))
+    if len(able) < lost:
         return None
     return Topology(
         nodes=tuple(
-            seat if seat.node in here else replace(seat, node=next(spares).node)
-            for seat in plan.topology.nodes
+            seat if seat.node in nodes.facts else replace(seat, node=next(spares).node) for seat in seats
         )
     )
-
-
-def _is_free(plan: Plan, fact: NodeFact) -> bool:
-    if fact.incarnation > plan.incarnation:
-        return False  # by what it knows of an earlier run it would not take the plan's number
-    return not fact.status.busy and fact.stop is None and fact.failure is None
 
 
 def reseated(plan: Plan, seats: Topology, here: Mapping[NodeId, NodeFact]) -> Plan:
@@ -124,22 +109,11 @@ def reseated(plan: Plan, seats: Topology, here: Mapping[NodeId, NodeFact]) -> Pl
     return replace(plan, topology=seats, boots=boots, replaced=replaced(plan.topology, seats))
 
 
-def keep_fewer(plan: Plan, fact: NodeFact, now_s: float) -> NextStep:
-    """One more died before the plan was there: the same for who is left, and nothing is charged again.
+def keep_fewer(plan: Plan, left: frozenset[int], now_s: float) -> NextStep:
+    """One more died before the plan was there: go on with ranks that are ``left``, and charge nothing again.
 
     On a node alone. Of several some may follow the plan by now: there it ends (``replace_ranks``).
     """
-    if not fact.kept < plan.kept:
+    if not left < plan.kept:
         return Waiting(reason="the end of the workers")
-    return adopted(replace(plan, incarnation=plan.incarnation + 1, kept=fact.kept, start_at_s=now_s), now_s)
-
-
-def _address(fact: NodeFact) -> str:
-    host = f"[{fact.addr}]" if ":" in fact.addr else fact.addr
-    return f"{host}:{fact.meeting_port}"
-
-
-def plan_came_too_late(plan: Plan, fact: NodeFact) -> bool:
-    """Whether the survivors that ``plan`` keeps there were given up before it was there."""
-    gone = fact.status in (NodeStatus.JOINED, NodeStatus.DRAINED)
-    return gone and fact.incarnation < plan.incarnation and bool(plan.keeps_on(fact.node))
+    return adopted(replace(plan, incarnation=plan.incarnation + 1, kept=left, start_at_s=now_s), now_s)

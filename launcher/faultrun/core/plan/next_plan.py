@@ -19,34 +19,29 @@ from faultrun.core.placement.node_seats import (
 from faultrun.core.placement.place import missing, place, replaced
 from faultrun.core.placement.resize import seats_without
 from faultrun.core.placement.slots import accuse, condemned, elsewhere, grown, without_the_bad
+from faultrun.core.plan import standing
 from faultrun.core.plan.after_incident import NextStep, adopted, after_incident, end_incarnation, finished
 from faultrun.core.plan.choose_scheduler import left_init, with_scheduler
-from faultrun.core.plan.incarnation_end import (
-    beside_the_lost,
-    is_ahead,
-    is_behind,
-    of_this_run,
-    on_its_node,
-    why_over,
+from faultrun.core.plan.joint_incident import (
+    aftermath,
+    first_incident,
+    loss_words,
+    only_followed,
+    told_before,
+    with_lost,
 )
-from faultrun.core.plan.joint_incident import aftermath, first_incident, only_followed, told_before, with_lost
-from faultrun.core.plan.keep_survivors import (
-    is_kept,
-    keep,
-    keep_fewer,
-    reseated,
-    wants_to_stay,
-)
+from faultrun.core.plan.keep_survivors import keep, keep_fewer, reseated, seats_beside
 from faultrun.core.plan.restart_budget import furthest, ledger_told
-from faultrun.core.plan.run_end import ending, wanting
+from faultrun.core.plan.run_end import ending, for_the_unfit, wanting
 from faultrun.core.plan.waiting import Waiting
 from faultrun.core.recovery.common_point import common_point, goes_back, nothing_in_common
 from faultrun.core.recovery.quarantine import attempts_seen, quarantine_after
+from faultrun.errors import assert_never
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.incident import Aftermath, Cause, Incident
 from faultrun.model.observed.agreement import IncarnationOver
-from faultrun.model.observed.elastic import Elastic, SlotLedger
-from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.observed.elastic import Elastic
+from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Attempt, Ledger, Plan, Reason
 from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.spec.run_spec import RestartPolicy
@@ -88,32 +83,60 @@ def next_step(
 
     ``lost`` are nodes that the agreement counts as gone, whatever they stated last. ``wait_is_over``: missing
     nodes were waited for, and a run that may goes on without them.
-    READY, RUNNING and DONE count only if they are about ``plan``'s incarnation: a statement
-    of an earlier one says that the node has not come so far.
+    A statement of an earlier incarnation than ``plan``'s says that the node has not come so far.
     """
     here = {node: fact for node, fact in facts.items() if node not in lost}
     if plan is None:
         return _between(rules, None, here, now_s, lost, wait_is_over=wait_is_over)
-    here = {node: of_this_run(plan, fact) for node, fact in here.items()}
-    members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
-    for fact in here.values():
-        if is_ahead(plan, fact):
-            return Waiting(reason=f"the newer plan that {fact.node} knows of")
-        if fact.status.busy and fact.incarnation < plan.incarnation and not is_kept(plan, fact):
-            return end_incarnation(fact.incarnation, f"incarnation {plan.incarnation} is planned", now_s)
-    over, stop = why_over(plan, here, rules.lease_ttl_s)
-    beside = beside_the_lost(plan, here) if rules.stays else None
+    nodes = standing.standings(plan, here)
+    node, decides = nodes.foremost
+    match decides:
+        case standing.Ahead():
+            return Waiting(reason=f"the newer plan that {node} knows of")
+        case standing.BoundToEarlier(incarnation=life):
+            return end_incarnation(life, f"incarnation {plan.incarnation} is planned", now_s)
+        case standing.Lost() | standing.Leaves() | standing.Gone():
+            over = _over(rules, nodes, node, decides, now_s)
+            return over or _between(rules, plan, nodes.facts, now_s, lost, wait_is_over=wait_is_over)
+        case standing.WantsToStay():
+            return _keep(rules, nodes, now_s)
+        case standing.Kept(ranks=left) if len(plan.topology.nodes) == 1:
+            return keep_fewer(plan, left, now_s)
+        case standing.Kept() | standing.Behind():
+            behind = [one for one, where in nodes.seats if isinstance(where, standing.Kept | standing.Behind)]
+            prepared = any(isinstance(where, standing.Prepared) for _, where in nodes.seats)
+            return Waiting(reason=f"{', '.join(behind)} to {'be prepared' if prepared else 'hear the plan'}")
+        case standing.Prepared():
+            # Whoever runs already has been given this, and whoever is only ready gets it again.
+            addr, port = nodes.members[0].addr, nodes.members[0].master_port
+            return GoGiven(at_s=now_s, incarnation=plan.incarnation, master_addr=addr, master_port=port)
+        case standing.Trains():
+            return Waiting(reason="the end of the workers")
+        case standing.Finished():
+            return finished(plan.incarnation, now_s, 0, "every rank finished")
+        case _:
+            assert_never(decides)
+
+
+def _over(
+    rules: Rules,
+    nodes: standing.Standings,
+    node: NodeId,
+    first: standing.Lost | standing.Leaves | standing.Gone,
+    now_s: float,
+) -> NextStep | None:
+    """The plan's incarnation ends because of ``node``; None: nobody is bound to it any more."""
+    plan, stop = nodes.plan, None
+    if isinstance(first, standing.Lost):
+        why = loss_words(plan.topology, node, rules.lease_ttl_s)
+    else:
+        why, stop = first.why, first.stop
+    beside = seats_beside(nodes) if rules.stays else None
     if beside is not None:
-        return _stay_beside(rules, plan, beside, here, now_s, over)
-    if not over and any(wants_to_stay(plan, fact) for fact in members):
-        return _keep(rules, plan, here, now_s)
-    if not over and len(members) == 1 and is_kept(plan, members[0]):
-        return keep_fewer(plan, members[0], now_s)
-    if not over:
-        return _go_on(plan, members, now_s)
-    if any(fact.status.busy or is_behind(plan, fact) for fact in members):
-        return replace(end_incarnation(plan.incarnation, over, now_s), stop=stop)
-    return _between(rules, plan, here, now_s, lost, wait_is_over=wait_is_over)
+        return _stay_beside(rules, nodes, beside, now_s, why)
+    if nodes.all_are(standing.Lost, standing.Gone, standing.Finished):
+        return None
+    return replace(end_incarnation(plan.incarnation, why, now_s), stop=stop)
 
 
 def last_incident(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFact]) -> Aftermath | None:
@@ -127,16 +150,16 @@ def last_incident(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFa
     return aftermath(incident, plan, plan, spoken)
 
 
-def _keep(rules: Rules, plan: Plan, here: Mapping[NodeId, NodeFact], now_s: float) -> NextStep:
+def _keep(rules: Rules, nodes: standing.Standings, now_s: float) -> NextStep:
     """Survivors stay, unless the slot that failed shall get no worker any more: then all begin anew."""
-    members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
+    plan, members = nodes.plan, nodes.members
     incident = with_lost(first_incident(members), plan, members, rules.lease_ttl_s)
-    answer = keep(rules.policy, rules.resume_args, plan, members, incident, now_s)
+    answer = keep(rules.policy, rules.resume_args, nodes, incident, now_s)
     if rules.elastic is None or incident is None or not isinstance(answer, PlanAdopted):
         return answer
     ledger = accuse(plan, incident, rules.policy)
     why = condemned(ledger, incident)
-    if why and can_do_without_one(rules.elastic, plan, here):
+    if why and can_do_without_one(rules.elastic, plan, nodes.facts):
         return end_incarnation(
             plan.incarnation, f"rank {incident.rank} is not replaced on its slot: {why}", now_s
         )
@@ -144,33 +167,15 @@ def _keep(rules: Rules, plan: Plan, here: Mapping[NodeId, NodeFact], now_s: floa
 
 
 def _stay_beside(
-    rules: Rules, plan: Plan, seats: Topology, here: Mapping[NodeId, NodeFact], now_s: float, why: str
+    rules: Rules, nodes: standing.Standings, seats: Topology, now_s: float, why: str
 ) -> NextStep:
     """Have the ranks of all that live leave their group; then a plan that keeps them, with the new seats."""
-    members = [here[seat.node] for seat in plan.topology.nodes if seat.node in here]
-    if not all(wants_to_stay(plan, fact) for fact in members):
-        return IncarnationOver(at_s=now_s, incarnation=plan.incarnation, why=why, stays=True)
-    answer = _keep(rules, plan, here, now_s)
+    if not nodes.all_are(standing.Lost, standing.WantsToStay):
+        return IncarnationOver(at_s=now_s, incarnation=nodes.plan.incarnation, why=why, stays=True)
+    answer = _keep(rules, nodes, now_s)
     if not isinstance(answer, PlanAdopted):
         return answer
-    return adopted(reseated(answer.plan, seats, here), now_s)
-
-
-def _go_on(plan: Plan, members: list[NodeFact], now_s: float) -> NextStep:
-    """Every node can still take part, and none is over: have all start, or wait for who is not so far."""
-    behind = ", ".join(fact.node for fact in members if fact.incarnation < plan.incarnation)
-    if behind:
-        prepared = any(fact.status is NodeStatus.READY for fact in members)
-        return Waiting(reason=f"{behind} to {'be prepared' if prepared else 'hear the plan'}")
-    if all(fact.status is NodeStatus.DONE for fact in members):
-        return finished(plan.incarnation, now_s, 0, "every rank finished")
-    if not any(fact.status is NodeStatus.READY for fact in members):
-        return Waiting(reason="the end of the workers")
-    # Whoever runs already has been given this, and whoever is only ready gets it again.
-    first = members[0]
-    return GoGiven(
-        at_s=now_s, incarnation=plan.incarnation, master_addr=first.addr, master_port=first.master_port
-    )
+    return adopted(reseated(answer.plan, seats, nodes.facts), now_s)
 
 
 def _between(
@@ -186,7 +191,7 @@ def _between(
     seating = _seating(rules, plan, here, lost, wait_is_over=wait_is_over)
     seats = seating.seats if isinstance(seating, Seating) else None
     spoken = [fact for fact in here.values() if _has_a_say(plan, seats, fact)]
-    if plan is None and any(fact.status.busy for fact in spoken):
+    if plan is None and any(fact.busy for fact in spoken):
         return Waiting(reason="the plan that some nodes follow")
     several = len(rules.topology.nodes) > 1
     end = ending(spoken, seats, now_s, several=several, exit_code_on_stop=rules.exit_code_on_stop)
@@ -212,7 +217,7 @@ def _seating(
     if rules.elastic is None or not rules.elastic.min_nodes:
         before = None if plan is None else plan.topology
         seats = place(_wanted(rules, plan), before, here, lost)
-        slots = None if plan is None else _known_slots(rules, plan)
+        slots = None if plan is None or rules.elastic is None else plan.slots
         if seats is None:
             return NoSeating()
         return Seating(seats=seats, slots=slots, replaced=() if before is None else replaced(before, seats))
@@ -284,7 +289,7 @@ def _replan(
         answer = _answer(rules, plan, left_init(incident, plan, spoken), following, members, spoken)
         if isinstance(answer, RunFinished) and goes_back(point, members, avoids):
             answer = replace(answer, wanting=tuple(by_node))  # the budget is counted from the point
-        return _for_the_unfit(answer, spoken)
+        return for_the_unfit(answer, spoken)
     if incident is not None and incident.number <= plan.ledger.incidents:
         following = replace(following, aftermath=told_before(plan, incident))
     return adopted(without_the_bad(rules.elastic, rules.topology, plan, following, members), now_s)
@@ -325,19 +330,6 @@ def _answer(
         return answer
     told = aftermath(incident, plan, answer.plan, spoken)
     return adopted(with_scheduler(replace(answer.plan, aftermath=told), members), answer.at_s)
-
-
-def _for_the_unfit(answer: NextStep, spoken: list[NodeFact]) -> NextStep:
-    """No worker has ended where none could be started: the run ends for what that node lacked."""
-    unfit = next((fact for fact in spoken if fact.unfit), None)
-    if unfit is None or unfit.failure is None or not isinstance(answer, RunFinished):
-        return answer
-    code, why = unfit.failure
-    return replace(answer, exit_code=code, why=f"{on_its_node(unfit.node, why)}; {answer.why}")
-
-
-def _known_slots(rules: Rules, plan: Plan) -> SlotLedger | None:
-    return None if rules.elastic is None else plan.slots
 
 
 def _after(

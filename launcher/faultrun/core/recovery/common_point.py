@@ -34,17 +34,19 @@ def common_point(
 
 
 def _without(avoids: Sequence[Attempt], fact: NodeFact) -> NodeFact:
-    kept = [one for one in fact.points if not any(bad.accuses(one.path, one.identity) for bad in avoids)]
-    return replace(fact, point=kept[0] if kept else None, more_points=tuple(kept[1:]))
+    kept = [
+        one for one in fact.resume.points if not any(bad.accuses(one.path, one.identity) for bad in avoids)
+    ]
+    return fact.able_to_resume(kept)
 
 
 def _sharded_point(topology: Topology, facts: Sequence[NodeFact]) -> RecoveryPoint | None:
     """The furthest state of which every node has the files of its own ranks, and nobody all."""
-    parts = [point for fact in facts for point in fact.points if point.part_of]
+    parts = [point for fact in facts for point in fact.resume.points if point.part_of]
     for first in sorted(parts, key=_position, reverse=True):
         state = (first.part_of, _position(first))
         own = [
-            next((one for one in fact.points if (one.part_of, _position(one)) == state), None)
+            next((one for one in fact.resume.points if (one.part_of, _position(one)) == state), None)
             for fact in facts
         ]
         files = tuple(
@@ -77,7 +79,8 @@ def _put_together(parts: Sequence[RecoveryPoint], files: tuple[RankFile, ...], n
 def _whole_point(topology: Topology, facts: Sequence[NodeFact]) -> RecoveryPoint | None:
     apart = on_own_disks(facts)
     best = [
-        next((point for point in fact.points if _reaches_all(point, facts, apart)), None) for fact in facts
+        next((point for point in fact.resume.points if _reaches_all(point, facts, apart)), None)
+        for fact in facts
     ]
     chosen = max((point for point in best if point is not None), key=_position, default=None)
     if chosen is None:
@@ -90,14 +93,14 @@ def _whole_point(topology: Topology, facts: Sequence[NodeFact]) -> RecoveryPoint
         for fact, copy in zip(facts, copies, strict=True)
         for rank in topology.ranks_of(fact.node)
     )
-    node = next(fact.node for fact in facts if chosen in fact.points)
+    node = next(fact.node for fact in facts if chosen in fact.resume.points)
     return replace(chosen, source=OnNode(node=node), files=tuple(sorted(files, key=lambda file: file.rank)))
 
 
 def goes_back(point: RecoveryPoint | None, facts: Sequence[NodeFact], avoids: Sequence[Attempt]) -> bool:
     """Whether one of these nodes told of something further, which is not among ``avoids``."""
     start = (-1, -1, -1) if point is None else _position(point)
-    return any(_position(own) > start for fact in facts for own in _without(avoids, fact).points)
+    return any(_position(own) > start for fact in facts for own in _without(avoids, fact).resume.points)
 
 
 def begun_anew(has_saved: str, seated: Sequence[NodeFact]) -> str:
@@ -120,12 +123,12 @@ def nothing_in_common(seated: Sequence[NodeFact]) -> str:
 
     That would hide what each has, and so would a different step on each node.
     """
-    parts = any(own.part_of for fact in seated for own in fact.points)
+    parts = any(own.part_of for fact in seated for own in fact.resume.points)
     if not parts and not on_own_disks(seated):
         return ""
 
     def has(fact: NodeFact) -> str:
-        return ", ".join(map(_place_of, fact.points)) or "nothing"
+        return ", ".join(map(_place_of, fact.resume.points)) or "nothing"
 
     found = "; ".join(f"node {fact.node} has {has(fact)}" for fact in seated)
     return (
@@ -147,13 +150,15 @@ def on_own_disks(facts: Sequence[NodeFact]) -> bool:
     sees files of some ranks where another sees those of all: the rest was not written yet when it looked.
     """
     newest = max((fact.incarnation for fact in facts), default=-1)
-    wholes = any(not point.part_of for fact in facts if fact.incarnation == newest for point in fact.points)
+    wholes = any(
+        not point.part_of for fact in facts if fact.incarnation == newest for point in fact.resume.points
+    )
     seen = [
-        {point.path: point.identity for point in fact.points}
+        {point.path: point.identity for point in fact.resume.points}
         for fact in facts
         if fact.incarnation == newest
-        and fact.points
-        and not (wholes and all(point.part_of for point in fact.points))
+        and fact.resume.points
+        and not (wholes and all(point.part_of for point in fact.resume.points))
     ]
     return any(not _same_folder(seen[0], other) for other in seen[1:])
 
@@ -191,7 +196,7 @@ def _copy(point: RecoveryPoint, fact: NodeFact) -> RecoveryPoint | None:
     return next(
         (
             own
-            for own in fact.points
+            for own in fact.resume.points
             if own.source in (Shared(), OnNode(node=fact.node))
             and not own.part_of
             and _position(own) == _position(point)

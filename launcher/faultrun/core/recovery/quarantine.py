@@ -95,7 +95,7 @@ def _passed(point: RecoveryPoint | Identity, reached_step: int | None) -> bool:
 
 
 def _reached(fact: NodeFact) -> int:
-    incident = fact.incident
+    incident, reached = fact.left.incident, fact.left.reached
     if incident is None or incident.step is None or incident.incarnation != fact.incarnation:
-        return fact.reached
-    return max(fact.reached, incident.step)
+        return reached
+    return max(reached, incident.step)

@@ -55,7 +55,9 @@ class Words:
 
 def dated(fact: NodeFact, run_s: float) -> NodeFact:
     """With the moment of its incident as every node can read it: run-seconds are this supervisor's own."""
-    if fact.incident is None:
+    incident = fact.left.incident
+    if incident is None:
         return fact
-    at = datetime.now(timezone.utc) - timedelta(seconds=max(0.0, run_s - fact.incident.at_s))
-    return replace(fact, incident=replace(fact.incident, at_utc=at.isoformat(" ", "milliseconds")))
+    at = datetime.now(timezone.utc) - timedelta(seconds=max(0.0, run_s - incident.at_s))
+    incident = replace(incident, at_utc=at.isoformat(" ", "milliseconds"))
+    return fact.with_left(replace(fact.left, incident=incident))

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from faultrun.core.plan.incarnation_end import of_this_run
 from faultrun.core.plan.restart_budget import anew
+from faultrun.core.plan.standing import of_this_run
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
 from faultrun.model.topology import BootId, NodeId

@@ -5,10 +5,10 @@ from dataclasses import replace
 from faultrun.model.events import GoGiven, PlanAdopted
 from faultrun.model.observed.agreement import AgreementSilent, IncarnationOver, LookAgain
 from faultrun.model.observed.elastic import NodesWaiting
-from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.observed.node_fact import NodeFact, Ready, WithoutWorkers
 from faultrun.nodes.values.membership import Act, Tell, WarnPeers
 
-_HEARS_ANEW = (NodeStatus.JOINED, NodeStatus.DRAINED, NodeStatus.DONE, NodeStatus.READY)
+_HEARS_ANEW = (WithoutWorkers, Ready)
 
 
 def words_of(act: Act, fact: NodeFact) -> str:
@@ -27,9 +27,9 @@ def words_of(act: Act, fact: NodeFact) -> str:
             return f"stay {act.event.incarnation} {boot}"
         case Tell(event=GoGiven(incarnation=incarnation)):
             return f"go {incarnation} {stated_s} {boot}"
-        case Tell(event=PlanAdopted(incarnation=incarnation)) if fact.status in _HEARS_ANEW:
+        case Tell(event=PlanAdopted(incarnation=incarnation)) if isinstance(fact.status, _HEARS_ANEW):
             return f"plan {incarnation} {stated_s} {boot}"
-        case Tell(event=IncarnationOver(incarnation=incarnation)) if fact.status in _HEARS_ANEW:
+        case Tell(event=IncarnationOver(incarnation=incarnation)) if isinstance(fact.status, _HEARS_ANEW):
             return f"over {incarnation} {stated_s} {boot}"
         case Tell(event=event):
             return f"{type(event).__name__} {event.incarnation} {boot}"

@@ -82,7 +82,7 @@ def judge(
     fact = own.fact
     if remembered.fenced == fact.boot:
         return _judgement(case, (), _END_OF_WORKERS)
-    if fact.status.busy and clock.now_s >= case.alive_until_s:
+    if fact.busy and clock.now_s >= case.alive_until_s:
         return _fenced(case, Fence(incarnation=fact.incarnation, why=_why_alone(case)))
     news = [*_news(case)]
     fence = next((one for one in news if isinstance(one, Fence)), None)
@@ -143,7 +143,7 @@ def _news(case: JudgeInput) -> Iterator[Tell | Fence]:
 def _tells_of_the_end_soon(case: JudgeInput) -> bool:
     """Whether what all write their last card from is on its way: not for long, and not without the store."""
     header, since_s = case.header, case.remembered.ended_since_s
-    if header is None or header.phase is not PlanPhase.FINISHED or case.own.fact.status.busy:
+    if header is None or header.phase is not PlanPhase.FINISHED or case.own.fact.busy:
         return False
     lacks = bool(header.last) and case.last_incident is None and not case.deaf
     return lacks and (since_s is None or case.clock.now_s < since_s + case.terms.times.leave_s)
@@ -253,7 +253,7 @@ def _timed(case: JudgeInput, *, waits: bool, asks: bool) -> Remembered:
     """Since when what has been so."""
     now_s, before, fact = case.clock.now_s, case.remembered, case.own.fact
     others = case.completion
-    alone = not fact.status.busy and before.unled_since_s is not None
+    alone = not fact.busy and before.unled_since_s is not None
     # Who still has ranks rests on our promise, and tells how they end: there is no limit to that.
     awaited = case.deaf and others is not None and bool(others.running) and not others.over
     finished = case.deaf and others is not None and others.everywhere
@@ -262,9 +262,7 @@ def _timed(case: JudgeInput, *, waits: bool, asks: bool) -> Remembered:
         before,
         asked_at_s=now_s if asks else None if case.is_heard else before.asked_at_s,
         waiting_since_s=since(before.waiting_since_s, now_s, holds=(waits or alone) and not awaited),
-        leaving_since_s=since(
-            before.leaving_since_s, now_s, holds=fact.stop is not None and not fact.status.busy
-        ),
+        leaving_since_s=since(before.leaving_since_s, now_s, holds=fact.stop is not None and not fact.busy),
         finished_since_s=since(before.finished_since_s, now_s, holds=finished),
         ended_since_s=since(before.ended_since_s, now_s, holds=ended),
     )
@@ -273,7 +271,7 @@ def _timed(case: JudgeInput, *, waits: bool, asks: bool) -> Remembered:
 def _own_end(case: JudgeInput) -> Iterator[Tell]:
     """The end of this node's part, if it has no workers and nobody else ends it."""
     fact, over = case.own.fact, case.header is not None and case.header.phase is PlanPhase.FINISHED
-    if fact.status.busy or over:
+    if fact.busy or over:
         return
     end = refused(case.terms, fact, case.common, case.roster, case.clock)
     alone = case.deaf or not leads(case.common, fact)  # who coordinated decides nothing without the store

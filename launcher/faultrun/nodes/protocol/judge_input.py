@@ -68,13 +68,13 @@ class JudgeInput:
     @property
     def knows_whose_end(self) -> bool:
         """Whether it can tell an end of its run from that of an earlier one: once it has joined."""
-        busy, fenced = self.own.fact.status.busy, self.remembered.fenced is not None
+        busy, fenced = self.own.fact.busy, self.remembered.fenced is not None
         return self.known.own is not None or busy or fenced or self.remembered.joined
 
     @property
     def waits_elsewhere(self) -> Waiting | None:
         """What holds this node up that it does not decide itself; None while it trains."""
-        if self.own.fact.status.busy:
+        if self.own.fact.busy:
             return None
         if self.deaf:
             return self._waits_for_word

@@ -6,7 +6,7 @@ the run's end with 0 follows from it without a coordinator. Everything else wait
 
 from dataclasses import dataclass
 
-from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.observed.node_fact import Done, NodeFact, NodeStatus, WithoutWorkers
 from faultrun.model.topology import BootId, NodeId
 from faultrun.nodes.values.lease import Lease, LeaseTimes
 from faultrun.nodes.values.membership import KnownKeys, PeerWord
@@ -115,8 +115,8 @@ def told_status(fact: NodeFact, header: PlanHeader | None) -> NodeStatus:
     Once it knows that the others look for where to begin again, it takes part in that: nobody may leave any
     more because this one has finished. Who was told so before has said the same of itself, and is believed.
     """
-    if fact.status is not NodeStatus.DONE or header is None:
-        return fact.status
+    if not isinstance(fact.status, Done) or header is None:
+        return fact.word
     ended = header.phase is PlanPhase.FINISHED and header.exit_code == 0
     counts = header.incarnation == fact.incarnation and (header.phase is PlanPhase.GO or ended)
     return NodeStatus.DONE if counts else NodeStatus.JOINED
@@ -129,18 +129,17 @@ def finished_by_word(known: KnownKeys, incarnation: int) -> frozenset[tuple[Node
 
 def is_spare(fact: NodeFact, roster: Roster) -> bool:
     """Whether the node only waits for a seat."""
-    waits = not fact.status.busy and fact.stop is None and fact.failure is None
-    return waits and roster.entry(fact.node) is None
+    return fact.is_free and roster.entry(fact.node) is None
 
 
 def _has_finished(fact: NodeFact, header: PlanHeader, roster: Roster) -> bool:
-    here = fact.status is NodeStatus.DONE and fact.incarnation == header.incarnation
-    return here and fact.stop is None and fact.failure is None and roster.has(fact.node, fact.boot)
+    here = isinstance(fact.status_in(header.incarnation), Done)
+    return here and fact.is_free and roster.has(fact.node, fact.boot)
 
 
 def _leaves(fact: NodeFact, header: PlanHeader, roster: Roster) -> bool:
     """Whether a member was told to stop whose ranks are gone."""
-    here = not fact.status.busy and fact.incarnation == header.incarnation
+    here = isinstance(fact.status_in(header.incarnation), WithoutWorkers)
     return here and fact.stop is not None and roster.has(fact.node, fact.boot)
 
 

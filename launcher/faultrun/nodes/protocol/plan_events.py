@@ -6,10 +6,10 @@ Pure, and taken from the state, never from how it came about: whoever looks late
 from collections.abc import Iterator
 from dataclasses import replace
 
-from faultrun.core.plan.keep_survivors import is_kept
+from faultrun.core.plan.standing import is_kept
 from faultrun.model.events import GoGiven, NodesEvent, PlanAdopted, RunFinished
 from faultrun.model.observed.agreement import IncarnationOver, LookAgain
-from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.observed.node_fact import NodeFact, Ready, Replacing
 from faultrun.model.plan import Plan
 from faultrun.nodes.values.membership import Fence, KnownKeys
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster
@@ -32,19 +32,19 @@ def heeded(
         yield _end(fact, header, run_s)
         return
     plan = roster.completes(body) if roster is not None and body is not None else None
-    if plan is None and fact.status is NodeStatus.REPLACING and header.incarnation > fact.incarnation:
+    if plan is None and isinstance(fact.status, Replacing) and header.incarnation > fact.incarnation:
         return  # nobody knows yet whether it is the one that survivors here wait for
     if plan is not None and is_kept(plan, fact):
         plan = replace(plan, start_at_s=plan.start_at_s - run_ahead_s)
         yield PlanAdopted(at_s=run_s, incarnation=plan.incarnation, plan=plan)
-    elif fact.status.busy:
+    elif fact.busy:
         yield from _to_the_busy(fact, known, header, roster, run_s)
-    elif fact.stop is None and fact.failure is None:
+    elif fact.is_free:
         yield from _to_the_idle(fact, known, header, plan, run_s, run_ahead_s)
 
 
 def _end(fact: NodeFact, header: PlanHeader, run_s: float) -> NodesEvent | Fence:
-    if fact.status.busy:
+    if fact.busy:
         return Fence(incarnation=fact.incarnation, why="the run has ended without this node")
     return RunFinished(
         at_s=run_s,
@@ -65,7 +65,7 @@ def _to_the_busy(
     newer = header.incarnation > life
     if newer and roster is not None and not roster.has(fact.node, fact.boot):
         yield Fence(incarnation=life, why=f"incarnation {header.incarnation} is planned without this node")
-    elif alarm is not None and not (alarm.stays and fact.status is NodeStatus.REPLACING):
+    elif alarm is not None and not (alarm.stays and isinstance(fact.status, Replacing)):
         yield IncarnationOver(
             at_s=run_s,
             incarnation=life,
@@ -83,7 +83,7 @@ def _to_the_busy(
 
 
 def _starts(fact: NodeFact, header: PlanHeader) -> bool:
-    return header.phase is PlanPhase.GO and fact.status is NodeStatus.READY
+    return header.phase is PlanPhase.GO and isinstance(fact.status, Ready)
 
 
 def _begins(plan: Plan, fact: NodeFact) -> bool:
@@ -109,5 +109,5 @@ def _to_the_idle(
             why = "the other nodes have ended it" if alarm is None else alarm.why
             stop = None if alarm is None else alarm.stop
             yield IncarnationOver(at_s=run_s, incarnation=life, why=why, stop=stop)
-    elif header.phase is PlanPhase.LOOK and fact.look < header.look:
+    elif header.phase is PlanPhase.LOOK and fact.resume.look < header.look:
         yield LookAgain(at_s=run_s, incarnation=fact.incarnation, number=header.look)

@@ -6,7 +6,7 @@ Pure. Nothing here is only for the coordinator: any node does it.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from faultrun.model.observed.node_fact import NodeStatus
+from faultrun.model.observed.node_fact import Ready
 from faultrun.nodes.protocol import lease_deadline
 from faultrun.nodes.protocol.election import plan_as_seen
 from faultrun.nodes.protocol.judge_input import JudgeInput
@@ -49,7 +49,7 @@ def _starts_now(case: JudgeInput) -> bool:
     Its next word, milliseconds later, is that its ranks run. Everybody waits for each write of everybody.
     """
     fact, header = case.own.fact, case.header
-    if fact.status is not NodeStatus.READY or header is None or header.incarnation != fact.incarnation:
+    if header is None or not isinstance(fact.status_in(header.incarnation), Ready):
         return False
     return header.phase is PlanPhase.GO and case.common.alarm(fact.incarnation) is None
 
@@ -72,7 +72,7 @@ def _stating(case: JudgeInput, statement: Statement) -> Transaction:
     writes: list[Operation] = [Put(key=key, value=statement, leased=True)]
     if own is not None:
         compare = Unchanged(key=key, changed=own.changed)
-        return Transaction(what=f"state {fact.status.value}", compares=(compare,), then=tuple(writes))
+        return Transaction(what=f"state {fact.word.value}", compares=(compare,), then=tuple(writes))
     fenced = case.remembered.fenced
     if fenced is not None and fenced != fact.boot:
         writes.append(Delete(key=node_key(fact.node, fenced)))
@@ -80,7 +80,7 @@ def _stating(case: JudgeInput, statement: Statement) -> Transaction:
     if before is not None and before.boot != fact.boot and before.machine == case.terms.machine != "":
         # This supervisor is here, on the same machine: the one before is dead, and its lease needs no wait.
         writes.append(Delete(key=node_key(before.node, before.boot)))
-    return Transaction(what=f"join as {fact.status.value}", compares=(Absent(key=key),), then=tuple(writes))
+    return Transaction(what=f"join as {fact.word.value}", compares=(Absent(key=key),), then=tuple(writes))
 
 
 def warned(case: JudgeInput) -> Iterator[Act]:
@@ -104,7 +104,7 @@ def warned(case: JudgeInput) -> Iterator[Act]:
 def questions(case: JudgeInput) -> Iterator[AskPeers]:
     """A node whose workers live by the lease asks whether it may do without; one without any, who is done."""
     fact, asked_at_s = case.own.fact, case.remembered.asked_at_s
-    if fact.status.busy:
+    if fact.busy:
         members = lease_deadline.peers_of(fact, case.header, case.roster) if case.terms.hold else ()
     else:
         members = members_to_ask(fact, case.header, case.roster)
@@ -112,6 +112,6 @@ def questions(case: JudgeInput) -> Iterator[AskPeers]:
         return
     if asked_at_s is None or case.clock.now_s >= asked_at_s + case.terms.times.hold_s / QUESTIONS_A_HOLD:
         question = PeerQuestion(
-            node=fact.node, boot=fact.boot, incarnation=fact.incarnation, status=fact.status
+            node=fact.node, boot=fact.boot, incarnation=fact.incarnation, status=fact.word
         )
         yield AskPeers(question=question, members=members)

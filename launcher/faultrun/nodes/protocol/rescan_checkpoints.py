@@ -29,7 +29,7 @@ def look_before(
     """
     seated = [facts[seat.node] for seat in plan.topology.nodes]
     left = set(members(given)) - {fact.node for fact in seated}
-    again = bool(left) or any(fact.look < 0 for fact in seated)
+    again = bool(left) or any(fact.resume.look < 0 for fact in seated)
     again = again or goes_back(plan.point, seated, quarantined(plan.ledger.attempts))
     again = again or (plan.point is None and bool(given.saved))
     fewer = given.plan is not None and does_without(given.plan, plan)
@@ -76,7 +76,7 @@ def _look(
         )
         what = f"look again, for the {looking.look}. time"
         return guarded(given, what, Put(key=PLAN_KEY, value=looking))
-    behind = [fact.node for fact in seated if asked and fact.look < header.look]
+    behind = [fact.node for fact in seated if asked and fact.resume.look < header.look]
     return Waiting(reason=f"{', '.join(behind)} to look through the checkpoints again") if behind else None
 
 

@@ -29,7 +29,7 @@ def refused(
     coordinator = common.coordinator
     if coordinator is None or coordinator.asked == terms.asked or leads(common, fact):
         return None
-    if fact.status.busy or (roster is not None and roster.has(fact.node, fact.boot)):
+    if fact.busy or (roster is not None and roster.has(fact.node, fact.boot)):
         return None
     why = (
         f"node {fact.node} was started with {_differing(terms.asked, coordinator.asked)} than node "

@@ -12,7 +12,7 @@ from dataclasses import replace
 from faultrun.core.humanize import node_names, span
 from faultrun.core.plan.run_end import stop_exit_code
 from faultrun.model.events import RunFinished
-from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.observed.node_fact import Done, NodeFact
 from faultrun.model.stop import StopSource
 from faultrun.nodes.protocol.judge_input import JudgeInput
 from faultrun.nodes.values.membership import MemberClock
@@ -81,7 +81,8 @@ def _nobody_decided(case: JudgeInput) -> str:
         return f"{waited}; node {alarm.node}: {alarm.why}" if alarm.node else f"{waited}; {alarm.why}"
     if case.completion is not None and case.completion.over:
         return f"{waited}; {node_names(case.completion.over)} did not finish"
-    return f"{waited}; {fact.incident.explanation}" if fact.incident is not None else waited
+    incident = fact.left.incident
+    return f"{waited}; {incident.explanation}" if incident is not None else waited
 
 
 def known_end(case: JudgeInput) -> RunFinished | None:
@@ -99,7 +100,7 @@ def known_end(case: JudgeInput) -> RunFinished | None:
     too_late = (
         then.waiting_since_s is not None and case.clock.now_s >= then.waiting_since_s + times.node_wait_s
     )
-    if fact.status is not NodeStatus.DONE or others.everywhere or not too_late:
+    if not isinstance(fact.status, Done) or others.everywhere or not too_late:
         return None
     silent = node_names(others.silent)
     why = (

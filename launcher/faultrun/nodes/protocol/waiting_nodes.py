@@ -8,7 +8,7 @@ from faultrun.core.placement.node_seats import set_aside
 from faultrun.core.placement.place import can_sit
 from faultrun.model.observed.agreement import OwnNodeAside
 from faultrun.model.observed.elastic import Elastic, Grow, NodeAside, NodesWaiting
-from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.observed.node_fact import NodeFact, Running
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId
 from faultrun.nodes.protocol.coordinator_input import CoordinatorInput, numbered, statements
@@ -39,7 +39,7 @@ def newcomers(elastic: Elastic, plan: Plan, facts: Mapping[NodeId, NodeFact]) ->
     fit = [
         fact
         for fact in facts.values()
-        if fact.node not in out and can_sit(fact) and fact.failure is None and not fact.lacks
+        if fact.node not in out and can_sit(fact) and fact.failure is None and not fact.resume.lacks
     ]
     if elastic.fixed_seats:
         fit = [fact for fact in fit if fact.seat in vacant]
@@ -58,7 +58,7 @@ def noted(remembered: Remembered, told: list[Tell]) -> Remembered:
 def own_aside(case: JudgeInput) -> Iterator[Tell]:
     """That this node gets no rank, if it was set aside."""
     fact, aside = case.own.fact, who_is_aside(case)
-    if aside is not None and not fact.status.busy and fact.stop is None:
+    if aside is not None and not fact.busy and fact.stop is None:
         life, roster, body = fact.incarnation, case.roster, case.body
         told = None
         if roster is not None and body is not None and body.incarnation == aside.incarnation:
@@ -81,7 +81,7 @@ def _who_waits(case: JudgeInput, given: CoordinatorInput | None) -> tuple[NodeId
     fact, header, elastic = case.own.fact, case.header, case.rules.elastic
     if elastic is None or given is None or header is None or not leads(case.common, fact):
         return ()
-    trains = fact.status is NodeStatus.RUNNING and fact.incarnation == header.incarnation
+    trains = isinstance(fact.status_in(header.incarnation), Running)
     if not trains or header.phase is not PlanPhase.GO or case.known.alarm(header.incarnation) is not None:
         return ()
     plan = given.plan
@@ -102,7 +102,7 @@ def spare_words(case: JudgeInput) -> str:
     names = [entry.node for entry in roster.entries]
     trains = "trains" if len(names) == 1 else "train"
     aside = who_is_aside(case)
-    if aside is not None and not fact.usable:
+    if aside is not None and not fact.slots.usable:
         elastic = case.rules.elastic
         until = "until --health_check passes" if elastic and elastic.health_check else "as long as others can"
         return f"{node_names(names)} {trains}; this node gets no rank {until}: {aside.why}"
