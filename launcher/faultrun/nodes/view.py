@@ -9,7 +9,7 @@ from dataclasses import replace
 from faultrun.core.placement.slots import workers_words
 from faultrun.core.plan.restart_budget import restarts_left
 from faultrun.model.incident import Card
-from faultrun.model.observed.node_fact import Running
+from faultrun.model.observed.node_fact import NodeRunning
 from faultrun.model.plan import Ledger, Plan
 from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.topology import NodeId, Topology
@@ -181,7 +181,7 @@ def _here(one: Stated, state: str, arrived: int, ranks: tuple[int, int] | None) 
         incarnation=fact.incarnation if fact.incarnation >= 0 else None,
         failure="" if fact.failure is None else fact.failure[1],
         lacks=fact.resume.lacks,
-        hangs=fact.status.hangs if isinstance(fact.status, Running) else "",
+        hangs=fact.status.hangs if isinstance(fact.status, NodeRunning) else "",
         stopping=fact.stop is not None,
         node_rank=said.node_rank,
         ranks=ranks,

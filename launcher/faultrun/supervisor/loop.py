@@ -16,7 +16,7 @@ from faultrun.model.actions import (
     Spawn,
     Sweep,
 )
-from faultrun.model.observed.node_fact import NodeFact, Ready
+from faultrun.model.observed.node_fact import NodeFact, NodeReady
 from faultrun.model.run import RunState
 from faultrun.supervisor.interfaces import EventListener, Executor, Journal
 
@@ -71,7 +71,7 @@ def _in_order(actions: Sequence[Action]) -> tuple[list[Action], ...]:
         match action:
             case RequestGasp() | FreeSurvivors() | Kill() | RaiseAlarm():
                 at_once.append(action)
-            case Publish(fact=NodeFact(status=Ready())):
+            case Publish(fact=NodeFact(status=NodeReady())):
                 written.append(action)
             case Sweep() | FindRecoveryPoint() | SeatStandbys():  # a standby is seated before it is started
                 meanwhile.append(action)

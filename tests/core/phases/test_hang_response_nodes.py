@@ -8,7 +8,7 @@ from faultrun.model.actions import Inspect, Publish, RequestGasp, TellNodes
 from faultrun.model.events import GoGiven, Timer
 from faultrun.model.incident import Cause
 from faultrun.model.observed.hang import Activity, HangElsewhere, NodeSpoke
-from faultrun.model.observed.node_fact import Running
+from faultrun.model.observed.node_fact import NodeRunning
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.model.run import Phase
 from faultrun.model.topology import NodeId, NodeSlots, Topology
@@ -105,12 +105,12 @@ def test_a_rank_that_is_stuck_when_another_node_asks_ends_the_incarnation_by_its
 def test_what_people_are_warned_of_is_stated_until_the_rank_goes_on() -> None:
     story = OneOfThree().is_silent(1).is_warned_of(1)
     (stated,) = story.performed(Publish)
-    assert isinstance(stated.fact.status, Running)
+    assert isinstance(stated.fact.status, NodeRunning)
     assert stated.fact.status.hangs.startswith("rank 1 may hang after step 41: sleeps")
     assert "; at train.py:57 in forward; " in stated.fact.status.hangs
     story.goes_on(1)
     (stated,) = story.performed(Publish)
-    assert stated.fact.status == Running(master_port=stated.fact.master_port)
+    assert stated.fact.status == NodeRunning(master_port=stated.fact.master_port)
     assert not Story(2).begins().is_silent(1).is_warned_of(1).performed(Publish), "its journal can be read"
 
 

@@ -21,7 +21,7 @@ from faultrun.model.actions import (
 from faultrun.model.events import GoGiven, PlanAdopted, Timer
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.observed.agreement import IncarnationOver
-from faultrun.model.observed.node_fact import NodeFact, NodeStatus, Replacing
+from faultrun.model.observed.node_fact import NodeFact, NodeReplacing, NodeStatus
 from faultrun.model.observed.rejoin import SurvivorsFreed
 from faultrun.model.plan import Plan
 from faultrun.model.run import Phase
@@ -90,7 +90,7 @@ def test_the_others_are_told_to_stay_and_the_agreement_once_it_is_known_where_al
     freed(story)
     assert not story.performed(Publish)
     told = stated(story.examined())
-    assert isinstance(told.status, Replacing)
+    assert isinstance(told.status, NodeReplacing)
     assert (told.status.kept, told.status.meeting_port) == (frozenset({0}), 7000)
     assert told.left.incident is not None
     assert (told.left.incident.rank, told.left.incident.step) == (1, 41)
@@ -112,7 +112,7 @@ def test_a_rank_that_hangs_is_dead_before_another_node_hears_of_it() -> None:
     (alarm,) = story.performed(RaiseAlarm)
     assert (alarm.stays, alarm.why) == (True, "rank 1 hung")
     told = stated(freed(story).examined())
-    assert told.status == Replacing(kept=frozenset({0}), meeting_port=7000, left=told.left)
+    assert told.status == NodeReplacing(kept=frozenset({0}), meeting_port=7000, left=told.left)
     assert told.left.incident is not None
     assert (told.left.incident.cause, told.left.incident.rank) == (Cause.HANG, 1)
 
@@ -123,7 +123,7 @@ def test_a_death_elsewhere_frees_the_ranks_of_this_node_and_nobody_is_started_he
     story = over(training(), stays=True)
     assert [type(action) for action in story.actions] == [FreeSurvivors, StartTimer]
     told = stated(freed(over(story, stays=True)))
-    assert told.status == Replacing(kept=frozenset({0, 1}), meeting_port=7000, left=told.left)
+    assert told.status == NodeReplacing(kept=frozenset({0, 1}), meeting_port=7000, left=told.left)
     assert told.left.incident is not None
     assert told.left.incident.cause is Cause.ELSEWHERE
     (spawn,) = story.planned(keeping(0, 1, 2)).performed(Spawn)

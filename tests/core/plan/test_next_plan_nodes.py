@@ -43,7 +43,7 @@ from faultrun.model.events import (
 )
 from faultrun.model.exits import Exited, Signaled
 from faultrun.model.observed.agreement import IncarnationOver, MembershipLost
-from faultrun.model.observed.node_fact import Done, NodeFact
+from faultrun.model.observed.node_fact import NodeDone, NodeFact
 from faultrun.model.observed.rejoin import DeathsExamined, RankCanRejoin, RankRejoined, SurvivorsFreed
 from faultrun.model.plan import Plan
 from faultrun.model.run import Phase, RunState
@@ -129,7 +129,7 @@ def heard(node: Node, event: Event) -> Node:
         node = replace(node, state=step.state)
         for action in step.actions:
             if isinstance(action, Publish):
-                done = {action.fact.incarnation} if isinstance(action.fact.status, Done) else set[int]()
+                done = {action.fact.incarnation} if isinstance(action.fact.status, NodeDone) else set[int]()
                 node = replace(node, said=(*node.said, action.fact), done=node.done | done)
             if isinstance(action, RaiseAlarm) and action.stop is None:
                 node = replace(node, raised=(*node.raised, action))

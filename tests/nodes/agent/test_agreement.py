@@ -14,7 +14,7 @@ from faultrun.journal.codec import encode
 from faultrun.model.actions import RaiseAlarm
 from faultrun.model.observed.agreement import MembershipLost
 from faultrun.model.events import RunFinished
-from faultrun.model.observed.node_fact import NodeFact, Ready
+from faultrun.model.observed.node_fact import NodeFact, NodeReady
 from faultrun.nodes.agent.agreement import MemberLost, NodesAgreement
 from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import Reactor, RunClock
@@ -39,7 +39,7 @@ deadman, heard = Deadman("boot"), []
 agreement = NodesAgreement(member, deadman, heard.append, {leaving_s})
 reactor = Reactor(RunClock())
 agreement.attach(reactor, LiveWorkers(reactor.clock))
-fact = NodeFact(node="a", boot="b", at_s=1.0, incarnation=0, status=Ready())
+fact = NodeFact(node="a", boot="b", at_s=1.0, incarnation=0, status=NodeReady())
 """
 
 

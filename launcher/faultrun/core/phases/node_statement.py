@@ -6,16 +6,16 @@ from faultrun.core.phases import grace_window, platform_notices
 from faultrun.errors import assert_never
 from faultrun.model.actions import Publish
 from faultrun.model.observed.node_fact import (
-    Done,
-    Drained,
-    Joined,
     LeftBehind,
+    NodeDone,
+    NodeDrained,
     NodeFact,
+    NodeJoined,
+    NodeReady,
+    NodeReplacing,
+    NodeRunning,
     NodeStatus,
-    Ready,
-    Replacing,
     Resumable,
-    Running,
     SlotHealth,
     Status,
 )
@@ -56,18 +56,18 @@ def _status(state: RunState, now_s: float, status: NodeStatus, look: int) -> Sta
     open_port = 0 if _keeps_back(state, now_s) else life.open_port
     match status:
         case NodeStatus.JOINED:
-            return Joined(resume=resume, left=left, slots=slots, open_port=open_port)
+            return NodeJoined(resume=resume, left=left, slots=slots, open_port=open_port)
         case NodeStatus.DRAINED:
-            return Drained(resume=resume, left=left, slots=slots, open_port=open_port)
+            return NodeDrained(resume=resume, left=left, slots=slots, open_port=open_port)
         case NodeStatus.READY:
-            return Ready(master_port=life.master_port)
+            return NodeReady(master_port=life.master_port)
         case NodeStatus.RUNNING:
-            return Running(master_port=life.master_port, hangs=life.standstill.warning)
+            return NodeRunning(master_port=life.master_port, hangs=life.standstill.warning)
         case NodeStatus.REPLACING:
-            return Replacing(kept=life.alive, meeting_port=life.meeting_port, left=left)
+            return NodeReplacing(kept=life.alive, meeting_port=life.meeting_port, left=left)
         case NodeStatus.DONE:
             port = life.master_port
-            return Done(resume=resume, left=left, slots=slots, open_port=open_port, master_port=port)
+            return NodeDone(resume=resume, left=left, slots=slots, open_port=open_port, master_port=port)
         case _:
             assert_never(status)
 

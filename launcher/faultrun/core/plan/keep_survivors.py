@@ -6,7 +6,7 @@ from dataclasses import replace
 from faultrun.core.placement.place import replaced
 from faultrun.core.plan.after_incident import NextStep, adopted, after_incident, end_incarnation
 from faultrun.core.plan.joint_incident import aftermath
-from faultrun.core.plan.standing import Kept, Lost, Spare, Standings, Trains, WantsToStay
+from faultrun.core.plan.standing import KeptByPlan, Lost, Spare, Standings, Trains, WantsToStay
 from faultrun.core.plan.waiting import Waiting
 from faultrun.core.recovery.quarantine import attempts_seen
 from faultrun.model.events import PlanAdopted, RunFinished
@@ -35,7 +35,7 @@ def keep(
         match standing:
             case WantsToStay():
                 free.append(standing)
-            case Trains() | Kept():
+            case Trains() | KeptByPlan():
                 trains.append(node)
             case Lost():
                 pass

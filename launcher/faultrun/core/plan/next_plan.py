@@ -53,11 +53,9 @@ class Rules:
     """What the run was started with and every node agrees on. ``resume_args`` are templates.
 
     A node is lost when nothing was heard of it for ``lease_ttl_s``; 0 where there is one node only.
-
     A seat of ``topology`` that nobody has been given yet has a node without a name. ``settings`` are
     what people are told of it. ``elastic``: how far it may shrink, or that bad nodes are replaced by spares;
-    None: neither. ``stays``:
-    ranks that can outlive a lost node are to stay.
+    None: neither. ``stays``: ranks that can outlive a lost node are to stay.
     """
 
     topology: Topology
@@ -100,13 +98,15 @@ def next_step(
             return over or _between(rules, plan, nodes.facts, now_s, lost, wait_is_over=wait_is_over)
         case standing.WantsToStay():
             return _keep(rules, nodes, now_s)
-        case standing.Kept(ranks=left) if len(plan.topology.nodes) == 1:
+        case standing.KeptByPlan(ranks=left) if len(plan.topology.nodes) == 1:
             return keep_fewer(plan, left, now_s)
-        case standing.Kept() | standing.Behind():
-            behind = [one for one, where in nodes.seats if isinstance(where, standing.Kept | standing.Behind)]
-            prepared = any(isinstance(where, standing.Prepared) for _, where in nodes.seats)
+        case standing.KeptByPlan() | standing.Behind():
+            behind = [
+                one for one, where in nodes.seats if isinstance(where, standing.KeptByPlan | standing.Behind)
+            ]
+            prepared = any(isinstance(where, standing.AwaitsGo) for _, where in nodes.seats)
             return Waiting(reason=f"{', '.join(behind)} to {'be prepared' if prepared else 'hear the plan'}")
-        case standing.Prepared():
+        case standing.AwaitsGo():
             # Whoever runs already has been given this, and whoever is only ready gets it again.
             addr, port = nodes.members[0].addr, nodes.members[0].master_port
             return GoGiven(at_s=now_s, incarnation=plan.incarnation, master_addr=addr, master_port=port)

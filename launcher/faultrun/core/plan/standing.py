@@ -9,13 +9,13 @@ from itertools import islice
 
 from faultrun.errors import assert_never
 from faultrun.model.observed.node_fact import (
-    Done,
-    Drained,
-    Joined,
+    NodeDone,
+    NodeDrained,
     NodeFact,
-    Ready,
-    Replacing,
-    Running,
+    NodeJoined,
+    NodeReady,
+    NodeReplacing,
+    NodeRunning,
 )
 from faultrun.model.plan import Plan
 from faultrun.model.stop import StopSource
@@ -85,7 +85,7 @@ class WantsToStay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class KeptByPlan:
     """Survivors of an earlier incarnation, ``ranks``, wait there for this plan."""
 
     ranks: frozenset[int]
@@ -97,7 +97,7 @@ class Behind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class AwaitsGo:
     """It has applied the plan, and started no worker yet."""
 
 
@@ -112,18 +112,28 @@ class Finished:
 
 
 Decisive = (
-    Ahead | BoundToEarlier | Lost | Leaves | Gone | WantsToStay | Kept | Behind | Prepared | Trains | Finished
+    Ahead
+    | BoundToEarlier
+    | Lost
+    | Leaves
+    | Gone
+    | WantsToStay
+    | KeptByPlan
+    | Behind
+    | AwaitsGo
+    | Trains
+    | Finished
 )
 """What can decide how the run goes on."""
 
-Standing = Decisive | Spare
+NodeStanding = Decisive | Spare
 
 _DECIDES = (
     (Ahead, BoundToEarlier),
     (Lost, Leaves, Gone),
     (WantsToStay,),
-    (Kept, Behind),
-    (Prepared,),
+    (KeptByPlan, Behind),
+    (AwaitsGo,),
     (Trains,),
     (Finished,),
 )
@@ -138,7 +148,7 @@ class Standings:
 
     plan: Plan
     facts: Mapping[NodeId, NodeFact]
-    by_node: Mapping[NodeId, Standing]
+    by_node: Mapping[NodeId, NodeStanding]
 
     @property
     def seats(self) -> Iterator[tuple[NodeId, Decisive]]:
@@ -160,7 +170,7 @@ class Standings:
         known = [*islice(first, 1), *self.seats]
         return min(known, key=lambda one: _URGENCY[type(one[1])], default=(NodeId(""), Finished()))
 
-    def all_are(self, *kinds: type[Standing]) -> bool:
+    def all_are(self, *kinds: type[NodeStanding]) -> bool:
         """Whether every member stands as one of these."""
         return all(isinstance(one, kinds) for _, one in self.seats)
 
@@ -170,7 +180,7 @@ def standings(plan: Plan, here: Mapping[NodeId, NodeFact]) -> Standings:
     boots: dict[NodeId, BootId | None] = {
         seat.node: plan.boots[place] if plan.boots else None for place, seat in enumerate(plan.topology.nodes)
     }
-    facts, found = dict[NodeId, NodeFact](), dict[NodeId, Standing]()
+    facts, found = dict[NodeId, NodeFact](), dict[NodeId, NodeStanding]()
     for node, fact in here.items():
         seated = node in boots
         its = seated and boots[node] in (None, fact.boot)
@@ -191,7 +201,7 @@ def is_kept(plan: Plan, fact: NodeFact) -> bool:
     return _waits_for(plan, fact) and plan.is_for(fact.node, fact.boot)
 
 
-def _standing(plan: Plan, fact: NodeFact, *, seated: bool, its: bool) -> Standing:
+def _standing(plan: Plan, fact: NodeFact, *, seated: bool, its: bool) -> NodeStanding:
     """``its``: whether it is the supervisor that the plan names; to look for it there takes time."""
     life, now = fact.incarnation, plan.incarnation
     kept = its and _waits_for(plan, fact)
@@ -209,22 +219,22 @@ def _standing(plan: Plan, fact: NodeFact, *, seated: bool, its: bool) -> Standin
     return _of_who_takes_part(plan, fact)
 
 
-def _of_who_takes_part(plan: Plan, fact: NodeFact) -> Standing:
+def _of_who_takes_part(plan: Plan, fact: NodeFact) -> NodeStanding:
     early = fact.incarnation < plan.incarnation
     match fact.status:
-        case Replacing(kept=ranks) if early:
-            return Kept(ranks=ranks)
+        case NodeReplacing(kept=ranks) if early:
+            return KeptByPlan(ranks=ranks)
         case _ if early:
             return Behind()
-        case Replacing(kept=ranks, meeting_port=port):
+        case NodeReplacing(kept=ranks, meeting_port=port):
             return WantsToStay(ranks=ranks, meets_at=_address(fact, port))
-        case Ready():
-            return Prepared()
-        case Running():
+        case NodeReady():
+            return AwaitsGo()
+        case NodeRunning():
             return Trains()
-        case Done():
+        case NodeDone():
             return Finished()
-        case Joined() | Drained():
+        case NodeJoined() | NodeDrained():
             return Gone(why=f"node {fact.node} has given it up", stop=None)
         case _:
             assert_never(fact.status)
@@ -241,14 +251,14 @@ def _why_over(plan: Plan, fact: NodeFact, *, its: bool) -> str:
         return f"node {fact.node} cannot begin at zero: {fact.resume.lacks}"
     if not its:
         return f"node {fact.node} has another supervisor"
-    if early and plan.kept and isinstance(fact.status, Joined | Drained) and plan.keeps_on(fact.node):
+    if early and plan.kept and isinstance(fact.status, NodeJoined | NodeDrained) and plan.keeps_on(fact.node):
         return f"on node {fact.node} nobody lives that it keeps"
     return ""
 
 
 def _waits_for(plan: Plan, fact: NodeFact) -> bool:
     """Whether survivors of an earlier incarnation are there, and the plan keeps some."""
-    return isinstance(fact.status, Replacing) and fact.incarnation < plan.incarnation and bool(plan.kept)
+    return isinstance(fact.status, NodeReplacing) and fact.incarnation < plan.incarnation and bool(plan.kept)
 
 
 def _of_another_run(plan: Plan, fact: NodeFact, *, its: bool) -> bool:

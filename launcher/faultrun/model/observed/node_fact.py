@@ -94,21 +94,21 @@ class WithoutWorkers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined(WithoutWorkers):
+class NodeJoined(WithoutWorkers):
     """It has no worker; any earlier incarnation is gone."""
 
     WIRE_NAME: ClassVar[str] = NodeStatus.JOINED.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drained(WithoutWorkers):
+class NodeDrained(WithoutWorkers):
     """Its workers of this incarnation are gone, and it starts none again: it ends."""
 
     WIRE_NAME: ClassVar[str] = NodeStatus.DRAINED.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done(WithoutWorkers):
+class NodeDone(WithoutWorkers):
     """Its workers of this incarnation, who met at ``master_port``, all ended 0."""
 
     WIRE_NAME: ClassVar[str] = NodeStatus.DONE.value
@@ -117,7 +117,7 @@ class Done(WithoutWorkers):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class NodeReady:
     """It applied the plan and holds ``master_port``; no worker has been started."""
 
     WIRE_NAME: ClassVar[str] = NodeStatus.READY.value
@@ -126,7 +126,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class NodeRunning:
     """Its workers of this incarnation may live; they met at ``master_port``.
 
     ``hangs``: what people were told of a rank that may hang; it decides nothing.
@@ -139,7 +139,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replacing:
+class NodeReplacing:
     """Some of its workers are gone, and the others wait for who takes their place.
 
     ``kept`` are ranks that live on; ``meeting_port``: where they could meet those of other nodes again, 0
@@ -153,7 +153,7 @@ class Replacing:
     left: LeftBehind = field(default=LeftBehind(), metadata=FLAT)
 
 
-Status = Joined | Drained | Ready | Running | Replacing | Done
+Status = NodeJoined | NodeDrained | NodeReady | NodeRunning | NodeReplacing | NodeDone
 """How far a node is with the incarnation that its statement names."""
 
 _NOTHING, _NOBODY, _UNCHANGED = Resumable(), LeftBehind(), SlotHealth()
@@ -218,9 +218,9 @@ class NodeFact:
     def left(self) -> LeftBehind:
         """What is known of ranks that ended."""
         match self.status:
-            case WithoutWorkers(left=left) | Replacing(left=left):
+            case WithoutWorkers(left=left) | NodeReplacing(left=left):
                 return left
-            case Ready() | Running():
+            case NodeReady() | NodeRunning():
                 return _NOBODY
             case _:
                 assert_never(self.status)
@@ -239,9 +239,9 @@ class NodeFact:
     def master_port(self) -> int:
         """Where ranks meet that are about to start, run or have finished; 0 for others."""
         match self.status:
-            case Ready(master_port=port) | Running(master_port=port) | Done(master_port=port):
+            case NodeReady(master_port=port) | NodeRunning(master_port=port) | NodeDone(master_port=port):
                 return port
-            case Joined() | Drained() | Replacing():
+            case NodeJoined() | NodeDrained() | NodeReplacing():
                 return 0
             case _:
                 assert_never(self.status)
@@ -257,9 +257,9 @@ class NodeFact:
     def with_left(self, left: LeftBehind) -> "NodeFact":
         """The statement with this instead of what it tells of ranks that ended."""
         match self.status:
-            case Joined() | Drained() | Done() | Replacing():
+            case NodeJoined() | NodeDrained() | NodeDone() | NodeReplacing():
                 return replace(self, status=replace(self.status, left=left))
-            case Ready() | Running():
+            case NodeReady() | NodeRunning():
                 return self
             case _:
                 assert_never(self.status)

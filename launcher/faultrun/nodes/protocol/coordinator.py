@@ -15,7 +15,7 @@ from faultrun.errors import NoWholeCheckpoint, assert_never
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.incident import Aftermath
 from faultrun.model.observed.agreement import IncarnationOver
-from faultrun.model.observed.node_fact import Done, NodeFact
+from faultrun.model.observed.node_fact import NodeDone, NodeFact
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId, Topology
 from faultrun.nodes.protocol import skip_prepare
@@ -126,7 +126,7 @@ def _finished_by_word(given: CoordinatorInput, facts: Mapping[NodeId, NodeFact])
 
 def _states_done(fact: NodeFact | None, entry: RosterEntry, incarnation: int) -> bool:
     here = fact is not None and fact.boot == entry.boot
-    return here and fact is not None and isinstance(fact.status_in(incarnation), Done)
+    return here and fact is not None and isinstance(fact.status_in(incarnation), NodeDone)
 
 
 def _all_finished(given: CoordinatorInput, run_s: float) -> RunFinished:

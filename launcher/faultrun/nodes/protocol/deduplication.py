@@ -5,10 +5,10 @@ from dataclasses import replace
 from faultrun.model.events import GoGiven, PlanAdopted
 from faultrun.model.observed.agreement import AgreementSilent, IncarnationOver, LookAgain
 from faultrun.model.observed.elastic import NodesWaiting
-from faultrun.model.observed.node_fact import NodeFact, Ready, WithoutWorkers
+from faultrun.model.observed.node_fact import NodeFact, NodeReady, WithoutWorkers
 from faultrun.nodes.values.membership import Act, Tell, WarnPeers
 
-_HEARS_ANEW = (WithoutWorkers, Ready)
+_HEARS_ANEW = (WithoutWorkers, NodeReady)
 
 
 def words_of(act: Act, fact: NodeFact) -> str:

@@ -6,7 +6,7 @@ the run's end with 0 follows from it without a coordinator. Everything else wait
 
 from dataclasses import dataclass
 
-from faultrun.model.observed.node_fact import Done, NodeFact, NodeStatus, WithoutWorkers
+from faultrun.model.observed.node_fact import NodeDone, NodeFact, NodeStatus, WithoutWorkers
 from faultrun.model.topology import BootId, NodeId
 from faultrun.nodes.values.lease import Lease, LeaseTimes
 from faultrun.nodes.values.membership import KnownKeys, PeerWord
@@ -115,7 +115,7 @@ def told_status(fact: NodeFact, header: PlanHeader | None) -> NodeStatus:
     Once it knows that the others look for where to begin again, it takes part in that: nobody may leave any
     more because this one has finished. Who was told so before has said the same of itself, and is believed.
     """
-    if not isinstance(fact.status, Done) or header is None:
+    if not isinstance(fact.status, NodeDone) or header is None:
         return fact.word
     ended = header.phase is PlanPhase.FINISHED and header.exit_code == 0
     counts = header.incarnation == fact.incarnation and (header.phase is PlanPhase.GO or ended)
@@ -133,7 +133,7 @@ def is_spare(fact: NodeFact, roster: Roster) -> bool:
 
 
 def _has_finished(fact: NodeFact, header: PlanHeader, roster: Roster) -> bool:
-    here = isinstance(fact.status_in(header.incarnation), Done)
+    here = isinstance(fact.status_in(header.incarnation), NodeDone)
     return here and fact.is_free and roster.has(fact.node, fact.boot)
 
 

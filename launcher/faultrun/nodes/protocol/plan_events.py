@@ -9,7 +9,7 @@ from dataclasses import replace
 from faultrun.core.plan.standing import is_kept
 from faultrun.model.events import GoGiven, NodesEvent, PlanAdopted, RunFinished
 from faultrun.model.observed.agreement import IncarnationOver, LookAgain
-from faultrun.model.observed.node_fact import NodeFact, Ready, Replacing
+from faultrun.model.observed.node_fact import NodeFact, NodeReady, NodeReplacing
 from faultrun.model.plan import Plan
 from faultrun.nodes.values.membership import Fence, KnownKeys
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster
@@ -32,7 +32,7 @@ def heeded(
         yield _end(fact, header, run_s)
         return
     plan = roster.completes(body) if roster is not None and body is not None else None
-    if plan is None and isinstance(fact.status, Replacing) and header.incarnation > fact.incarnation:
+    if plan is None and isinstance(fact.status, NodeReplacing) and header.incarnation > fact.incarnation:
         return  # nobody knows yet whether it is the one that survivors here wait for
     if plan is not None and is_kept(plan, fact):
         plan = replace(plan, start_at_s=plan.start_at_s - run_ahead_s)
@@ -65,7 +65,7 @@ def _to_the_busy(
     newer = header.incarnation > life
     if newer and roster is not None and not roster.has(fact.node, fact.boot):
         yield Fence(incarnation=life, why=f"incarnation {header.incarnation} is planned without this node")
-    elif alarm is not None and not (alarm.stays and isinstance(fact.status, Replacing)):
+    elif alarm is not None and not (alarm.stays and isinstance(fact.status, NodeReplacing)):
         yield IncarnationOver(
             at_s=run_s,
             incarnation=life,
@@ -83,7 +83,7 @@ def _to_the_busy(
 
 
 def _starts(fact: NodeFact, header: PlanHeader) -> bool:
-    return header.phase is PlanPhase.GO and isinstance(fact.status, Ready)
+    return header.phase is PlanPhase.GO and isinstance(fact.status, NodeReady)
 
 
 def _begins(plan: Plan, fact: NodeFact) -> bool:

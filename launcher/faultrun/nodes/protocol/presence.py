@@ -6,7 +6,7 @@ Pure. Nothing here is only for the coordinator: any node does it.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from faultrun.model.observed.node_fact import Ready
+from faultrun.model.observed.node_fact import NodeReady
 from faultrun.nodes.protocol import lease_deadline
 from faultrun.nodes.protocol.election import plan_as_seen
 from faultrun.nodes.protocol.judge_input import JudgeInput
@@ -49,7 +49,7 @@ def _starts_now(case: JudgeInput) -> bool:
     Its next word, milliseconds later, is that its ranks run. Everybody waits for each write of everybody.
     """
     fact, header = case.own.fact, case.header
-    if header is None or not isinstance(fact.status_in(header.incarnation), Ready):
+    if header is None or not isinstance(fact.status_in(header.incarnation), NodeReady):
         return False
     return header.phase is PlanPhase.GO and case.common.alarm(fact.incarnation) is None
 

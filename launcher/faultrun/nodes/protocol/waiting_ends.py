@@ -12,7 +12,7 @@ from dataclasses import replace
 from faultrun.core.humanize import node_names, span
 from faultrun.core.plan.run_end import stop_exit_code
 from faultrun.model.events import RunFinished
-from faultrun.model.observed.node_fact import Done, NodeFact
+from faultrun.model.observed.node_fact import NodeDone, NodeFact
 from faultrun.model.stop import StopSource
 from faultrun.nodes.protocol.judge_input import JudgeInput
 from faultrun.nodes.values.membership import MemberClock
@@ -100,7 +100,7 @@ def known_end(case: JudgeInput) -> RunFinished | None:
     too_late = (
         then.waiting_since_s is not None and case.clock.now_s >= then.waiting_since_s + times.node_wait_s
     )
-    if not isinstance(fact.status, Done) or others.everywhere or not too_late:
+    if not isinstance(fact.status, NodeDone) or others.everywhere or not too_late:
         return None
     silent = node_names(others.silent)
     why = (

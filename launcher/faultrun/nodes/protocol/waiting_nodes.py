@@ -8,7 +8,7 @@ from faultrun.core.placement.node_seats import set_aside
 from faultrun.core.placement.place import can_sit
 from faultrun.model.observed.agreement import OwnNodeAside
 from faultrun.model.observed.elastic import Elastic, Grow, NodeAside, NodesWaiting
-from faultrun.model.observed.node_fact import NodeFact, Running
+from faultrun.model.observed.node_fact import NodeFact, NodeRunning
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId
 from faultrun.nodes.protocol.coordinator_input import CoordinatorInput, numbered, statements
@@ -81,7 +81,7 @@ def _who_waits(case: JudgeInput, given: CoordinatorInput | None) -> tuple[NodeId
     fact, header, elastic = case.own.fact, case.header, case.rules.elastic
     if elastic is None or given is None or header is None or not leads(case.common, fact):
         return ()
-    trains = isinstance(fact.status_in(header.incarnation), Running)
+    trains = isinstance(fact.status_in(header.incarnation), NodeRunning)
     if not trains or header.phase is not PlanPhase.GO or case.known.alarm(header.incarnation) is not None:
         return ()
     plan = given.plan
