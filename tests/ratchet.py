@@ -7,7 +7,7 @@ import grimp
 
 ROOT = Path(__file__).resolve().parent.parent
 
-MOST_LINES = {"launcher": 79_300, "tests": 76_300, "benchmarks": 21_800}
+MOST_LINES = {"launcher": 79_400, "tests": 74_400, "benchmarks": 17_100}
 """Lines of Python below each folder."""
 MOST_MODULES = 60
 """That a reader of ``supervisor.loop`` may come to."""
