@@ -5,7 +5,7 @@ Pure.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice, repeat
 
 from faultrun.errors import assert_never
 from faultrun.model.observed.node_fact import (
@@ -177,9 +177,8 @@ class Standings:
 
 def standings(plan: Plan, here: Mapping[NodeId, NodeFact]) -> Standings:
     """Where all nodes that are ``here``, and the members that are not, stand towards ``plan``."""
-    boots: dict[NodeId, BootId | None] = {
-        seat.node: plan.boots[place] if plan.boots else None for place, seat in enumerate(plan.topology.nodes)
-    }
+    named = chain[BootId | None](plan.boots, repeat(None))  # a plan without boots is for any supervisor
+    boots = {seat.node: boot for seat, boot in zip(plan.topology.nodes, named, strict=False)}
     facts, found = dict[NodeId, NodeFact](), dict[NodeId, NodeStanding]()
     for node, fact in here.items():
         seated = node in boots
