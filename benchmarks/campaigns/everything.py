@@ -10,6 +10,7 @@ below ``--see``.
 
 import argparse
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -18,11 +19,15 @@ from pathlib import Path
 
 from benchmarks.campaigns import engine, kept
 from benchmarks.campaigns.everything_page import HEAD, faults, shown, summary, write
+from benchmarks.campaigns.everything_plan import MEMBERS, Session, rounds
 from benchmarks.campaigns.everything_presets import PRESETS
-from benchmarks.campaigns.everything_run import run
-from benchmarks.campaigns.promises import Row
+from benchmarks.campaigns.everything_rows import unbegun
+from benchmarks.campaigns.everything_run import Passage
+from benchmarks.campaigns.everything_site import NODES, Site
+from benchmarks.campaigns.promises import Row, add, kept_if_broken
 from benchmarks.campaigns.stage import own_mounts
 from benchmarks.harness.netns import refused
+from support.nodes.hosts import network
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,6 +69,39 @@ def _more(rows: list[Row], asked: argparse.Namespace, folder: Path, see: Path) -
         if asked.only:
             return
         number += 1
+
+
+def run(session: Session, first: int, seed: int, folder: Path, see: Path) -> Iterator[list[Row]]:
+    """Give the faults of ``session`` from the ``first`` on to runs, until all were had; rows as they come."""
+    left = [(place, fault) for place, fault in enumerate(session.faults) if place >= first]
+    attempt = 0
+    setting = session.setting
+    names = (*NODES[setting.way], *MEMBERS) if setting.nodes > 1 else ("a",)
+    while left:
+        own = folder / f"run_{session.number}_{attempt}"
+        own.mkdir(parents=True)
+        with network(*names) as net:
+            site = Site(session, own, net)
+            try:
+                passage = Passage(site, seed, left[0][0])
+                wrong = passage.starts()
+                rows: list[Row] = []
+                for together in rounds(left) if not wrong else ():
+                    rows = passage.through(together)
+                    left = left[len(together) :]
+                    if passage.over:
+                        break
+                    yield kept_if_broken(rows, see, passage.keep)
+                if not passage.over and not wrong:
+                    rows = [passage.ends()]
+                if wrong:
+                    rows, left = [unbegun(session, left[0][0], wrong)], left[1:]
+                add(rows, passage.last_words())
+                yield kept_if_broken(rows, see, passage.keep)
+            finally:
+                site.close()
+        shutil.rmtree(own, ignore_errors=True)
+        attempt += 1
 
 
 def read_options(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -73,9 +73,8 @@ def write(page: Path | None, keep: Path | None, preset: str, seed: int, wanted: 
     if page is None or keep is None:
         return
     rows = kept.read(keep)
-    rivals = kept.read(keep.with_name(f"{keep.stem}-rivals.jsonl"))
     mended = kept.read(keep.with_name(f"{keep.stem}-mended.jsonl"))
-    draw(rows, rivals, page.with_suffix(".svg"))
+    draw(rows, page.with_suffix(".svg"))
     about = PRESETS[preset]
     lines = [
         f"# {about.title}",
@@ -84,7 +83,7 @@ def write(page: Path | None, keep: Path | None, preset: str, seed: int, wanted: 
         about.method.format(seed=seed, faults=wanted),
     ]
     lines += ["", f"{summary(rows)}.", "", f"![how long until all ranks train again]({page.stem}.svg)", ""]
-    page.write_text("\n".join([*lines, *_tables(rows, rivals, mended)]), encoding="utf-8")
+    page.write_text("\n".join([*lines, *_tables(rows, mended)]), encoding="utf-8")
     if page.resolve() == PAGE:
         everything_headline.write(faults(rows))
 
@@ -104,7 +103,7 @@ def _measured(rows: Sequence[Row], seed: int, wanted: int) -> list[str]:
     ]
 
 
-def _tables(rows: Sequence[Row], rivals: Sequence[Row], mended: Sequence[Row]) -> list[str]:
+def _tables(rows: Sequence[Row], mended: Sequence[Row]) -> list[str]:
     own = faults(rows)
     exact = [row for row in own if row["run"].startswith("exact")]
     lines = [
@@ -130,7 +129,6 @@ def _tables(rows: Sequence[Row], rivals: Sequence[Row], mended: Sequence[Row]) -
             (f"{row['kind']}, with {one.split()[1]}" for row in rows for one in row.get("alone", ())),
         ),
         *_counted("Nodes waited for", (words[:_LONGEST] for row in rows for words in row["waits"])),
-        *_beside(rows, rivals),
     ]
     lines += ["## Found, mended, and run again", "", *_mended(mended), ""] if mended else []
     broken = [row for row in rows if row["broken"]]
@@ -177,40 +175,6 @@ def _ways_of_kinds(rows: Sequence[Row]) -> list[str]:
     return [*lines, ""]
 
 
-def _beside(rows: Sequence[Row], rivals: Sequence[Row]) -> list[str]:
-    """The same faults of the schedule under other launchers."""
-    if not rivals:
-        return []
-    lines = [
-        *("## Beside other launchers", ""),
-        "Faults among the first hundred of the same schedule that another launcher can be given: one node,",
-        "DistributedDataParallel, in a rank while it trains. There the script finds its newest",
-        "whole save by itself. Beside each stands faultrun on the same faults, by whichever way back its run",
-        "had, and the median load average at the time: starts of torch on a busy machine are most of it.",
-        "",
-        "| | faults | all trained again | again after: median, longest | steps lost: median | load |",
-        "|---|---|---|---|---|---|",
-    ]
-    ours = {(row["session"], row["place"]): row for row in faults(rows)}
-    for name in dict.fromkeys(str(row["launcher"]) for row in rivals):
-        of_it = [row for row in rivals if row["launcher"] == name and row["struck"] != "nobody"]
-        theirs = [row for row in of_it if (row["session"], row["place"]) in ours]
-        if theirs:
-            same = [ours[row["session"], row["place"]] for row in theirs]
-            lines += [_line_beside(name, theirs), _line_beside("faultrun on the same", same)]
-    missing = sorted({f"{row['launcher']}: {row['missing']}" for row in rivals if row.get("missing")})
-    return [*lines, "", *(f"Not run, {words}." for words in missing), ""]
-
-
-def _line_beside(name: str, rows: Sequence[Row]) -> str:
-    again = [row for row in rows if row["recovery_s"] is not None]
-    took = sorted(float(row["recovery_s"]) for row in again) or [float("nan")]
-    lost = statistics.median([int(row["lost"]) for row in again] or [0])
-    load = statistics.median(float(row["load"]) for row in rows)
-    cells = (name, len(rows), len(again), f"{statistics.median(took):.1f}, {took[-1]:.1f} s", f"{lost:g}")
-    return f"| {' | '.join(map(str, cells))} | {load:.1f} |"
-
-
 def _mended(rows: Sequence[Row]) -> list[str]:
     """What was broken before, and what is true since."""
     lines = ["| run | what | whom | when | broken | since |", "|---|---|---|---|---|---|"]
@@ -235,36 +199,24 @@ def _spread(rows: Sequence[Row]) -> str:
     return f"{statistics.median(took):.1f}, {p95(took):.1f}, {took[-1]:.1f} s"
 
 
-_WAYS = (
-    "survivors stayed",
-    "warm restart",
-    "partly warm restart",
-    "cold restart",
-    "shrunk",
-    "grown",
-    "shrunk and grown",
-)
 _TICKS_S = (0.1, 0.3, 1, 3, 10, 30, 100)
 
 
-def draw(rows: Sequence[Row], rivals: Sequence[Row], path: Path) -> None:
+def draw(rows: Sequence[Row], path: Path) -> None:
     """Write the plot to ``path``, one panel for trainings on one node and one for those over three."""
     panels = [
-        Panel("one node", _strips([row for row in rows if "1 node" in row["run"]], rivals)),
-        Panel("three nodes and a spare", _strips([row for row in rows if "3 nodes" in row["run"]], ())),
+        Panel("one node", _strips([row for row in rows if "1 node" in row["run"]])),
+        Panel("three nodes and a spare", _strips([row for row in rows if "3 nodes" in row["run"]])),
     ]
     panels = [panel for panel in panels if panel.strips] or [Panel("nothing yet", [])]
     about = "seconds from the fault until every rank has done a step again (shared machine)"
     strips.draw(panels, strips.TICKS, _TICKS_S, about, path)
 
 
-def _strips(rows: Sequence[Row], rivals: Sequence[Row]) -> list[Strip]:
+def _strips(rows: Sequence[Row]) -> list[Strip]:
     """Those that have any values, with how many."""
-    own = {way: [row for row in rows if row["way"] == way] for way in _WAYS}
-    found = [(way, _values(of), True) for way, of in own.items()]
-    names = dict.fromkeys(str(row["launcher"]) for row in rivals)
-    found += [(name, _values([row for row in rivals if row["launcher"] == name]), False) for name in names]
-    return [Strip(f"{name} ({len(values)})", values, ours) for name, values, ours in found if values]
+    found = {way: _values([row for row in rows if row["way"] == way]) for way in WAYS}
+    return [Strip(f"{way} ({len(values)})", values, ours=True) for way, values in found.items() if values]
 
 
 def _values(rows: Sequence[Row]) -> list[float]:

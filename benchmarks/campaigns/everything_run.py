@@ -1,9 +1,8 @@
 """One run, from its start to its end: each fault in its phase, and what came of it."""
 
 import random
-import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,25 +28,21 @@ from benchmarks.campaigns.everything_plan import (
     ENDS,
     HANG_S,
     HANGS,
-    MEMBERS,
     Fault,
     Kind,
-    Session,
     Way,
     When,
     is_ordered,
-    rounds,
 )
 from benchmarks.campaigns.everything_presets import REJOIN_S
-from benchmarks.campaigns.everything_rows import finished, row_of, unbegun
-from benchmarks.campaigns.everything_site import NODES, Site
+from benchmarks.campaigns.everything_rows import finished, row_of
+from benchmarks.campaigns.everything_site import Site
 from benchmarks.campaigns.everything_strike import Striker, Struck
 from benchmarks.campaigns.judge_nodes import unequal_ends, unnamed_waits
 from benchmarks.campaigns.ledgers import Life
-from benchmarks.campaigns.promises import Broken, Row, add, kept_if_broken
+from benchmarks.campaigns.promises import Broken, Row
 from benchmarks.harness.procfs import environment
 from benchmarks.jobs.everything_notes import boot_s
-from support.nodes.hosts import network
 
 _STARTS_S, _RECOVERS_S, _ENDS_S, _GROWS_S = 180.0, 150.0, 90.0, 60.0
 _PHASE_S, _GONE_S, _SHOWS_S, _LOOK_S = 6.0, 5.0, 0.3, 0.02
@@ -339,38 +334,3 @@ class Passage:
     def _last_words(self) -> str:
         said = sorted(line for node in self._site.nodes.values() for line in node.said)
         return " / ".join(line for _, line in said[-3:])[-300:]
-
-
-def run(
-    session: Session, first: int, seed: int, folder: Path, kept: Path, at: Callable[..., Site] = Site
-) -> Iterator[list[Row]]:
-    """Give the faults of ``session`` from the ``first`` on to runs, until all were had; rows as they come."""
-    left = [(place, fault) for place, fault in enumerate(session.faults) if place >= first]
-    attempt = 0
-    setting = session.setting
-    names = (*NODES[setting.way], *MEMBERS) if setting.nodes > 1 else ("a",)
-    while left:
-        own = folder / f"run_{session.number}_{attempt}"
-        own.mkdir(parents=True)
-        with network(*names) as net:
-            site = at(session, own, net)
-            try:
-                passage = Passage(site, seed, left[0][0])
-                wrong = passage.starts()
-                rows: list[Row] = []
-                for faults in rounds(left) if not wrong else ():
-                    rows = passage.through(faults)
-                    left = left[len(faults) :]
-                    if passage.over:
-                        break
-                    yield kept_if_broken(rows, kept, passage.keep)
-                if not passage.over and not wrong:
-                    rows = [passage.ends()]
-                if wrong:
-                    rows, left = [unbegun(session, left[0][0], wrong)], left[1:]
-                add(rows, passage.last_words())
-                yield kept_if_broken(rows, kept, passage.keep)
-            finally:
-                site.close()
-        shutil.rmtree(own, ignore_errors=True)
-        attempt += 1

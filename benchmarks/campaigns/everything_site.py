@@ -94,7 +94,7 @@ class Ranks(Census):
 
 
 class Site(Stage):
-    """One run. ``rival``: the words of another launcher instead of ours."""
+    """One run."""
 
     def __init__(self, session: Session, folder: Path, net: Network) -> None:
         several = session.setting.nodes > 1
@@ -116,11 +116,10 @@ class Site(Stage):
         """The same command on each host."""
         self.run(node, (sys.executable, "-m", "faultrun", *self._options(node), *self.job()))
 
-    def job(self, guard: str = "") -> tuple[str, ...]:
+    def job(self) -> tuple[str, ...]:
         """The script and its words."""
         setting = self.session.setting
-        guard = guard or ("sdk" if setting.sdk else "bare")
-        words = (guard, str(self.folder), str(STEP_S))
+        words = ("sdk" if setting.sdk else "bare", str(self.folder), str(STEP_S))
         if setting.code == "mindspore":
             return (str(_JOBS / "everything_mindspore.py"), *words)
         if setting.small:

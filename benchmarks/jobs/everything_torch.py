@@ -1,7 +1,7 @@
 """``everything_torch.py CODE GUARD FOLDER STEP_S [--pre_trained=FILE]``: every bit of it is known.
 
-CODE is ``ddp`` or ``fsdp``; GUARD ``sdk``, ``bare`` (it is given its checkpoint), or ``finds`` (it looks for
-the newest whole one itself, as under a launcher that knows nothing of them). Each rank tells its steps.
+CODE is ``ddp`` or ``fsdp``; GUARD ``sdk``, or ``bare`` (it is given its checkpoint). Each rank tells its
+steps.
 """
 
 import os
@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from benchmarks.jobs.everything_notes import INSIDE, Notes, drop_old, handed, newest_whole, step_of
+from benchmarks.jobs.everything_notes import INSIDE, Notes, drop_old, handed, newest_whole
 
 CODE, GUARD, FOLDER, STEP_S = sys.argv[1], sys.argv[2], Path(sys.argv[3]), float(sys.argv[4])
 NOTES = Notes(FOLDER)
@@ -189,7 +189,7 @@ def by_hand(job: Job) -> None:
     """Without the SDK."""
     parts = 1
     there = newest_whole(CKPT, parts)
-    path = handed() if GUARD == "bare" else found(there)
+    path = handed()
     step = load(job, path) if path else 0
     NOTES.begins(step, there)
     NOTES.at("compile")
@@ -207,11 +207,6 @@ def by_hand(job: Job) -> None:
             saved = save(job, step)
             NOTES.note("saved", step, str(saved))
             NOTES.at("saved", str(saved))
-
-
-def found(newest: int) -> str:
-    """As a careful script does: not one that cannot be read."""
-    return next((str(path) for path in CKPT.rglob("*.pt") if step_of(path) == newest), "")
 
 
 def state_of(job: Job) -> dict[str, Any]:
