@@ -13,7 +13,6 @@ _MODULES = {
     "stay": "benchmarks.stay",
     "snapshots": "benchmarks.snapshots",
     "checkpoints": "benchmarks.checkpoints",
-    "sdk": "benchmarks.sdk_overhead",
     "hangs": "benchmarks.hangs",
     "loops": "benchmarks.loops",
     "journals": "benchmarks.journals",
