@@ -18,10 +18,10 @@ _STOPPED = 93
 def measure(attempt: Attempt) -> Mapping[str, list[float]]:
     """One run, from the command to its end."""
     contender = launcher(attempt.contender)
-    script = str(ROOT / "benchmarks" / "jobs" / "mistake.py")
+    script = str(ROOT / "benchmarks" / "jobs" / "hang_torch.py")
     job = Job(
         workers=WORKERS,
-        program=(script, f"--at_step={AT_STEP[attempt.case]}"),
+        program=(script, f"--mistake_from={AT_STEP[attempt.case]}", "--step_s=0"),
         restarts=RESTARTS,
         recovery=("--checkpoint_dir=checkpoints",),
     )

@@ -1,4 +1,4 @@
-"""A DistributedDataParallel training with the SDK in which one rank stops making progress."""
+"""A DistributedDataParallel training with the SDK in which one rank stands still, or makes a mistake."""
 
 import argparse
 import importlib
@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from benchmarks.jobs.pause_deed import Deed, add_options
-from benchmarks.jobs.tell import BORN_S, Teller
+from benchmarks.jobs.tell import BORN_S, Teller, rank
 
 tell = Teller()
 tell("running", at_s=BORN_S)
@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 from faultrun import sdk  # noqa: E402
 
 FEATURES, CLASSES, BATCH = 64, 10, 32
+LABELS = dict.fromkeys(range(CLASSES))
 
 
 def main() -> None:
@@ -40,6 +41,9 @@ def main() -> None:
     while guard.global_step < options.steps:
         step = guard.global_step + 1
         deed.before(step)
+        if rank() == 1 and step >= options.mistake_from:
+            tell("failing", step)
+            print(LABELS[CLASSES + time.time_ns()])  # another key in each life
         time.sleep(options.step_s)
         optimizer.zero_grad()
         nn.functional.cross_entropy(
@@ -69,6 +73,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=90)
     parser.add_argument("--step_s", type=float, default=0.05)
     add_options(parser)
+    parser.add_argument("--mistake_from", type=int, default=1 << 30, help="this step, in every life")
     parser.add_argument("--collective_timeout", type=float, default=1800.0)
     parser.add_argument("--checkpoint_dir", type=Path, default=Path("checkpoints"))
     return parser.parse_args()
