@@ -116,7 +116,7 @@ soak: $(STAMP)
 	PYTHONPATH=launcher:tests:. $(BIN)/python -m benchmarks.campaigns.everything --preset kills --faults $(N) --seed $(SEED)
 
 soak-gasps: $(STAMP)
-	$(BIN)/python -m benchmarks.campaigns.gasps --runs $(N) --stops $$(($(N) / 2)) --deadlines 20 --seed $(SEED)
+	PYTHONPATH=launcher:tests/support/light:. $(BIN)/python -m benchmarks.campaigns.gasps --runs $(N) --stops $$(($(N) / 2)) --deadlines 20 --seed $(SEED)
 
 soak-day: $(STAMP)
 	PYTHONPATH=launcher:tests:. $(BIN)/python -m benchmarks.campaigns.everything --preset day --faults $(FAULTS) --seed $(SEED)

@@ -3,14 +3,17 @@
 Knows no framework: the standard library only.
 """
 
+import argparse
 import os
 import signal
 import sys
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.jobs.tell import Teller, life, rank
 
+STEPS_AN_EPOCH = 10
 _SAVE_EVENTS = frozenset({"open", "os.mkdir", "os.link", "os.rename", "os.remove"})
 _EVENTS_A_SAVE = 8
 _SAVE_TAKES_S = 0.012
@@ -90,3 +93,15 @@ class Death:
             self.now(f"{place}:{delay_s * 1e3:.1f}ms")
 
         threading.Thread(target=wait, daemon=True).start()
+
+
+def options() -> argparse.ArgumentParser:
+    """What each of these trainings is told."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=40, help=f"a multiple of {STEPS_AN_EPOCH}")
+    parser.add_argument("--save_every", type=int, default=5, help="each rank its own file; 0: never")
+    parser.add_argument("--step_s", type=float, default=0.003, help="how long a step takes at least")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--checkpoint_dir", type=Path, default=Path("ck"))
+    parser.add_argument("--die", default="-1:0:never:0", help="RANK:STEP:PLACE:FRACTION")
+    return parser

@@ -11,7 +11,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from benchmarks.jobs.gasp_death import Death
+from benchmarks.jobs.gasp_death import STEPS_AN_EPOCH, Death
+from benchmarks.jobs.gasp_death import options as common_options
 from benchmarks.jobs.tell import Teller, life
 
 tell = Teller()
@@ -25,7 +26,7 @@ from benchmarks.jobs.gasp_sums import parameter_digests  # noqa: E402
 from benchmarks.jobs.mindspore_parts import Rows, in_parallel, leave_together, load, meet  # noqa: E402
 from faultrun import sdk  # noqa: E402
 
-FEATURES, BATCH, STEPS_AN_EPOCH = 64, 8, 10
+FEATURES, BATCH = 64, 8
 _MILESTONES = ("imported", "met", "created", "resumed")
 _A_STEP_S = 0.02
 
@@ -79,7 +80,9 @@ class AfterSave(ms.train.Callback):  # type: ignore[misc]
 
 
 def main() -> None:
-    options = read_options()
+    parser = common_options()
+    parser.add_argument("--guard", choices=("default", "marked", "copies", "none"), default="default")
+    options = parser.parse_args()
     death = Death.parse(options.die, tell)
     milestone(death, "imported")
     meet()
@@ -115,18 +118,6 @@ def main() -> None:
     leave_together(Path(), life(), rank, workers)
     sys.stdout.flush()
     os._exit(0)  # MindSpore's own shutdown takes seconds
-
-
-def read_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=40, help=f"a multiple of {STEPS_AN_EPOCH}")
-    parser.add_argument("--save_every", type=int, default=5, help="each rank its own file; 0: never")
-    parser.add_argument("--step_s", type=float, default=0.003, help="how long a step takes at least")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--guard", choices=("default", "marked", "copies", "none"), default="default")
-    parser.add_argument("--checkpoint_dir", type=Path, default=Path("ck"))
-    parser.add_argument("--die", default="-1:0:never:0", help="RANK:STEP:PLACE:FRACTION")
-    return parser.parse_args()
 
 
 def milestone(death: Death, name: str) -> None:

@@ -11,10 +11,10 @@ import os
 import sys
 import threading
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-from benchmarks.jobs.gasp_death import Death
+from benchmarks.jobs.gasp_death import STEPS_AN_EPOCH, Death
+from benchmarks.jobs.gasp_death import options as common_options
 from benchmarks.jobs.tell import Teller
 
 tell = Teller()
@@ -27,14 +27,13 @@ from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 from torch.utils.data.distributed import DistributedSampler  # noqa: E402
 
 from benchmarks.jobs.gasp_sums import digests  # noqa: E402
-from benchmarks.jobs.no_compiler import PlainSGD  # noqa: E402
 from faultrun import sdk  # noqa: E402
 
-FEATURES, CLASSES, BATCH, STEPS_AN_EPOCH = 16, 4, 8, 10
+FEATURES, CLASSES, BATCH = 16, 4, 8
 _MILESTONES = ("imported", "met", "created", "protected", "resumed")
 
 
-class BrittleSGD(PlainSGD):
+class BrittleSGD(torch.optim.SGD):  # type: ignore[misc]  # torch is untyped here
     """SGD that may die between two parameters: one group each, updated one after another."""
 
     def __init__(self, net: nn.Module, death: Death) -> None:
@@ -56,7 +55,7 @@ class BrittleSGD(PlainSGD):
 
 
 def main() -> None:
-    options = read_options()
+    options = common_options().parse_args()
     death = Death.parse(options.die, tell)
     torch.set_num_threads(1)
     milestone(death, "imported")
@@ -100,17 +99,6 @@ def main() -> None:
     # A thread of gloo may still drop its last message, which aborts an interpreter that is being torn down.
     sys.stdout.flush()
     os._exit(0)
-
-
-def read_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=40, help=f"a multiple of {STEPS_AN_EPOCH}")
-    parser.add_argument("--save_every", type=int, default=5, help="each rank its own file; 0: never")
-    parser.add_argument("--step_s", type=float, default=0.003, help="how long a step takes at least")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--checkpoint_dir", type=Path, default=Path("ck"))
-    parser.add_argument("--die", default="-1:0:never:0", help="RANK:STEP:PLACE:FRACTION")
-    return parser.parse_args()
 
 
 def milestone(death: Death, name: str) -> None:
