@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from benchmarks.harness import journal
 from benchmarks.harness.benchmark import OURS, Attempt, Benchmark, Metric, Promise, Unit, Verdict
 from benchmarks.harness.launched import ROOT, Launched
 from benchmarks.harness.launchers import WARM, WARM_CACHED, Job, launcher, missing
 from benchmarks.harness.notes import Note, select
+from benchmarks.harness.one_kill import SIGNAL, one_kill, weights_mib
 from benchmarks.harness.series import Readings
 
 VICTIM = 1
@@ -14,16 +14,14 @@ STEPS_BEFORE, STEPS_AFTER, SAVE_EVERY = 16, 10, 10
 MSRUN = "msrun"
 COLD_RATIO, WARM_RATIO = 1 / 4, 1 / 30
 WARM_LIMITS_S = {"2 workers": 1.2, "4 workers": 2.0}
-_SIGNAL = "now"
 _START_S = 180.0
-_READY_S = 300.0
 _END_S = 120.0
 
 
 def job(case: str) -> Job:
     """The same script, fault and checkpoint interval for everybody."""
     script = str(ROOT / "benchmarks" / "jobs" / "mindspore_dp.py")
-    fault = (f"--kill={VICTIM}:{STEPS_BEFORE}", f"--kill_once={_SIGNAL}")
+    fault = (f"--kill={VICTIM}:{STEPS_BEFORE}", f"--kill_once={SIGNAL}")
     return Job(
         workers=workers_in(case),
         program=(script, f"--steps_after={STEPS_AFTER}", f"--save_every={SAVE_EVERY}", *fault),
@@ -42,36 +40,16 @@ def measure(attempt: Attempt) -> Mapping[str, list[float]]:
     contender = launcher(attempt.contender)
     command = contender.command(job(attempt.case))
     with Launched(command, attempt.folder, contender.environ) as run:
-        memory = _under_way(run, attempt)
-        (attempt.folder / _SIGNAL).touch()
-        run.wait_for(lambda: bool(select(run.notes, "dying")), within_s=_START_S, what="the kill")
-        dying = select(run.notes, "dying")[0]
+        standbys = workers_in(attempt.case) if attempt.contender in (WARM, WARM_CACHED) else 0
+        dying, ready = one_kill(run, attempt.folder, steps=STEPS_BEFORE, standbys=standbys)
         if contender.restarts:
-            return {**_until_first_step(run, dying, run.notes), **memory}
+            return {**_until_first_step(run, dying, run.notes), **weights_mib(ready)}
         run.wait_for_the_end(within_s=_END_S)
         before, ended_s = list(run.notes), run.ends[run.pid]
     environ = {**contender.environ, "BENCH_LIFE": "1"}
     with Launched(contender.command(job(attempt.case)), attempt.folder, environ) as run:
         again = _until_first_step(run, dying, before)
     return {**again, "ended": [ended_s - dying.at_s]}
-
-
-def _under_way(run: Launched, attempt: Attempt) -> dict[str, list[float]]:
-    """Wait until everybody trains and whoever has standbys has them ready; the memory of those, in MiB."""
-
-    def trained() -> bool:
-        return any(int(note.number) >= STEPS_BEFORE for note in select(run.notes, "step"))
-
-    def ready() -> list[dict[str, object]]:
-        said = journal.of(journal.read(attempt.folder), "StandbyChanged")
-        return [line for line in said if line["state"] == "ready"]
-
-    run.wait_for(trained, within_s=_START_S, what="training")
-    if attempt.contender not in (WARM, WARM_CACHED):
-        return {}
-    workers = workers_in(attempt.case)
-    run.wait_for(lambda: len(ready()) >= workers, within_s=_READY_S, what="the standbys")
-    return {"standby": [int(str(line["memory_bytes"])) / (1 << 20) for line in ready()]}
 
 
 def _until_first_step(run: Launched, dying: Note, before: list[Note]) -> dict[str, list[float]]:

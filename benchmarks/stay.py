@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping
 
-from benchmarks.harness import journal
 from benchmarks.harness.benchmark import Attempt, Benchmark, Metric, Promise, Unit, Verdict
 from benchmarks.harness.launched import ROOT, Launched
 from benchmarks.harness.launchers import STAY, Job, launcher, missing
 from benchmarks.harness.notes import Note, select
+from benchmarks.harness.one_kill import SIGNAL, one_kill
 from benchmarks.harness.series import Readings
 
 RANKS, VICTIM, STEPS_BEFORE = 3, 1, 36
 _CASE = f"{RANKS} ranks of DDP"
-_SIGNAL = "now"
-_START_S, _READY_S, _BACK_S = 120.0, 240.0, 75.0
+_BACK_S = 75.0
 _TORCHRUN, _UNSHARED = "torchrun", "torchrun, unshared store"
 _MEDIAN_LIMIT_S, _TAIL_LIMIT_S, _SHARE_LIMIT = 0.15, 0.5, 1 / 20
 _PARTS = {"detect": "heard", "decide": "join", "regroup": "formed", "restore": "restored"}
@@ -22,7 +21,7 @@ _PARTS = {"detect": "heard", "decide": "join", "regroup": "formed", "restore": "
 def job() -> Job:
     """The same script, fault and checkpoint interval for everybody."""
     script = str(ROOT / "benchmarks" / "jobs" / "stay_ddp.py")
-    fault = (f"--kill={VICTIM}:{STEPS_BEFORE}:before", f"--kill_once={_SIGNAL}")
+    fault = (f"--kill={VICTIM}:{STEPS_BEFORE}:before", f"--kill_once={SIGNAL}")
     return Job(
         workers=RANKS,
         program=(script, "--steps=1000000", "--save_every=10", *fault),
@@ -35,20 +34,8 @@ def measure(attempt: Attempt) -> Mapping[str, list[float]]:
     """One run with one kill, once everybody trains and a newcomer waits for each rank's place."""
     contender = launcher(attempt.contender)
     with Launched(contender.command(job()), attempt.folder, contender.environ) as run:
-
-        def under_way() -> bool:
-            return any(int(note.number) >= STEPS_BEFORE for note in select(run.notes, "step"))
-
-        def parked() -> bool:
-            said = journal.of(journal.read(attempt.folder), "StandbyChanged")
-            return len({line["rank"] for line in said if line["state"] == "parked"}) == RANKS
-
-        run.wait_for(under_way, within_s=_START_S, what="training")
-        if attempt.contender == STAY:
-            run.wait_for(parked, within_s=_READY_S, what="the standbys", look_every_s=0.2)
-        (attempt.folder / _SIGNAL).touch()
-        run.wait_for(lambda: bool(select(run.notes, "dying")), within_s=_START_S, what="the kill")
-        (dying,) = select(run.notes, "dying")
+        standbys = RANKS if attempt.contender == STAY else 0
+        dying, _ = one_kill(run, attempt.folder, steps=STEPS_BEFORE, standbys=standbys, state="parked")
         run.wait_for(
             lambda: len(_first_steps(run.notes, dying)) == RANKS, within_s=_BACK_S, what="all training again"
         )

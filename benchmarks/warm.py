@@ -2,19 +2,17 @@
 
 from collections.abc import Mapping
 
-from benchmarks.harness import journal, procfs
+from benchmarks.harness import procfs
 from benchmarks.harness.benchmark import OURS, Attempt, Benchmark, Metric, NotMeasured, Promise, Unit, Verdict
 from benchmarks.harness.launched import ROOT, Launched, Overdue
 from benchmarks.harness.launchers import WARM, Job, launcher, missing
 from benchmarks.harness.notes import Note, select
+from benchmarks.harness.one_kill import SIGNAL, one_kill, weights_mib
 from benchmarks.harness.series import Readings
 
 WORKERS, VICTIM, SAVE_EVERY, STEPS_BEFORE, STEPS_AFTER = 2, 1, 10, 36, 9
 _CASE = f"{WORKERS} workers"
 HOLDS_ON = "a survivor holds on"
-_SIGNAL = "now"
-_START_S = 120.0
-_READY_S = 240.0
 _BACK_S = 75.0
 _END_S = 60.0
 _TORCH_LIMIT_S = 0.040
@@ -25,7 +23,7 @@ _RIVALS = (_TORCHRUN, _UNSHARED, "ft_launcher", "shell loop")
 def job(case: str) -> Job:
     """The same script, fault and checkpoint interval for everybody."""
     script = str(ROOT / "benchmarks" / "jobs" / "ddp.py")
-    fault = (f"--kill={VICTIM}:{STEPS_BEFORE}:before", f"--kill_once={_SIGNAL}")
+    fault = (f"--kill={VICTIM}:{STEPS_BEFORE}:before", f"--kill_once={SIGNAL}")
     options = (f"--steps_after={STEPS_AFTER}", f"--save_every={SAVE_EVERY}", *fault)
     holds_on = ("--hold_on",) if case == HOLDS_ON else ()
     return Job(
@@ -42,25 +40,11 @@ def measure(attempt: Attempt) -> Mapping[str, list[float]]:
         raise NotMeasured("only the launcher's answer to a death is timed")
     contender = launcher(attempt.contender)
     with Launched(contender.command(job(attempt.case)), attempt.folder, contender.environ) as run:
-
-        def under_way() -> bool:
-            return any(int(note.number) >= STEPS_BEFORE for note in select(run.notes, "step"))
-
-        def standbys_ready() -> bool:
-            said = journal.of(journal.read(attempt.folder), "StandbyChanged")
-            return len({line["rank"] for line in said if line["state"] == "ready"}) == WORKERS
-
-        run.wait_for(under_way, within_s=_START_S, what="training")
-        memory = {}
-        if attempt.contender == WARM:
-            run.wait_for(standbys_ready, within_s=_READY_S, what="the standbys")
-            said = journal.of(journal.read(attempt.folder), "StandbyChanged")
-            sizes = [line["memory_bytes"] / (1 << 20) for line in said if line["state"] == "ready"]
-            memory = {"standby": sizes}
-        (attempt.folder / _SIGNAL).touch()
-        run.wait_for(lambda: bool(select(run.notes, "dying")), within_s=_START_S, what="the kill")
-        (dying,) = select(run.notes, "dying")
-        return _signalled(run, dying) if attempt.case == HOLDS_ON else {**_recovery(run, dying), **memory}
+        standbys = WORKERS if attempt.contender == WARM else 0
+        dying, ready = one_kill(run, attempt.folder, steps=STEPS_BEFORE, standbys=standbys)
+        if attempt.case == HOLDS_ON:
+            return _signalled(run, dying)
+        return {**_recovery(run, dying), **weights_mib(ready)}
 
 
 def _signalled(run: Launched, dying: Note) -> dict[str, list[float]]:
