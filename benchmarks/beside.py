@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.harness.kept import commit
 from benchmarks.harness.launched import ROOT
 
 WAYS = {
@@ -47,7 +48,7 @@ def main() -> int:
     parser.add_argument("--ways", default="cold,warm,stay", help=f"of {','.join(WAYS)} [%(default)s]")
     parser.add_argument("--rounds", type=int, default=15)
     asked = parser.parse_args()
-    print(f"{commit(ROOT)} beside {commit(asked.other)}, {asked.rounds} rounds in turns, kill to first step")
+    print(f"{commit()} beside {commit(asked.other)}, {asked.rounds} rounds in turns, kill to first step")
     kept = True
     for way in asked.ways.split(","):
         here, there = measured(way, asked.other, asked.rounds)
@@ -94,14 +95,6 @@ def interval(here: list[float], there: list[float]) -> tuple[float, float]:
         for _ in range(_DRAWN)
     )
     return ratios[int(0.05 * _DRAWN)], ratios[int(0.95 * _DRAWN) - 1]
-
-
-def commit(checkout: Path) -> str:
-    """The commit of a checkout, and whether it has changes."""
-    told = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=checkout, capture_output=True, text=True, check=False
-    )
-    return told.stdout.strip() or checkout.name
 
 
 if __name__ == "__main__":

@@ -95,10 +95,7 @@ class _Run:
         """One keepalive of each, in one burst; processor time of etcd for one."""
         before_s = self._etcd.used_cpu_s
         took_s = await _within(self._crowd.keep_alive(), "keepalives")
-        return {
-            "keepalives": [took_s],
-            "keepalive": [(self._etcd.used_cpu_s - before_s) / self._crowd.size],
-        }
+        return {"keepalives": [took_s], "keepalive": [(self._etcd.used_cpu_s - before_s) / self._crowd.size]}
 
     async def alarmed(self) -> dict[str, list[float]]:
         """Everybody saw a fault and wants to be the first to say so."""

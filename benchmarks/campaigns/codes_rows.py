@@ -6,7 +6,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from benchmarks.campaigns import kept
 from benchmarks.campaigns.codes_plan import (
     CODES,
     CONTENDERS,
@@ -19,6 +18,7 @@ from benchmarks.campaigns.codes_plan import (
 )
 from benchmarks.campaigns.codes_run import Seen
 from benchmarks.campaigns.engine import Campaign, of_case, of_seen
+from benchmarks.harness import kept
 
 
 class Verdict(Enum):

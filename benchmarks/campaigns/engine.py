@@ -19,8 +19,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from benchmarks.campaigns import kept
-from benchmarks.harness import machine
+from benchmarks.harness import kept, machine
 from benchmarks.harness.benchmark import NotMeasured
 
 Row = dict[str, Any]

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.campaigns import engine, kept
+from benchmarks.campaigns import engine
 from benchmarks.campaigns.everything_page import HEAD, faults, shown, summary, write
 from benchmarks.campaigns.everything_plan import MEMBERS, Session, rounds
 from benchmarks.campaigns.everything_presets import PRESETS
@@ -26,6 +26,7 @@ from benchmarks.campaigns.everything_run import Passage
 from benchmarks.campaigns.everything_site import NODES, Site
 from benchmarks.campaigns.promises import Row, add, kept_if_broken
 from benchmarks.campaigns.stage import own_mounts
+from benchmarks.harness import kept
 from benchmarks.harness.netns import refused
 from support.nodes.hosts import network
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.campaigns import everything_headline, kept
+from benchmarks.campaigns import everything_headline
 from benchmarks.campaigns.everything_headline import p95
 from benchmarks.campaigns.everything_plan import IS_NO_FAULT, SETTINGS, Kind, When
 from benchmarks.campaigns.everything_presets import PRESETS
-from benchmarks.harness import machine, strips
+from benchmarks.harness import kept, machine, strips
 from benchmarks.harness.launched import ROOT
 from benchmarks.harness.strips import Panel, Strip
 
@@ -91,14 +91,14 @@ def write(page: Path | None, keep: Path | None, preset: str, seed: int, wanted: 
 def _measured(rows: Sequence[Row], seed: int, wanted: int) -> list[str]:
     """How many, and on which machine."""
     loads = sorted(float(row["load"]) for row in rows) or [0.0]
-    about = machine.describe()
     return [
         f"{everything_headline.counted(len(faults(rows)), wanted, 'faults')}, seed {seed}. The machine was"
         f" shared with other work while times were taken: load average {loads[0]:g} to {loads[-1]:g}, median"
-        f" {statistics.median(loads):g}, on {about['cores']} cores; each row has its own. Times show what to"
-        " expect of a busy machine and are no benchmark (those are in the README and in several_nodes.md).",
+        f" {statistics.median(loads):g}, on {machine.describe()['cores']} cores; each row has its own. Times"
+        " show what to expect of a busy machine and are no benchmark (those are in the README and in"
+        " several_nodes.md).",
         "",
-        f"Machine: {', '.join(f'{name} {value}' for name, value in about.items())}.",
+        f"Machine: {machine.words()}.",
         "",
     ]
 
@@ -180,14 +180,8 @@ def _mended(rows: Sequence[Row]) -> list[str]:
     lines = ["| run | what | whom | when | broken | since |", "|---|---|---|---|---|---|"]
     for row in rows:
         wrong = "; ".join(words for of_one in row["broken"].values() for words in of_one)
-        cells = (
-            f"{row['session']} {row['run']}",
-            row["kind"],
-            row["struck"],
-            row["when"],
-            wrong,
-            row["mended"],
-        )
+        told = (row[name] for name in ("kind", "struck", "when"))
+        cells = (f"{row['session']} {row['run']}", *told, wrong, row["mended"])
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return lines
 

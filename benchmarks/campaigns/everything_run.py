@@ -24,16 +24,7 @@ from benchmarks.campaigns.everything_judge import (
     unsaid,
 )
 from benchmarks.campaigns.everything_law import EXACT_STEPS, law_of
-from benchmarks.campaigns.everything_plan import (
-    ENDS,
-    HANG_S,
-    HANGS,
-    Fault,
-    Kind,
-    Way,
-    When,
-    is_ordered,
-)
+from benchmarks.campaigns.everything_plan import ENDS, HANG_S, HANGS, Fault, Kind, Way, When, is_ordered
 from benchmarks.campaigns.everything_presets import REJOIN_S
 from benchmarks.campaigns.everything_rows import finished, row_of
 from benchmarks.campaigns.everything_site import Site

@@ -80,10 +80,7 @@ def _of_stops(training: Training, seed: int, reference: Reference) -> Campaign[S
         cases="stops",
         run=partial(gasps_run.run_stop, training, seed=seed, reference=reference),
         judge=lambda _, outcome: outcome.broken,
-        columns={
-            **of_case("step", "after_s"),
-            **of_seen("newest", "resumed", "lost", "saved", "ended_s"),
-        },
+        columns={**of_case("step", "after_s"), **of_seen("newest", "resumed", "lost", "saved", "ended_s")},
         summary=gasps_table.summary_of_stops,
     )
 

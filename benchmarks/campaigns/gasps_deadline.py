@@ -63,9 +63,7 @@ def deadlines(lines: Sequence[Mapping[str, Any]]) -> list[Deadline]:
             end_s = asked["deadline_s"]
             found.append(
                 Deadline(
-                    timer_s=fired[0] - end_s,
-                    first_exit_s=min(exits) - end_s,
-                    last_exit_s=max(exits) - end_s,
+                    timer_s=fired[0] - end_s, first_exit_s=min(exits) - end_s, last_exit_s=max(exits) - end_s
                 )
             )
     return found

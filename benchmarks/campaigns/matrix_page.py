@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from textwrap import shorten
 
-from benchmarks.campaigns import kept
 from benchmarks.campaigns.engine import Row
 from benchmarks.campaigns.matrix_run import PHASES, TRAININGS
-from benchmarks.harness import machine
+from benchmarks.harness import kept, machine
 from faultrun.testing.fault import FaultKind
 
 HEAD = "| fault | phase | rank | blamed | class | cause | decision | exit | took | |"
@@ -49,8 +48,7 @@ def table(rows: Iterable[Row]) -> str:
 
 def write(folder: Path) -> None:
     """The page ``matrix.md``, from everything that is kept in the folder."""
-    machine_words = ", ".join(f"{name} {what}" for name, what in machine.describe().items())
-    parts = [_TITLE, f"Machine: {machine_words}.\n"]
+    parts = [_TITLE, f"Machine: {machine.words()}.\n"]
     for framework, training in TRAININGS.items():
         if rows := read(kept_in(folder, framework)):
             title = f"{training.meets}, {training.workers} ranks"

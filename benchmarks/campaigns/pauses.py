@@ -58,7 +58,7 @@ def page(rows: Sequence[Row], seed: int, left_out: Sequence[str] = ()) -> str:
         "",
         f"{len(pauses)} healthy pauses, {killed} killed. {len(hangs)} hangs with a limit by the user,"
         f" {in_time} warned of soon and replaced in time with the right rank blamed.",
-        f"Two ranks, steps of 50 ms, seed {seed}; {_machine()}.",
+        f"Two ranks, steps of 50 ms, seed {seed}; {machine.words()}.",
         "",
         "| pause | jobs | of MindSpore | on all ranks | seconds | warned of | killed | wrong |",
         "|---|---|---|---|---|---|---|---|",
@@ -71,11 +71,8 @@ def page(rows: Sequence[Row], seed: int, left_out: Sequence[str] = ()) -> str:
             sum(row["framework"] == "mindspore" for row in of),
             sum(row["everybody"] for row in of),
         )
-        ends = (
-            sum(row["warned_s"] is not None for row in of),
-            sum(row["killed"] is True for row in of),
-            _troubles(of),
-        )
+        counts = (sum(row[name] not in (None, False) for row in of) for name in ("warned_s", "killed"))
+        ends = (*counts, _troubles(of))
         text.append(f"| {kind} | {' | '.join(map(str, (*jobs, spread, *ends)))} |")
     text += [
         "",
@@ -88,13 +85,9 @@ def page(rows: Sequence[Row], seed: int, left_out: Sequence[str] = ()) -> str:
         late = _spread([row["silent_s"] - row["limit_s"] for row in of if row["silent_s"] is not None])
         text.append(f"| {kind} | {len(of)} | {warned} | {late} | {_troubles(of)} |")
     text += ["", *(f"Not run: {one}." for one in left_out)]
-    counts = f"--pauses {len(pauses)} --hangs {len(hangs)} --seed {seed}"
-    text.append(f"Again: `python -m benchmarks.campaigns.pauses {counts}`")
+    options = f"--pauses {len(pauses)} --hangs {len(hangs)} --seed {seed}"
+    text.append(f"Again: `python -m benchmarks.campaigns.pauses {options}`")
     return "\n".join(text) + "\n"
-
-
-def _machine() -> str:
-    return ", ".join(f"{name} {value}" for name, value in machine.describe().items())
 
 
 def _spread(seconds: Sequence[float]) -> str:

@@ -1,6 +1,5 @@
 """What a run promised and did not keep: one value, and rows, for every campaign that judges runs."""
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,19 +35,10 @@ def add(rows: list[Row], wrong: Broken) -> None:
         rows[-1]["broken"][name] = [*rows[-1]["broken"].get(name, []), *words]
 
 
-def copied(folder: Path, to: Path, *ignored: str) -> None:
-    """What lies in ``folder``, but for names that match one of ``ignored``."""
-    shutil.copytree(folder, to, ignore=shutil.ignore_patterns(*ignored), dirs_exist_ok=True, symlinks=True)
-
-
-def shown(row: Row, kept: Path, keep_in: Callable[[Path], None]) -> Row:
-    """``row``, which tells where in ``kept`` its run is to be seen."""
-    place = kept / f"{row['session']}_{row['place']}"
-    keep_in(place)
-    row["see"] = place.name
-    return row
-
-
 def kept_if_broken(rows: list[Row], kept: Path, keep_in: Callable[[Path], None]) -> list[Row]:
-    """With what is to be seen of the run, if a promise was broken."""
-    return [shown(row, kept, keep_in) if row["broken"] else row for row in rows]
+    """Rows that broke a promise tell where in ``kept`` there is to be seen what their run left."""
+    for row in rows:
+        if row["broken"]:
+            row["see"] = f"{row['session']}_{row['place']}"
+            keep_in(kept / row["see"])
+    return rows

@@ -162,11 +162,7 @@ def _flood_alone(folder: Path) -> float:
     )
     with (folder / "bare").open("wb") as bare:
         done = subprocess.run(
-            [sys.executable, "-c", program],
-            stdout=bare,
-            stderr=subprocess.PIPE,
-            cwd=ROOT,
-            check=True,
+            [sys.executable, "-c", program], stdout=bare, stderr=subprocess.PIPE, cwd=ROOT, check=True
         )
     (folder / "bare").unlink()
     return int(done.stderr) / 2.0 / 1e6

@@ -1,5 +1,6 @@
 """What a run leaves to be seen: journals and cards for the judges, processes, and a copy for people."""
 
+import shutil
 import time
 from collections import defaultdict
 from collections.abc import Collection
@@ -7,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.campaigns.judge_nodes import cards_differ, journals_disagree, read_journal
-from benchmarks.campaigns.promises import Broken, copied
+from benchmarks.campaigns.promises import Broken
 from benchmarks.campaigns.stage import Stage
 from benchmarks.jobs.everything_notes import boot_s
 
@@ -53,7 +54,9 @@ def named(pid: int) -> str:
 
 def keep(stage: Stage, began_s: float, to: Path) -> None:
     """Copy what there is to see of a run that began then (CLOCK_BOOTTIME), with what was said and when."""
-    copied(stage.folder, to, *_NOT_KEPT)
+    shutil.copytree(
+        stage.folder, to, ignore=shutil.ignore_patterns(*_NOT_KEPT), dirs_exist_ok=True, symlinks=True
+    )
     for node in stage.nodes.values():
         lines = [f"{at_s - began_s:9.3f} {line}" for at_s, line in node.said]
         (to / f"{node.name}.said").write_text("\n".join(lines))

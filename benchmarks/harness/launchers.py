@@ -124,12 +124,7 @@ WARM_CACHED = "faultrun, standbys and compile cache"
 FAULTRUN_WARM_CACHED = Launcher(
     name=WARM_CACHED, module="faultrun", command=_warm, environ={"FAULTRUN_COMPILE_CACHE": "log_dir"}
 )
-FT_LAUNCHER = Launcher(
-    name="ft_launcher",
-    module="torch",
-    command=_ft_launcher,
-    absent=ft_launcher_missing,
-)
+FT_LAUNCHER = Launcher(name="ft_launcher", module="torch", command=_ft_launcher, absent=ft_launcher_missing)
 HEARTBEATS = f"ft_launcher, heartbeats of {HEARTBEAT_S} s"
 FT_LAUNCHER_HEARTBEATS = replace(FT_LAUNCHER, name=HEARTBEATS, command=_ft_launcher_heartbeats)
 LOOP = Launcher(name="shell loop", module="sys", command=_loop)

@@ -1,9 +1,11 @@
 """Attempts that were made, kept line by line: a long measurement that was cut short goes on where it was."""
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +21,11 @@ class Entry:
 
 
 class Ledger:
-    """Without a path it forgets everything with the process. A line that was cut is an attempt not made."""
+    """Without a path it forgets everything with the process."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
-        self.entries = [] if path is None else list(_read(path))
+        self.entries = [_entry(row) for row in kept.read(path)]
 
     def has(self, case: str, contender: str, number: int) -> bool:
         """Whether that attempt was made before."""
@@ -33,19 +35,10 @@ class Ledger:
     def add(self, entry: Entry) -> None:
         """Keep one more."""
         self.entries.append(entry)
-        if self._path is not None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(entry)) + "\n")
+        kept.add(self._path, None, asdict(entry))
 
 
-def _read(path: Path) -> Iterable[Entry]:
-    if not path.exists():
-        return
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            fields = json.loads(line)
-        except ValueError:
-            continue
-        measured = {name: tuple(values) for name, values in fields.pop("measured").items()}
-        yield Entry(**fields, measured=measured)
+def _entry(row: Mapping[str, Any]) -> Entry:
+    """As ``add`` wrote it; a commit, which earlier ones lack, is left out."""
+    measured = {name: tuple(values) for name, values in row["measured"].items()}
+    return Entry(**{name: row[name] for name in Entry.__slots__ if name != "measured"}, measured=measured)

@@ -19,6 +19,11 @@ def describe() -> dict[str, str]:
     }
 
 
+def words() -> str:
+    """The same in a line."""
+    return ", ".join(f"{name} {value}" for name, value in describe().items())
+
+
 def load() -> str:
     """The load average of the last minute: how much else ran."""
     return f"{os.getloadavg()[0]:.1f}"

@@ -74,10 +74,7 @@ def number(value: float, unit: Unit) -> str:
 
 
 def _record(
-    benchmark: Benchmark,
-    readings: Readings,
-    around: Circumstances,
-    verdicts: Sequence[tuple[str, Verdict]],
+    benchmark: Benchmark, readings: Readings, around: Circumstances, verdicts: Sequence[tuple[str, Verdict]]
 ) -> dict[str, Any]:
     return {
         "name": benchmark.name,
@@ -102,10 +99,7 @@ def _record(
 
 
 def _page(
-    benchmark: Benchmark,
-    readings: Readings,
-    around: Circumstances,
-    verdicts: Sequence[tuple[str, Verdict]],
+    benchmark: Benchmark, readings: Readings, around: Circumstances, verdicts: Sequence[tuple[str, Verdict]]
 ) -> str:
     machine = ", ".join(f"{name} {value}" for name, value in around.machine.items())
     lines = [

@@ -39,8 +39,8 @@ def add(path: Path | None, seed: int | None, *rows: Mapping[str, Any]) -> None:
 
 
 @cache
-def commit() -> str:
+def commit(checkout: Path = ROOT) -> str:
     """The commit that is checked out, with a plus if anything differs from it; empty: nobody knows."""
     described = ("git", "describe", "--always", "--abbrev=8", "--exclude=*", "--dirty=+")
-    told = subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=False)
+    told = subprocess.run(described, cwd=checkout, capture_output=True, text=True, check=False)
     return told.stdout.strip()
