@@ -1,33 +1,52 @@
-"""The loop in a node whose fate is drawn at random: it never hangs, and nothing unsafe is ever performed."""
+"""The loop in a node whose fate is drawn at random: it never hangs, and nothing unsafe is ever performed.
 
+In half of the runs the platform says anything at any time as well.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faultrun.core.phases.platform_notices import hold
 from faultrun.core.plan.next_plan import Rules
 from faultrun.core.standby.policy import StandbyState
 from faultrun.model.actions import Action, Spawn
-from faultrun.model.events import Event, PlanAdopted, RunStarted
+from faultrun.model.events import Event, FaultNotice, PlanAdopted, RunStarted
+from faultrun.model.observed.platform_notice import Notice, ReportedRank, ResetNotice
 from faultrun.model.plan import Ledger, Reason
 from faultrun.model.run import RunState, Step
 from faultrun.model.spec.run_spec import RestartPolicy
-from faultrun.model.stop import STOP_EXIT_CODES
+from faultrun.model.stop import STOP_EXIT_CODES, StopSource
 from faultrun.model.topology import BootId
 from faultrun.supervisor.loop import supervise
+from support.stories.generated import values
 from support.stories.memory_journal import MemoryJournal
 from support.stories.random_node import ChancyWorld, SupervisorLost
 from support.stories.story import NODE, new_run
 
 WORLD_SIZE = 3
-LONGEST = 600
+LONGEST = 1500
 POLICY = RestartPolicy(max_restarts=2, window_s=500, backoff_min_s=1, backoff_max_s=8)
+
+
+_LIKELY: st.SearchStrategy[Notice] = st.builds(
+    ResetNotice,
+    ranks=st.lists(values(ReportedRank), max_size=2, unique_by=lambda one: one.rank).map(tuple),
+    flushing=st.booleans(),
+    retry_time=st.integers(0, 3),
+    update_time=st.integers(0, 3),
+)
+NOTICES = _LIKELY | values(FaultNotice).map(lambda event: event.notice)
 
 
 @dataclass(slots=True)
 class Witness:
-    """A listener that remembers every adopted plan, and when restarts were charged."""
+    """Remembers adopted plans and when restarts were charged; nothing starts against the platform's word."""
 
+    before: RunState
     charged: list[tuple[float, Ledger]] = field(default_factory=list)
     incarnations: list[int] = field(default_factory=list)
     told: int = 0
@@ -35,6 +54,11 @@ class Witness:
     def tell(self, event: Event, step: Step) -> None:
         self.told += 1
         assert self.told < LONGEST, "no end in sight"
+        assert step.why.strip()
+        if any(isinstance(action, Spawn) for action in step.actions):
+            assert not hold(self.before)
+            assert event.at_s >= self.before.run.platform.not_before_s
+        self.before = step.state
         if isinstance(event, PlanAdopted) and step.state.plan is event.plan:
             self.incarnations.append(event.plan.incarnation)
             if event.plan.reason is Reason.FAULT:
@@ -42,36 +66,56 @@ class Witness:
 
 
 class CheckedWorld(ChancyWorld):
+    noticed = False
+
+    def wait(self) -> Iterable[Event]:
+        if self.noticed and self.troubles and self.draw(st.integers(0, 9)) == 0:
+            self.troubles -= 1
+            notice = self.draw(NOTICES)
+            return [FaultNotice(at_s=self.now_s, incarnation=self.incarnation, notice=notice)]
+        return super().wait()
+
     def perform(self, action: Action) -> None:
         """Nothing is started after a stop; that none lives when workers are started is checked below."""
         assert not (self.stopped and isinstance(action, Spawn)), "started after a stop"
         super().perform(action)
 
 
+@pytest.mark.parametrize("noticed", [False, pytest.param(True, marks=pytest.mark.long)])
 @settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_whatever_happens_the_run_comes_to_an_end_and_keeps_its_promises(data: st.DataObject) -> None:
-    witness, journal = Witness(), MemoryJournal()
-    end, stopped = _live(data, witness, journal)
+def test_whatever_happens_the_run_comes_to_an_end_and_keeps_its_promises(
+    noticed: bool, data: st.DataObject
+) -> None:
+    start, journal = new_run(WORLD_SIZE), MemoryJournal()
+    witness = Witness(start)
+    end, stopped = _live(data, witness, journal, noticed=noticed)
 
     assert end.done
     assert end.exit_code is not None
-    assert journal.replayed(new_run(WORLD_SIZE)) == end
+    assert journal.replayed(start) == end
     assert witness.incarnations == sorted(set(witness.incarnations))
-    _within_budget(witness.charged)
+    if not noticed:
+        _within_budget(witness.charged)
     if end.stop is not None:
-        assert stopped
-        assert end.exit_code == STOP_EXIT_CODES[end.stop.source]
+        of_platform = end.stop.source is StopSource.PLATFORM
+        assert stopped or of_platform
+        assert end.exit_code == (0 if noticed and not of_platform else STOP_EXIT_CODES[end.stop.source])
 
 
-def _live(data: st.DataObject, witness: Witness, journal: MemoryJournal) -> tuple[RunState, bool]:
+def _live(
+    data: st.DataObject, witness: Witness, journal: MemoryJournal, *, noticed: bool
+) -> tuple[RunState, bool]:
     """Supervise until the end; a lost supervisor is followed by one that has only the journal."""
-    start = new_run(WORLD_SIZE)
+    start = witness.before
     state, now_s, troubles = start, 0.0, data.draw(st.integers(0, 40), label="troubles")
-    rules = Rules(topology=start.topology, policy=POLICY)
+    rules = Rules(topology=start.topology, policy=POLICY, exit_code_on_stop=0 if noticed else None)
     while True:
         world = CheckedWorld(data, rules, NODE, troubles=troubles, plan=state.plan, now_s=now_s)
-        world.post(RunStarted(at_s=now_s, incarnation=state.incarnation, node=NODE, boot=BootId("b"), pid=1))
+        world.noticed = noticed
+        notices = tuple(data.draw(st.lists(NOTICES, max_size=2), label="at the start")) if noticed else ()
+        begun, boot = state.incarnation, BootId("b")
+        world.post(RunStarted(at_s=now_s, incarnation=begun, node=NODE, boot=boot, pid=1, notices=notices))
         try:
             end = supervise(state, world, journal, (witness,), StandbyState(ranks=(0, 1), asked=True))
             if end.stop is None or not world.troubles:
@@ -81,6 +125,7 @@ def _live(data: st.DataObject, witness: Witness, journal: MemoryJournal) -> tupl
             kept = data.draw(st.integers(journal.synced, len(journal.lines)), label="lines kept")
             del journal.lines[kept:]
             state, now_s, troubles = journal.replayed(start), world.now_s, world.troubles
+        witness.before = state
 
 
 def _within_budget(charged: list[tuple[float, Ledger]]) -> None:
