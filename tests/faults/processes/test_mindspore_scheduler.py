@@ -1,13 +1,12 @@
 """The built-in scheduler in a run: it serves the real MindSpore; what it cannot serve, MindSpore's does."""
 
 import sys
-from pathlib import Path
 
 import pytest
 
 from support.machine.processes import environment, marked, wait_until
 from support.places import TESTS
-from support.runs import Launcher
+from support.runs import Launcher, stand_in_scheduler
 
 RING = TESTS / "support" / "mindspore_ring.py"
 PATIENCE_S = 240.0
@@ -22,17 +21,6 @@ def meet(name):
     return link
 """
 """Workers that speak the protocol, as far as it goes."""
-
-STAND_IN = """
-def set_device(name): pass
-"""
-STAND_IN_COMMUNICATION = """
-import os, signal
-def init():
-    print("stand-in scheduler", os.environ["MS_ROLE"], flush=True)
-    while True:
-        signal.pause()
-"""
 
 
 @pytest.mark.mindspore
@@ -54,7 +42,7 @@ def test_the_real_mindspore_meets_late_dies_meets_again_and_leaves_in_order(laun
 
 
 def test_an_unknown_message_brings_mindspores_scheduler_for_the_rest_of_the_run(launcher: Launcher) -> None:
-    stand_in(launcher.folder)
+    stand_in_scheduler(launcher.folder)
     code = STRANGE + "if life == 0:\n    link = meet(b'13')\n    train()\nelif life == 1:\n    train()\n"
     run = launcher.run(code, "--framework=mindspore", "--ms_scheduler=builtin", "--max_restarts=1")
     run.trains(range(2), incarnation=1)
@@ -72,11 +60,3 @@ def test_an_unknown_message_brings_mindspores_scheduler_for_the_rest_of_the_run(
 
 def schedulers(launcher: Launcher) -> int:
     return sum(b"MS_ROLE=MS_SCHED" in environment(pid) for pid in marked(launcher.mark))
-
-
-def stand_in(folder: Path) -> None:
-    """A package that the scheduler's one line of Python finds in its working directory."""
-    package = folder / "mindspore"
-    package.mkdir()
-    (package / "__init__.py").write_text(STAND_IN)
-    (package / "communication.py").write_text(STAND_IN_COMMUNICATION)

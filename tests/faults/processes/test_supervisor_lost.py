@@ -6,20 +6,7 @@ from pathlib import Path
 import pytest
 
 from support.machine.processes import lives, marked, wait_until
-from support.runs import ESCAPES, Launcher, Run
-
-STAND_IN = """
-"A stand-in for MindSpore that only holds the cluster together."
-import os, signal
-def set_device(name):
-    print("stand-in scheduler", os.environ["MS_ROLE"], flush=True)
-"""
-STAND_IN_COMMUNICATION = """
-import os, signal
-def init():
-    while True:
-        signal.pause()
-"""
+from support.runs import ESCAPES, Launcher, Run, stand_in_scheduler
 
 
 def test_no_worker_no_loader_and_no_escaped_grandchild_outlives_the_supervisor(launcher: Launcher) -> None:
@@ -30,7 +17,7 @@ def test_no_worker_no_loader_and_no_escaped_grandchild_outlives_the_supervisor(l
 
 
 def test_the_scheduler_goes_with_the_supervisor_and_with_the_workers(launcher: Launcher) -> None:
-    stand_in(launcher.folder)
+    stand_in_scheduler(launcher.folder)
     run = launcher.run(
         "train_in_the_first_life()", "--framework=mindspore", "--ms_scheduler=native", "--join=True"
     )
@@ -82,14 +69,6 @@ def test_killed_while_it_starts_workers_it_leaves_none(launcher: Launcher, momen
     run.event(moment)
     run.kill_supervisor()
     wait_until(lambda: not marked(launcher.mark), what="the end of all processes")
-
-
-def stand_in(folder: Path) -> None:
-    """A package that the scheduler's one line of Python finds in its working directory."""
-    package = folder / "mindspore"
-    package.mkdir()
-    (package / "__init__.py").write_text(STAND_IN)
-    (package / "communication.py").write_text(STAND_IN_COMMUNICATION)
 
 
 def scheduler_of(launcher: Launcher, run: Run) -> int:

@@ -13,7 +13,9 @@ import pytest
 from support.places import TESTS
 from support.runs import Launcher
 
-FIVE = (sys.executable, str(TESTS / "faults" / "scripts" / "five_faults.py"), "96", "0.02")
+STEPS = (sys.executable, str(TESTS / "faults" / "scripts" / "steps.py"), "96", "save")
+FIVE = ("0:2:15:9", "1:1:30:6", "2:0:45:11", "3:3:60:8", "4:2:75:7")
+"""In each life another rank, another step and another signal."""
 SIZES = {"desk": (1280, 2600), "narrow": (500, 3600), "phone": (390, 4600)}
 HEADINGS = {
     "At a glance", "What to do next", "Where the time went", "Timeline", "Faults by cause",
@@ -59,7 +61,7 @@ def opened(page: Path, profile: Path, *words: str) -> tuple[str, str]:
 def test_five_faults_are_on_one_legible_page(launcher: Launcher, tmp_path: Path) -> None:
     run = launcher.command(
         "--worker_num=4", "--max_restarts=9", "--backoff=10ms..20ms", "--checkpoint_dir=ck",
-        "--log_dir=faultrun_log", *FIVE, environ={"FAULTRUN_REPORT": "True"},
+        "--log_dir=faultrun_log", *STEPS, *FIVE, environ={"FAULTRUN_REPORT": "True"},
     )  # fmt: skip
     assert run.ends(within_s=180) == 0
     data = json.loads((run.log_dir / "report.json").read_text())

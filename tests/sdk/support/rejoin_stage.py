@@ -54,15 +54,6 @@ class Incident:
     rejoined: dict[int, dict[str, Any]] = field(default_factory=dict)
     first_steps: dict[int, float] = field(default_factory=dict)
 
-    def segments_ms(self) -> dict[str, float]:
-        """From the kill to the end of each part in the last rank."""
-        times = [one["times"] for one in self.rejoined.values()]
-        ends = {"detect": self.seen_at_s}
-        for name in ("heard", "raised", "dropped", "join", "formed", "restored"):
-            ends[name] = max((one[name] for one in times if name in one), default=self.killed_at_s)
-        ends["first"] = max(self.first_steps.values(), default=self.killed_at_s)
-        return {name: round((at_s - self.killed_at_s) * 1000, 1) for name, at_s in ends.items()}
-
 
 class RejoinStage:
     """``world`` workers of ``script`` with ``words``. ``replaces``: the dead; ``damages``: their copies.
