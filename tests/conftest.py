@@ -46,7 +46,6 @@ _LONG = frozenset(
         "tests/examples/test_trainers.py",
         "tests/faults/nodes/test_faults.py",
         "tests/faults/nodes/test_hosts.py",
-        "tests/faults/nodes/test_mindspore.py",
         "tests/faults/recovery/test_hangs.py",
         "tests/faults/recovery/test_reset_pipeline.py",
         "tests/faults/recovery/test_survivors_stay.py",
@@ -57,7 +56,6 @@ _LONG = frozenset(
         "tests/sdk/mindspore/test_dying_gasp.py",
         "tests/sdk/torch/state/test_shards.py",
         "tests/sdk/torch/stay/test_rejoin.py",
-        "tests/sdk/transformers/test_two_trainers.py",
         "tests/standby/test_codes_preloaded.py",
     }
 )

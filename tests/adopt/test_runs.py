@@ -3,21 +3,19 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from examples.codes import last_step, losses, resumed_at
+from examples.codes import resumed_at
 from examples.launched import FAULTRUN, Run, launched
 from support.adopting import adopted, left_open
-from support.machine.installed import need
 from support.places import ROOT
 
 pytestmark = pytest.mark.slow
 
 WITHIN_S = 240
-NOTHING: Mapping[str, str] = {}
 
 
 def copied(name: str, where: Path) -> Path:
@@ -28,15 +26,7 @@ def copied(name: str, where: Path) -> Path:
     return folder
 
 
-def killed_and_recovered(
-    folder: Path,
-    command: str,
-    *,
-    at_step: int,
-    step: Callable[[Run, int], int],
-    rank: int = 1,
-    told: Mapping[str, str] = NOTHING,
-) -> Run:
+def killed_and_recovered(folder: Path, command: str, *, at_step: int, told: Mapping[str, str]) -> Run:
     """Adopt ``command``, fill in what is ``told``, start what it says, kill a rank.
 
     The run must end with 0 behind a recovery point.
@@ -49,17 +39,13 @@ def killed_and_recovered(
     assert words[0] == "faultrun"
     variables = [f"{name}={value}" for name, value in found["environment"].items()]
     with launched("env", *variables, *FAULTRUN, *words[1:], cwd=folder) as run:
-        run.wait_until(lambda: step(run, 0) >= at_step, within_s=WITHIN_S)
-        run.kill(rank)
+        run.wait_until(lambda: run.step(0) >= at_step, within_s=WITHIN_S)
+        run.kill(1)
         assert run.wait_for_the_end(within_s=WITHIN_S) == 0, run.console
     assert "options from faultrun.yaml: " in run.console
-    assert 0 < resumed_at(run, 0) <= step(run, 0) + 1
+    assert 0 < resumed_at(run, 0) <= run.step(0) + 1
     assert not (run.log_dir / "incarnation_2").exists(), "one restart was enough"
     return run
-
-
-def printed_step(run: Run, incarnation: int) -> int:
-    return run.step(incarnation)
 
 
 @pytest.mark.torch
@@ -67,48 +53,12 @@ def test_torchrun_of_a_script_with_a_configuration(tmp_path: Path) -> None:
     folder = copied("02_torch_ddp", tmp_path)
     command = "torchrun --standalone --nproc-per-node=2 train.py --log_steps=1 --step_delay_s=0.02 --epochs=4"
     told = {"checkpoint_dir": "digits", "resume_arg": "--pre_trained={checkpoint}"}
-    run = killed_and_recovered(folder, command, at_step=35, step=printed_step, told=told)
+    run = killed_and_recovered(folder, command, at_step=35, told=told)
     path, step = run.output(1).resumed
     assert Path(path).parent.name == "digits"
     assert min(run.output(1).losses) == step + 1
     changed = (folder / "config.yaml").read_bytes()
     assert changed == (ROOT / "examples" / "02_torch_ddp" / "config.yaml").read_bytes(), "an option did it"
-
-
-@pytest.mark.mindspore
-def test_msrun_of_a_script_with_a_configuration(tmp_path: Path) -> None:
-    folder = copied("01_mindspore_lenet", tmp_path)
-    command = (
-        "msrun --worker_num=2 --local_worker_num=2 --join=True train.py --config config.yaml --log_steps=1 "
-        "--step_delay_s=0.05 --epochs=2"
-    )
-    told = {"checkpoint_dir": "lenet", "rewrite": "config.yaml:pre_trained"}
-    run = killed_and_recovered(folder, command, at_step=25, step=printed_step, told=told)
-    assert min(run.output(1).losses) == run.output(1).resumed[1] + 1
-
-
-@pytest.mark.torch
-def test_torchrun_of_a_transformers_trainer(tmp_path: Path) -> None:
-    need("transformers")
-    folder = copied("09_transformers_trainer", tmp_path)
-    command = (
-        "python -m torch.distributed.run --nproc_per_node=2 train.py --output_dir=out --steps=60 "
-        "--step_s=0.05"
-    )
-    run = killed_and_recovered(folder, command, at_step=12, step=last_step)
-    assert min(losses(run, 1)) == resumed_at(run, 0) + 1
-
-
-@pytest.mark.torch
-def test_accelerate_launch(tmp_path: Path) -> None:
-    need("accelerate")
-    folder = copied("10_accelerate", tmp_path)
-    command = (
-        "accelerate launch --cpu --num_processes 2 --mixed_precision no train.py --output_dir out --steps 60 "
-        "--save_every 8 --step_s=0.05"
-    )
-    run = killed_and_recovered(folder, command, at_step=12, step=last_step, told={"checkpoint_dir": "out"})
-    assert min(losses(run, 1)) == resumed_at(run, 0) + 1
 
 
 @pytest.mark.parametrize(

@@ -37,17 +37,6 @@ def test_what_is_wrong_is_named_by_the_grade(
     assert fault(found, faults)["outcome"] == "not survived"
 
 
-def test_a_training_that_goes_on_differently_is_told_by_its_losses(rehearse: Rehearse) -> None:
-    code, found = rehearse("--faults=rank", script=("--forgets_random",))
-    assert (code, found["grade"], found["found"]) == (0, "C", ["trains differently after a resume"])
-    assert fault(found, "rank")["losses"] == "differ"
-
-
-def test_a_handler_that_never_ends_is_named(rehearse: Rehearse) -> None:
-    _, found = rehearse("--faults=stop", "--stop_grace=2s", script=("--stuck_in_term",))
-    assert found["found"] == ["does not end after SIGTERM"]
-
-
 def test_the_proposed_diff_is_what_was_missing(tmp_path: Path) -> None:
     shutil.copy(SCRIPT, tmp_path)
     subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)

@@ -6,13 +6,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from faultrun.rehearse.isolation.file_digests import changed, marks_of
-from support.machine.installed import has_landlock
 from support.machine.processes import PATIENCE_S, marked, wait_until
 from support.places import TESTS
 from support.rehearsals import fault
@@ -45,51 +43,6 @@ def test_a_sound_training_survives_all_and_leaves_everything_as_it_was(
     assert fault(found, "freeze")["resumed_from"] == "woken by SIGCONT"
     assert found["grade"] in ("A", "B")
     assert found["files_checked"] == len(before)
-
-
-def test_checkpoints_in_memory_stay_as_they_were(rehearse: Rehearse) -> None:
-    if not os.access("/dev/shm", os.W_OK):
-        pytest.skip("no /dev/shm to write to")
-    with TemporaryDirectory(dir="/dev/shm") as folder:
-        kept = Path(folder) / "model-step_10.safetensors"
-        kept.write_bytes(b"of a training of days")
-        options = (f"--checkpoint_dir={folder}", "--faults=rank", "--isolation=view")
-        code, found = rehearse(*options, script=(f"--folder={folder}",))
-        assert (code, found["changed"], fault(found, "rank")["outcome"]) == (0, [], "survived")
-        assert found["undisturbed"]["saves_seen"] > 0
-        assert (kept.read_bytes(), list(Path(folder).iterdir())) == (b"of a training of days", [kept])
-
-
-def test_what_the_time_does_not_allow_is_named_as_not_tried(rehearse: Rehearse) -> None:
-    code, found = rehearse(script=("--step_s=2", "--save_every=50"), minutes=0.15)
-    assert (code, found["survived"], found["complete"]) == (1, False, False)
-    assert {one["outcome"] for one in found["faults"]} <= {"not tried", "not survived"}
-    assert fault(found, "freeze")["note"] == "the 0.15 minutes were over"
-
-
-def test_a_training_that_saves_where_nobody_looks_is_told_where(rehearse: Rehearse, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    _, found = rehearse("--faults=rank", script=(f"--folder={elsewhere}",))
-    assert not elsewhere.exists()
-    assert fault(found, "rank")["outcome"] == "not survived"
-    assert "saves where faultrun is not told to look" in found["found"]
-    assert f"--checkpoint_dir={elsewhere} " in found["reasons"][0]
-
-
-def test_a_copy_survives_and_a_path_that_no_word_names_is_not_written(
-    rehearse: Rehearse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not has_landlock():
-        pytest.skip("this kernel has no landlock")
-    code, found = rehearse("--isolation=copy", "--faults=rank")
-    assert (code, found["survived"], found["changed"]) == (0, True, [])
-    assert "in a copy of the working directory" in found["isolation"]
-    assert not list(tmp_path.iterdir())
-    secret = tmp_path.with_name("elsewhere")
-    monkeypatch.setenv("WRITES_TO", str(secret))
-    with pytest.raises(AssertionError, match="Permission denied"):
-        rehearse("--isolation=copy", "--faults=rank")
-    assert not secret.exists()
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])

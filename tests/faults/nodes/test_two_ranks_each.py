@@ -116,23 +116,3 @@ def _a_node_whose_ranks_have_ended_waits_for_the_others(two: Job) -> None:
     os.kill(two.run("a").pid, 0)
     two.run("b").kill(*RANKS["b"], signum=signal.SIGUSR1)
     assert [two.run(name).ends() for name in RANKS] == [0, 0]
-
-
-def test_a_rank_that_dies_ends_the_incarnation_everywhere_and_all_come_back_together(two: Job) -> None:
-    a, b = two.run("a"), two.run("b")
-    b.kill(3)
-    both_train(two, 1)
-    incident = b.judgement(1)
-    assert (incident["rank"], incident["incarnation"]) == (3, 0)
-    assert "rank 3 of 4" in b.card(1)
-    assert a.card(1) == b.card(1)
-    saved = {save["rank"] for save in a.events("GaspSaved")}
-    assert saved  # one save serves every rank: nobody waits for the other
-    assert saved <= {0, 1}
-    assert {save["rank"] for save in b.events("GaspSaved")} == {2}
-    again = [seen(two, rank, incarnation=1) for rank in range(4)]
-    assert [one["RANK"] for one in again] == list("0123")
-    assert len({one["MASTER_PORT"] for one in again} | {seen(two, 0)["MASTER_PORT"]}) == 2
-    a.kill(0, 1, signum=signal.SIGUSR1)
-    b.kill(2, 3, signum=signal.SIGUSR1)
-    assert [a.ends(), b.ends()] == [0, 0]

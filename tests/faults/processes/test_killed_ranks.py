@@ -19,36 +19,6 @@ def test_any_rank_may_be_killed_the_first_too(launcher: Launcher) -> None:
     assert run.events("RunFinished", incarnation=3, exit_code=0)
 
 
-def test_two_that_are_killed_at_once_are_both_named(launcher: Launcher) -> None:
-    run = launcher.run("train_in_the_first_life()", workers=4).trains(range(4))
-    run.kill(1, 2)
-    assert run.ends() == 0
-    found = run.judgement(1)
-    assert sorted([found["rank"], *found["together"]]) == [1, 2]
-    assert found["followers"] == [0, 3]
-    assert "died with it; ranks 0 3 stopped because of it" in run.card(1)
-
-
-@pytest.mark.parametrize(
-    ("death", "words", "code"),
-    [
-        ("sys.exit(137)", "exited with code 137", 137),
-        ("os.kill(os.getpid(), signal.SIGKILL)", "killed by SIGKILL", 137),
-        ("1 / 0", "exited with code 1", 1),
-    ],
-)
-def test_the_ways_to_die_are_told_apart_in_the_card_and_the_exit_code(
-    launcher: Launcher, death: str, words: str, code: int
-) -> None:
-    run = launcher.run(f"if rank == 1: {death}\ntrain()", "--max_restarts=0")
-    assert run.ends() == code
-    card = run.card(1)
-    assert card.startswith(f"incident 1  rank 1 of 2 {words}   failed first; rank 0 stopped because of it")
-    assert "restart   none: restarts are turned off (--max_restarts=0)" in card
-    if death == "1 / 0":
-        assert 'last log  worker_1.log: "ZeroDivisionError: division by zero"' in card
-
-
 @pytest.mark.slow
 def test_sixty_four_workers_start_and_survive_a_kill(launcher: Launcher) -> None:
     run = launcher.run("train_in_the_first_life()", workers=64).trains(range(64))

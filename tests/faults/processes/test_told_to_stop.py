@@ -1,5 +1,6 @@
 """Somebody tells the supervisor to stop: the workers save, and the exit code says who asked."""
 
+import json
 import signal
 import subprocess
 from pathlib import Path
@@ -90,9 +91,11 @@ def test_the_reason_of_the_end_is_left_for_kubernetes(launcher: Launcher) -> Non
 
 def test_a_run_is_stopped_from_another_terminal(launcher: Launcher) -> None:
     run = launcher.run(SAVES).trains(range(2))
-    command = [*FAULTRUN, "stop", "--log_dir", str(run.log_dir)]
+    command = [*FAULTRUN, "stop", "--json", "--log_dir", str(run.log_dir)]
     asked = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert asked.returncode == 0, asked.stderr
+    told = json.loads(asked.stdout)
+    assert (told["ended"], told["savings"]["faults"]) == (True, 0)
     assert run.ends() == 143
     assert "saved" in run.log(0)
 

@@ -1,14 +1,11 @@
 """A job in a cluster, on one machine and with its files: the rank table is late, devices fail and recover."""
 
 import os
-import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from faultrun.platforms.rank_table.rank_table import read_rank_table
 from support.checkpoints.platform_files import (
     INITIALIZING,
     ConfigMapVolume,
@@ -18,7 +15,7 @@ from support.checkpoints.platform_files import (
 )
 from support.machine.processes import wait_until
 from support.places import TESTS
-from support.runs import FAULTRUN, Launcher, Run
+from support.runs import Launcher, Run
 
 COUNT = TESTS / "faults" / "scripts" / "gasp_count.py"
 RANKS = range(4)
@@ -50,10 +47,6 @@ class Cluster:
 
     def reports(self, ranks: dict[int, str], kind: str = "hotReset", **fields: Any) -> None:
         self.resets.publish(reset_json=text(reset(ranks, **fields)), restartType=kind)
-
-    def trains(self, *options: str) -> Run:
-        self.places(0, 1, 2, 3)
-        return self.starts(*options).trains(RANKS)
 
 
 @pytest.fixture
@@ -117,58 +110,3 @@ def test_the_pipeline_from_a_late_table_over_two_faults_to_the_end(cluster: Clus
     assert "lost 0 steps" in run.card(2)
     assert "; not counted" in run.card(2)
     assert "every rank finished; exit code 0, 2 restarts\n" in run.text
-
-
-@pytest.mark.parametrize(
-    ("ranks", "fields", "said"),
-    [
-        ({1: "fault"}, {}, "rank 1 is fault, says the platform"),
-        ({}, {"GracefulExit": 1}, "the platform asks everybody to leave (GracefulExit)"),
-    ],
-)
-def test_when_the_platform_gives_the_place_up_everybody_saves_and_leaves_to_go_on_elsewhere(
-    cluster: Cluster, ranks: dict[int, str], fields: dict[str, Any], said: str
-) -> None:
-    run = cluster.trains("--exit_code_on_stop=0")
-    cluster.reports(ranks, **fields)
-    assert run.ends() == 143
-    assert said in run.text
-    assert "stopped by the platform; saved step 5; exit code 143, 0 restarts\n" in run.text
-
-    cluster.reports({}, **fields)
-    again = cluster.starts()
-    again.trains(RANKS, incarnation=1)
-    assert first_line(again, 1) == ["from 5"] * 4
-    again.signal(signal.SIGTERM)
-    assert again.ends() == 143
-
-
-def test_a_device_that_is_given_up_is_left_out_and_taken_back_once_it_is_well(
-    cluster: Cluster, launcher: Launcher
-) -> None:
-    cluster.places(7, 6, 5, 4)
-    run = cluster.starts("--min_worker_num=3").trains(RANKS)
-    cluster.reports({1: "fault"})
-    run.trains(range(3), incarnation=1)
-    assert [inherited(run, rank, "DEVICE_ID") for rank in range(3)] == ["7", "5", "4"]
-    table = read_rank_table(inherited(run, 0, "RANK_TABLE_FILE")).servers[0]
-    assert (table.ranks, table.devices) == ((0, 1, 2), (7, 5, 4))
-    assert [inherited(run, rank, "RANK_SIZE") for rank in range(3)] == ["3"] * 3
-    assert {run.log(rank, 1).splitlines()[0] for rank in range(3)} == {"from 5"}
-    assert "  workers   3 of 4, without slot 1: the platform has given up its device" in run.card(1)
-    assert "; not counted" in run.card(1)
-
-    cluster.reports({1: "recovered"})
-    wait_until(lambda: "recovered" in str(run.events("FaultNotice")) or None, what="the word that it is well")
-    assert subprocess.run([*FAULTRUN, "checkpoint-now"], cwd=launcher.folder, check=False).returncode == 0
-
-    def taken_back() -> bool | None:
-        """It is looked for saves while the test saves, so this one is a new one again and again."""
-        for path in launcher.folder.glob("ck/rank_*/count-step_8.json"):
-            path.touch()
-        return bool(run.events("SlotsUsable")) or None
-
-    wait_until(taken_back, while_runs=run.pid, what="the slot that is well again")
-    assert run.ends() == 0
-    assert first_line(run, 2) == ["from 8"] * 4
-    assert "  cause     slot 1 is well again: 1 worker more" in run.card(2)

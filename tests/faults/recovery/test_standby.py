@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.cli.status.gather import gather
-from faultrun.observe.status.ranks import Pace
 from support.machine.processes import environment, marked, open_files, wait_until
 from support.runs import PRELUDE, READY, Launcher, Run
 
@@ -53,10 +51,6 @@ def prints(run: Run, rank: int, incarnation: int) -> None:
         within_s=SLOW_S,
         what=f"rank {rank} of incarnation {incarnation}",
     )
-
-
-def one_processor_at_least_for_each_and_for_its_standby() -> bool:
-    return len(os.sched_getaffinity(0)) >= 2
 
 
 def children(pid: int) -> list[int]:
@@ -163,36 +157,3 @@ def test_torch_trains_on_in_standbys(launcher: Launcher) -> None:
     assert [event["standby"] for event in run.events("WorkerStarted", incarnation=1)] == [True, True]
     run.signal(signal.SIGTERM)
     assert run.ends() == 143
-
-
-@pytest.mark.torch
-@pytest.mark.skipif(
-    not one_processor_at_least_for_each_and_for_its_standby(), reason="one processor is no room for two"
-)
-def test_auto_has_one_as_soon_as_there_is_room_and_says_what_it_weighs_and_saves(launcher: Launcher) -> None:
-    words = ("--framework=torch", "--standby=auto", *program(launcher, TORCH))
-    run = launcher.command(*words, environ={"OMP_NUM_THREADS": "1"})
-    one_ready_soon(run, 0)
-    run.kill(0)
-    one_ready_soon(run, 1)
-    first, second = (line for line in run.text.splitlines() if "1 standby ready" in line)
-    assert "(torch imported, " in first
-    assert "a restart takes about" not in first, "nobody knows yet"
-    assert "a restart takes about" in second
-    run.signal(signal.SIGTERM)
-    assert run.ends() == 143
-
-
-def one_ready_soon(run: Run, life: int) -> None:
-    """Rank 0 of this life has a standby, which was started when room was found; people know of it."""
-    prints(run, 0, life)
-    ready(run, life, 0)
-    (room,) = run.events("RoomFound", incarnation=life)
-    assert [action["rank"] for action in room["actions"]] == [0]
-    assert room["seq"] < run.events("StandbyChanged", incarnation=life, rank=0, state="ready")[0]["seq"]
-    wait_until(lambda: run.text.count("1 standby ready") == life + 1, while_runs=run.pid, what="the line")
-    status = gather(run.log_dir, Pace()).standbys
-    assert status is not None
-    assert (status.wanted, len(status.ready)) == (1, 1)
-    assert status.memory_bytes > 50 << 20
-    assert status.words() in run.text, "the same words"

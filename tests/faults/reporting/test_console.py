@@ -45,32 +45,3 @@ def test_streams_that_are_closed(launcher: Launcher, closed: str) -> None:
     assert (log_dir / "worker_1.log").read_text() == "output\nerror\n"
     for line in (log_dir / "journal.jsonl").read_text().splitlines():
         assert line.startswith('{"seq":')
-
-
-@pytest.mark.parametrize(
-    ("option", "out", "err"),
-    [
-        ("--tail_worker_log=0", ["[0]: out", "[0]: err"], []),
-        ("--tee=3", ["[0]: out", "[0]: err", "[1]: out", "[1]: err"], []),
-        ("--redirects=1:3", ["[0]: out", "[0]: err"], []),
-        ("--tee=0:2", [], ["[0]: err"]),
-    ],
-)
-def test_what_was_asked_for_is_seen_on_the_console_and_kept_in_the_log(
-    launcher: Launcher, option: str, out: list[str], err: list[str]
-) -> None:
-    program = launcher.program("say('out')\nprint('err', file=sys.stderr, flush=True)")
-    ended = subprocess.run(
-        [*FAULTRUN, "--framework=plain", "--worker_num=2", option, *program],
-        cwd=launcher.folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert sorted(ended.stdout.splitlines()) == sorted(out)
-    assert sorted(line for line in ended.stderr.splitlines() if line.startswith("[")) == err
-    kept = "".join(
-        path.read_text() for path in (launcher.folder / "faultrun_log").glob("incarnation_0/worker_*")
-    )
-    assert sorted(kept.split()) == ["err", "err", "out", "out"]

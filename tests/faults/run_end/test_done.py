@@ -39,19 +39,6 @@ def test_a_rank_that_cannot_end_is_ended_after_its_time(launcher: Launcher) -> N
     assert "killed by SIGALRM, after it was done" in run.text
 
 
-def test_what_a_rank_returns_is_newer_than_its_word_that_it_was_done(launcher: Launcher) -> None:
-    run = script(launcher, "sdk.done()\nif rank == 1 and life == 0: sys.exit(3)")
-    assert run.ends() == 0
-    assert len(run.events("IncarnationStarted")) == 2
-    assert "rank 1 of 2 exited with code 3" in run.card(1)
-
-
-def test_a_step_takes_the_word_back(launcher: Launcher) -> None:
-    run = script(launcher, "sdk.done()\nsdk.step(2)\nif rank == 1 and life == 0: os.abort()")
-    assert run.ends() == 0
-    assert "rank 1 of 2 killed by SIGABRT at step 2" in run.card(1)
-
-
 CRASHES_AS_IT_IS_TAKEN_DOWN = """
 import atexit
 atexit.register(os.abort)

@@ -35,14 +35,6 @@ def text(launcher: Launcher) -> str:
     return (launcher.folder / "train.yaml").read_text()
 
 
-def test_at_the_end_a_rewritten_file_is_as_it_was(launcher: Launcher) -> None:
-    run = stands_in_its_second_life(launcher)
-    run.kill(0)
-    assert run.ends() == 0
-    assert text(launcher) == CONFIG
-    assert "train.yaml is restored (--restore_configs)" in run.text
-
-
 def test_a_stopped_run_gives_the_file_back_too_and_the_next_start_sets_it_again(launcher: Launcher) -> None:
     run = stands_in_its_second_life(launcher)
     run.signal(signal.SIGTERM)
@@ -50,6 +42,7 @@ def test_a_stopped_run_gives_the_file_back_too_and_the_next_start_sets_it_again(
     assert text(launcher) == CONFIG
     again = started(launcher)
     assert again.ends() == 0
+    assert "train.yaml is restored (--restore_configs)" in again.text
     assert again.events("ConfigRewritten", incarnation=2)[0]["after"].endswith('count-step_8.json"')
     assert text(launcher) == CONFIG
 
