@@ -10,6 +10,7 @@ import sys
 import time
 from collections import deque
 from itertools import chain
+from statistics import median
 from typing import Any
 
 import torch
@@ -48,7 +49,10 @@ def main() -> None:
     guard = sdk.torch.protect(net, optimizer, directory="checkpoints")
     inputs = torch.randn(BATCH, WIDTH)
     blocks: Blocks | None = None
+    hooks_s, ended_s = list[float](), time.perf_counter()
     for step in guard.steps(1_000_000):
+        if blocks is not None and blocks.plain:
+            hooks_s.append(time.perf_counter() - ended_s)
         with guard.attempt():
             net(inputs).square().mean().backward()
             optimizer.step()
@@ -60,6 +64,8 @@ def main() -> None:
             break
         if step == 1:
             tell("began")
+        ended_s = time.perf_counter()
+    tell("hook", f"{median(hooks_s):.9f}")
     sdk.done()
     os._exit(0)
 
@@ -78,6 +84,11 @@ class Blocks:
         pairs = [(auto, none), (none, auto)] * (PAIRS // 2)
         self._left = deque([*chain.from_iterable(pairs), *((("bare", 0), one) * _AT_EACH)])
         self._interval.every = self._left[0][1]
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is copied behind the step that has just ended."""
+        return self._interval.every == 0 and self._steps > 0
 
     def stepped(self) -> bool:
         """A step is complete; whether it was the last."""

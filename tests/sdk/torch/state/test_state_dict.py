@@ -3,10 +3,8 @@
 import json
 import os
 import random
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import quantiles
 from typing import Any
 
 import pytest
@@ -177,26 +175,12 @@ def test_an_optimizer_without_hooks_is_refused_with_a_way_out(tmp_path: Path) ->
         protected(tmp_path, object())
 
 
-def test_the_hook_behind_a_step_copies_no_parameter_and_takes_less_than_a_millisecond(tmp_path: Path) -> None:
-    net = nn.Linear(2048, 2048)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    guard = protected(tmp_path, optimizer, net=net)
-    took_s = []
-    for _ in range(12):
-        net.weight.grad = torch.zeros_like(net.weight)
-        optimizer.step()
-        began_s = time.perf_counter()
-        guard.step()
-        took_s.append(time.perf_counter() - began_s)
-    assert quantiles(took_s, n=4)[0] < 1e-3, "the lower quartile: what is above it was disturbed"
-
-
-def protected(directory: Any, *optimizers: Any, net: nn.Module | None = None, **more: Any) -> Guard:
+def protected(directory: Any, *optimizers: Any, **more: Any) -> Guard:
     """As under faultrun."""
     owner = Worker(Session())
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("faultrun.sdk.torch.worker", lambda: owner)
-        return protect(net or nn.Linear(2, 2), *optimizers, directory=directory, **more)
+        return protect(nn.Linear(2, 2), *optimizers, directory=directory, **more)
 
 
 class Stream:
