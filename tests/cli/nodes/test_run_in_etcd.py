@@ -23,10 +23,10 @@ from faultrun.model.topology import NodeId
 from faultrun.nodes.agent import run_keys
 from faultrun.nodes.etcd.gateway import Gateway
 from faultrun.nodes.etcd.store import read, transact
-from faultrun.nodes.etcd.transactions import GuardedWrite, RemoveKey
+from faultrun.nodes.etcd.transactions import GuardedWrite
 from faultrun.nodes.values import membership
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase
-from faultrun.nodes.values.transaction import StoredValue
+from faultrun.nodes.values.transaction import Delete, StoredValue
 from support.machine.free_port import free_port
 from support.nodes.etcd_cluster import one_etcd
 from support.nodes.etcd_run import job42, write
@@ -125,7 +125,7 @@ def another(endpoint: str, run_id: str, **changed: StoredValue) -> Iterator[Gate
         yield gateway
     finally:
         prefix = f"{run_keys.ROOT}/{run_id}/"
-        transact(gateway, GuardedWrite(then=tuple(RemoveKey(key=key) for key in read(gateway, prefix).keys)))
+        transact(gateway, GuardedWrite(then=tuple(Delete(key=key) for key in read(gateway, prefix).keys)))
         gateway.close()
 
 
@@ -234,7 +234,7 @@ def test_a_plan_of_which_a_part_cannot_be_read_is_not_shown_as_another(endpoint:
     write(gateway, "newer", values)
     error = refused("status", f"--rdzv-endpoint={endpoint}", "--rdzv-id=newer")
     prefix = f"{run_keys.ROOT}/newer/"
-    transact(gateway, GuardedWrite(then=tuple(RemoveKey(key=key) for key in read(gateway, prefix).keys)))
+    transact(gateway, GuardedWrite(then=tuple(Delete(key=key) for key in read(gateway, prefix).keys)))
     gateway.close()
     assert error.exit_code == 69
     assert error.because == "its plan was written by another version of faultrun"

@@ -116,8 +116,8 @@ def test_guards_hold_what_they_say(keys: RunKeys, gateway: Gateway, run_id: RunI
     found = common(keys, gateway, run_id)
     for compare, outcome in (
         (Unchanged(key=PLAN_KEY, changed=found.header_changed + 1), GuardFailed),
-        (NothingNewer(folder="all/", revision=found.header_changed - 1), GuardFailed),
-        (NothingNewer(folder="all/", revision=found.header_changed), Committed),
+        (NothingNewer(key="all/", revision=found.header_changed - 1), GuardFailed),
+        (NothingNewer(key="all/", revision=found.header_changed), Committed),
     ):
         put = Put(key=alarm_key(3), value=ALARM)
         done = keys.commit(Transaction(what="test", compares=(compare,), then=(put,)), 0)

@@ -13,8 +13,7 @@ from support.machine.processes import PATIENCE_S, no_more_threads
 def brought(errands: ThreadTasks) -> None:
     """Wait for something, and do what it brings."""
     assert select.select([errands.fd], [], [], PATIENCE_S)[0]
-    for answer in errands.brought():
-        answer()
+    errands.answered()
 
 
 def test_the_work_is_done_elsewhere_and_its_answer_here() -> None:

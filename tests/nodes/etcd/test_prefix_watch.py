@@ -11,7 +11,8 @@ from faultrun.nodes.etcd.answers import EtcdReplaced
 from faultrun.nodes.etcd.gateway import Gateway
 from faultrun.nodes.etcd.prefix_watch import PrefixWatch
 from faultrun.nodes.etcd.store import PrefixState, transact
-from faultrun.nodes.etcd.transactions import Committed, GuardedWrite, RemoveKey, WriteKey
+from faultrun.nodes.etcd.transactions import Committed, GuardedWrite, WriteKey
+from faultrun.nodes.values.transaction import Delete
 from support.machine.processes import PATIENCE_S, wait_until
 from support.nodes.etcd_cluster import EtcdMember, one_etcd
 
@@ -66,7 +67,7 @@ def put(gateway: Gateway, key: str, value: str) -> int:
 
 
 def delete(gateway: Gateway, key: str) -> None:
-    assert isinstance(transact(gateway, GuardedWrite(then=(RemoveKey(key=key),))), Committed)
+    assert isinstance(transact(gateway, GuardedWrite(then=(Delete(key=key),))), Committed)
 
 
 def test_nothing_was_read_is_not_the_same_as_nothing_is_there(

@@ -6,26 +6,14 @@ from faultrun.nodes.etcd.answers import EtcdRefused
 from faultrun.nodes.etcd.gateway import Gateway
 from faultrun.nodes.etcd.lease import grant, revoke
 from faultrun.nodes.etcd.store import folders, newest_revision, read, transact
-from faultrun.nodes.etcd.transactions import (
-    MOST_OPERATIONS,
-    Committed,
-    GuardedWrite,
-    GuardFailed,
-    GuardKind,
-    KeyGuard,
-    RemoveKey,
-    WriteKey,
-)
+from faultrun.nodes.etcd.transactions import MOST_OPERATIONS, Committed, GuardedWrite, GuardFailed, WriteKey
+from faultrun.nodes.values.transaction import Absent, Compare, CreatedAt, Delete, NothingNewer, Unchanged
 
 
-def write(gateway: Gateway, key: str, value: str, *guards: KeyGuard) -> Committed | GuardFailed:
+def write(gateway: Gateway, key: str, value: str, *guards: Compare) -> Committed | GuardFailed:
     done = transact(gateway, GuardedWrite(guards=guards, then=(WriteKey(key=key, value=value),)))
     assert isinstance(done, Committed | GuardFailed)
     return done
-
-
-def absent(key: str) -> KeyGuard:
-    return KeyGuard(key=key, kind=GuardKind.CREATED_AT, revision=0)
 
 
 def test_what_was_written_below_a_prefix_is_read_with_its_revisions(gateway: Gateway, prefix: str) -> None:
@@ -56,14 +44,14 @@ def test_an_empty_value_is_kept(gateway: Gateway, prefix: str) -> None:
 
 
 def test_a_key_is_created_once(gateway: Gateway, prefix: str) -> None:
-    assert isinstance(write(gateway, prefix, "first", absent(prefix)), Committed)
-    assert isinstance(write(gateway, prefix, "second", absent(prefix)), GuardFailed)
+    assert isinstance(write(gateway, prefix, "first", Absent(key=prefix)), Committed)
+    assert isinstance(write(gateway, prefix, "second", Absent(key=prefix)), GuardFailed)
     assert read(gateway, prefix).keys[prefix].value == "first"
 
 
 def test_a_write_over_what_was_not_seen_is_not_done(gateway: Gateway, prefix: str) -> None:
     seen = write(gateway, prefix, "one").revision
-    unchanged = KeyGuard(key=prefix, kind=GuardKind.CHANGED_AT, revision=seen)
+    unchanged = Unchanged(key=prefix, changed=seen)
     assert isinstance(write(gateway, prefix, "two", unchanged), Committed)
     assert isinstance(write(gateway, prefix, "three", unchanged), GuardFailed)
     assert read(gateway, prefix).keys[prefix].value == "two"
@@ -71,24 +59,24 @@ def test_a_write_over_what_was_not_seen_is_not_done(gateway: Gateway, prefix: st
 
 def test_a_key_that_ended_and_came_back_is_another(gateway: Gateway, prefix: str) -> None:
     first = write(gateway, prefix, "one").revision
-    same = KeyGuard(key=prefix, kind=GuardKind.CREATED_AT, revision=first)
+    same = CreatedAt(key=prefix, created=first)
     assert isinstance(write(gateway, prefix, "two", same), Committed)
-    transact(gateway, GuardedWrite(then=(RemoveKey(key=prefix),)))
+    transact(gateway, GuardedWrite(then=(Delete(key=prefix),)))
     assert isinstance(write(gateway, prefix, "three", same), GuardFailed)
     write(gateway, prefix, "four")
     assert isinstance(write(gateway, prefix, "five", same), GuardFailed)
 
 
 def test_a_write_is_not_done_once_something_below_a_folder_is_newer(gateway: Gateway, prefix: str) -> None:
-    def nothing_newer_than(revision: int) -> KeyGuard:
-        return KeyGuard(key=f"{prefix}node/", kind=GuardKind.NOTHING_NEWER, revision=revision)
+    def nothing_newer_than(revision: int) -> NothingNewer:
+        return NothingNewer(key=f"{prefix}node/", revision=revision)
 
     assert isinstance(write(gateway, f"{prefix}a", "1", nothing_newer_than(1)), Committed)
     write(gateway, f"{prefix}node/a", "x")
     seen = write(gateway, f"{prefix}node/b", "x").revision
     assert isinstance(write(gateway, f"{prefix}a", "2", nothing_newer_than(seen - 1)), GuardFailed)
     assert isinstance(write(gateway, f"{prefix}a", "3", nothing_newer_than(seen)), Committed)
-    transact(gateway, GuardedWrite(then=(RemoveKey(key=f"{prefix}node/b"),)))
+    transact(gateway, GuardedWrite(then=(Delete(key=f"{prefix}node/b"),)))
     assert isinstance(write(gateway, f"{prefix}a", "4", nothing_newer_than(seen)), Committed)
 
 
@@ -97,23 +85,24 @@ def test_all_writes_are_done_at_one_revision_or_none_is(gateway: Gateway, prefix
     writes = (
         WriteKey(key=f"{prefix}a", value="1"),
         WriteKey(key=f"{prefix}b", value="2"),
-        RemoveKey(key=f"{prefix}gone"),
+        Delete(key=f"{prefix}gone"),
     )
-    done = transact(gateway, GuardedWrite(guards=(absent(f"{prefix}a"),), then=writes))
+    done = transact(gateway, GuardedWrite(guards=(Absent(key=f"{prefix}a"),), then=writes))
     assert isinstance(done, Committed)
     keys = read(gateway, prefix).keys
     assert {key: value.changed for key, value in keys.items()} == {
         f"{prefix}a": done.revision,
         f"{prefix}b": done.revision,
     }
-    again = transact(gateway, GuardedWrite(guards=(absent(f"{prefix}a"),), then=writes))
+    again = transact(gateway, GuardedWrite(guards=(Absent(key=f"{prefix}a"),), then=writes))
     assert isinstance(again, GuardFailed)
 
 
 def test_as_many_operations_as_etcd_takes(gateway: Gateway, prefix: str) -> None:
     keys = [f"{prefix}{number}" for number in range(MOST_OPERATIONS)]
     whole = GuardedWrite(
-        guards=tuple(map(absent, keys)), then=tuple(WriteKey(key=key, value=key) for key in keys)
+        guards=tuple(Absent(key=key) for key in keys),
+        then=tuple(WriteKey(key=key, value=key) for key in keys),
     )
     assert isinstance(transact(gateway, whole), Committed)
     assert set(read(gateway, prefix).keys) == set(keys)

@@ -4,16 +4,7 @@ from faultrun.model.topology import BootId, NodeId
 from faultrun.nodes.etcd.gateway import Gateway
 from faultrun.nodes.etcd.lease import grant
 from faultrun.nodes.etcd.store import read, transact
-from faultrun.nodes.etcd.transactions import (
-    Committed,
-    GuardedWrite,
-    GuardFailed,
-    GuardKind,
-    KeyGuard,
-    RemoveKey,
-    WriteKey,
-    in_etcds_terms,
-)
+from faultrun.nodes.etcd.transactions import Committed, GuardedWrite, GuardFailed, WriteKey, in_etcds_terms
 from faultrun.nodes.values.roster import Leadership
 from faultrun.nodes.values.transaction import (
     Absent,
@@ -42,19 +33,19 @@ def test_keys_lie_below_the_root_and_only_what_is_leased_gets_the_lease() -> Non
         Absent(key="a"),
         Unchanged(key="b", changed=3),
         CreatedAt(key="c", created=4),
-        NothingNewer(folder="node/", revision=5),
+        NothingNewer(key="node/", revision=5),
         then=(Put(key="d", value=LED), Put(key="e", value=LED, leased=True), Delete(key="f")),
     )
     assert write.guards == (
-        KeyGuard(key="/r/a", kind=GuardKind.CREATED_AT, revision=0),
-        KeyGuard(key="/r/b", kind=GuardKind.CHANGED_AT, revision=3),
-        KeyGuard(key="/r/c", kind=GuardKind.CREATED_AT, revision=4),
-        KeyGuard(key="/r/node/", kind=GuardKind.NOTHING_NEWER, revision=5),
+        Absent(key="/r/a"),
+        Unchanged(key="/r/b", changed=3),
+        CreatedAt(key="/r/c", created=4),
+        NothingNewer(key="/r/node/", revision=5),
     )
     assert write.then == (
         WriteKey(key="/r/d", value="as Leadership"),
         WriteKey(key="/r/e", value="as Leadership", lease=7),
-        RemoveKey(key="/r/f"),
+        Delete(key="/r/f"),
     )
 
 
@@ -67,7 +58,7 @@ def test_every_compare_holds_or_fails_in_a_real_etcd(gateway: Gateway, prefix: s
         assert isinstance(outcome, Committed | GuardFailed)
         return isinstance(outcome, Committed)
 
-    assert done(Absent(key="x/a"), NothingNewer(folder="x/", revision=1))
+    assert done(Absent(key="x/a"), NothingNewer(key="x/", revision=1))
     first = read(gateway, prefix).keys[f"{prefix}x/a"]
     assert (first.value, first.lease, first.created) == ("as Leadership", lease, first.changed)
     assert not done(Absent(key="x/a"))
@@ -75,5 +66,5 @@ def test_every_compare_holds_or_fails_in_a_real_etcd(gateway: Gateway, prefix: s
     assert not done(Unchanged(key="x/a", changed=first.changed))
     assert done(CreatedAt(key="x/a", created=first.created))
     assert not done(CreatedAt(key="x/a", created=first.created - 1))
-    assert not done(NothingNewer(folder="x/", revision=first.changed))
-    assert done(NothingNewer(folder="x/", revision=read(gateway, prefix).revision))
+    assert not done(NothingNewer(key="x/", revision=first.changed))
+    assert done(NothingNewer(key="x/", revision=read(gateway, prefix).revision))

@@ -207,7 +207,7 @@ def test_more_lost_nodes_than_a_transaction_has_compares_are_guarded_by_one() ->
     commits = [act.transaction for act in run["a"].judges().acts if isinstance(act, Commit)]
     (over,) = [txn for txn in commits if txn.what.startswith("end incarnation 0")]
     (newer,) = [compare for compare in over.compares if isinstance(compare, NothingNewer)]
-    assert (newer.folder, newer.revision) == ("node/", run.store.revision)
+    assert (newer.key, newer.revision) == ("node/", run.store.revision)
     assert newer.revision > seen
     assert len(over.compares) < 5
 

@@ -108,7 +108,7 @@ class EtcdInMemory:
                 return key in self.kept and self.kept[key].changed == changed
             case CreatedAt(key=key, created=created):
                 return key in self.kept and self.kept[key].created == created
-            case NothingNewer(folder=folder, revision=revision):
+            case NothingNewer(key=folder, revision=revision):
                 return all(
                     one.changed <= revision for key, one in self.kept.items() if key.startswith(folder)
                 )

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 Answer = Callable[[], object]
 """Called in the loop with what came of a task."""
@@ -47,17 +47,15 @@ class ThreadTasks:
         self._brought.append(answer)
         os.eventfd_write(self.fd, 1)
 
-    def brought(self) -> Iterator[Answer]:
-        """In the loop: what has been brought. What a task raised is raised here."""
+    def answered(self) -> list[object]:
+        """In the loop: call all that was brought, and return what each says. What a task raised is raised."""
         os.eventfd_read(self.fd)
         if self._bug is not None:
             raise self._bug
+        said = []
         while self._brought:
-            yield self._brought.popleft()
-
-    def answered(self) -> list[object]:
-        """Call all that has been brought, and return what each says."""
-        return [answer() for answer in self.brought()]
+            said.append(self._brought.popleft()())
+        return said
 
 
 def _nothing() -> None:

@@ -73,22 +73,14 @@ class Gateway:
         self._resolver = Resolver()
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._current = endpoints[0]
+        self.current = endpoints[0]
+        """The endpoint that is asked first."""
         self._failed_at_s = dict.fromkeys(endpoints, float("-inf"))
         self._idle: dict[str, list[Connection]] = {endpoint: [] for endpoint in endpoints}
         self._streams: dict[str, set[Connection]] = {endpoint: set() for endpoint in endpoints}
         self._token = ""
-        self._cluster = ""
-
-    @property
-    def current(self) -> str:
-        """The endpoint that is asked first."""
-        return self._current
-
-    @property
-    def cluster(self) -> str:
+        self.cluster = ""
         """The id of the etcd cluster that has answered; empty before."""
-        return self._cluster
 
     def ask(self, path: str, body: Json, *, within_s: float = WITHIN_S) -> Answered:
         """Send what does no harm twice, until an endpoint answers. EtcdRefused, EtcdReplaced, EtcdSilent."""
@@ -106,7 +98,7 @@ class Gateway:
 
         NoAnswer: the endpoint is suspected already.
         """
-        endpoint = self._current
+        endpoint = self.current
         try:
             until_s = boot_now() + self._attempt_s
             token = self._valid_token(endpoint, until_s)
@@ -132,8 +124,8 @@ class Gateway:
         """
         with self._lock:
             self._failed_at_s[endpoint] = boot_now()
-            if self._current == endpoint:
-                self._current = min(self.endpoints, key=self._failed_at_s.__getitem__)
+            if self.current == endpoint:
+                self.current = min(self.endpoints, key=self._failed_at_s.__getitem__)
             streams = tuple(self._streams[endpoint])
             idle, self._idle[endpoint] = self._idle[endpoint], []
         for connection in streams:
@@ -155,7 +147,7 @@ class Gateway:
     def _request(self, path: str, body: Json, until_s: float, *, once: bool) -> Answered | AnswerLost:
         pause_s, tokens, why = _FIRST_PAUSE_S, 0, ""
         while not self._closed.is_set() and boot_now() < until_s:
-            endpoint, sent, blamed = self._current, False, True
+            endpoint, sent, blamed = self.current, False, True
             has_the_rest = pause_s > _FIRST_PAUSE_S and until_s - boot_now() < self._attempt_s
             try:
                 answer, sent_at_s, token = self._exchange(endpoint, path, body, until_s)
@@ -222,7 +214,7 @@ class Gateway:
     def _enlisted(self, endpoint: str, connection: Connection) -> bool:
         """Have ``suspect`` find the stream; False if it has looked already."""
         with self._lock:
-            good = endpoint == self._current and not self._closed.is_set()
+            good = endpoint == self.current and not self._closed.is_set()
             if good:
                 self._streams[endpoint].add(connection)
             return good
@@ -248,8 +240,8 @@ class Gateway:
         """Another cluster's revisions are not ours: an etcd that was set up anew begins with 1 again."""
         cluster = str(answer.get("header", {}).get("cluster_id", ""))
         with self._lock:
-            self._cluster = self._cluster or cluster
-            known = self._cluster
+            self.cluster = self.cluster or cluster
+            known = self.cluster
         if cluster and cluster != known:
             raise EtcdReplaced(
                 f"the etcd at {endpoint} is another than before",

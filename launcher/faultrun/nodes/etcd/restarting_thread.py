@@ -28,16 +28,11 @@ class RestartingThread:
         self._interrupt = interrupt
         self._troubled = troubled
         self._closed = threading.Event()
-        self._hurry = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         """Begin with the first turn at once."""
         self._thread.start()
-
-    def hurry(self) -> None:
-        """Have the next turn now instead of later."""
-        self._hurry.set()
 
     @property
     def closed(self) -> bool:
@@ -47,19 +42,16 @@ class RestartingThread:
     def close(self, patience_s: float = 1.0) -> None:
         """End after this turn."""
         self._closed.set()
-        self._hurry.set()
         self._interrupt()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(patience_s)
 
     def _run(self) -> None:
         while not self._closed.is_set():
-            self._hurry.clear()
             try:
                 pause_s = self._turn()
             except Exception as error:  # noqa: BLE001  a bug must not end the thread: it is told, and tried again
                 pause_s = _AGAIN_S
                 with contextlib.suppress(Exception):
                     self._troubled(error)
-            if not self._closed.is_set():
-                self._hurry.wait(pause_s)
+            self._closed.wait(pause_s)

@@ -8,15 +8,8 @@ from typing import Any
 from faultrun.errors import assert_never
 from faultrun.nodes.etcd.answers import EtcdReplaced, Json
 from faultrun.nodes.etcd.gateway import WITHIN_S, AnswerLost, Gateway
-from faultrun.nodes.etcd.transactions import (
-    Committed,
-    GuardedWrite,
-    GuardFailed,
-    GuardKind,
-    KeyGuard,
-    RemoveKey,
-    WriteKey,
-)
+from faultrun.nodes.etcd.transactions import Committed, GuardedWrite, GuardFailed, WriteKey
+from faultrun.nodes.values.transaction import Absent, Compare, CreatedAt, Delete, NothingNewer, Unchanged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,26 +111,28 @@ def key_value(kv: Mapping[str, Any]) -> tuple[str, KeyValue]:
     return _text(kv["key"]), value
 
 
-def _compared(guard: KeyGuard) -> Json:
-    match guard.kind:
-        case GuardKind.CREATED_AT:
-            is_as = {"target": "CREATE", "create_revision": str(guard.revision), "result": "EQUAL"}
-        case GuardKind.CHANGED_AT:
-            is_as = {"target": "MOD", "mod_revision": str(guard.revision), "result": "EQUAL"}
-        case GuardKind.NOTHING_NEWER:
-            older = {"target": "MOD", "mod_revision": str(guard.revision + 1), "result": "LESS"}
+def _compared(guard: Compare) -> Json:
+    match guard:
+        case Absent():
+            holds = {"target": "CREATE", "create_revision": "0", "result": "EQUAL"}
+        case CreatedAt(created=revision):
+            holds = {"target": "CREATE", "create_revision": str(revision), "result": "EQUAL"}
+        case Unchanged(changed=revision):
+            holds = {"target": "MOD", "mod_revision": str(revision), "result": "EQUAL"}
+        case NothingNewer(revision=revision):
+            older = {"target": "MOD", "mod_revision": str(revision + 1), "result": "LESS"}
             return {**key_range(guard.key), **older}
         case _:
-            assert_never(guard.kind)
-    return {"key": _base64(guard.key.encode()), **is_as}
+            assert_never(guard)
+    return {"key": _base64(guard.key.encode()), **holds}
 
 
-def _operation(operation: WriteKey | RemoveKey) -> Json:
+def _operation(operation: WriteKey | Delete) -> Json:
     key = _base64(operation.key.encode())
     match operation:
         case WriteKey(value=value, lease=lease):
             return {"request_put": {"key": key, "value": _base64(value.encode()), "lease": str(lease)}}
-        case RemoveKey():
+        case Delete():
             return {"request_delete_range": {"key": key}}
         case _:
             assert_never(operation)

@@ -1,41 +1,13 @@
 """A transaction in etcd's terms: whole keys, texts, numbers of leases. ``store.transact`` does it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
 
 from faultrun.errors import assert_never
-from faultrun.nodes.values.transaction import (
-    Absent,
-    Compare,
-    CreatedAt,
-    Delete,
-    NothingNewer,
-    Put,
-    StoredValue,
-    Transaction,
-    Unchanged,
-)
+from faultrun.nodes.values.transaction import Compare, Delete, Operation, Put, StoredValue, Transaction
 
 MOST_OPERATIONS = 128
 """etcd's default of --max-txn-ops, for the guards and for the writes."""
-
-
-class GuardKind(Enum):
-    """What must hold for a key and a revision."""
-
-    CREATED_AT = "it was created then, and lives since; 0: there is no such key"
-    CHANGED_AT = "it was written last then; 0: there is no such key"
-    NOTHING_NEWER = "no key that begins so was written after that; that some have ended is no change"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyGuard:
-    """One thing that must hold."""
-
-    key: str
-    kind: GuardKind
-    revision: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,18 +20,11 @@ class WriteKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveKey:
-    """End a key; nothing happens where there is none."""
-
-    key: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GuardedWrite:
     """All of ``then`` is done at one revision if every guard holds, else nothing is."""
 
-    guards: tuple[KeyGuard, ...] = ()
-    then: tuple[WriteKey | RemoveKey, ...]
+    guards: tuple[Compare, ...] = ()
+    then: tuple[WriteKey | Delete, ...]
 
     def __post_init__(self) -> None:
         """ValueError: etcd would refuse it."""
@@ -86,28 +51,16 @@ def in_etcds_terms(
 ) -> GuardedWrite:
     """What a run wants written, below ``root``; ``lease`` is this node's."""
 
-    def operation(put_or_delete: Put | Delete) -> WriteKey | RemoveKey:
-        key = root + put_or_delete.key
-        if isinstance(put_or_delete, Delete):
-            return RemoveKey(key=key)
-        leased = lease if put_or_delete.leased else 0
-        return WriteKey(key=key, value=encode(put_or_delete.value), lease=leased)
+    def operation(one: Operation) -> WriteKey | Delete:
+        match one:
+            case Put(key=key, value=value, leased=leased):
+                return WriteKey(key=root + key, value=encode(value), lease=lease if leased else 0)
+            case Delete(key=key):
+                return Delete(key=root + key)
+            case _:
+                assert_never(one)
 
     return GuardedWrite(
-        guards=tuple(_guard(compare, root) for compare in transaction.compares),
+        guards=tuple(replace(one, key=root + one.key) for one in transaction.compares),
         then=tuple(map(operation, transaction.then)),
     )
-
-
-def _guard(compare: Compare, root: str) -> KeyGuard:
-    match compare:
-        case Absent(key=key):
-            return KeyGuard(key=root + key, kind=GuardKind.CREATED_AT, revision=0)
-        case Unchanged(key=key, changed=revision):
-            return KeyGuard(key=root + key, kind=GuardKind.CHANGED_AT, revision=revision)
-        case CreatedAt(key=key, created=revision):
-            return KeyGuard(key=root + key, kind=GuardKind.CREATED_AT, revision=revision)
-        case NothingNewer(folder=folder, revision=revision):
-            return KeyGuard(key=root + folder, kind=GuardKind.NOTHING_NEWER, revision=revision)
-        case _:
-            assert_never(compare)

@@ -136,7 +136,7 @@ def guarded(given: CoordinatorInput, what: str, *writes: Operation) -> Transacti
 def _still_lost(given: CoordinatorInput) -> tuple[Compare, ...]:
     """A member that was held comes back under its own boot, and this node's view of that may be older."""
     if len(given.lost) > MOST_COMPARES:
-        return (NothingNewer(folder=NODES, revision=given.nodes.revision),)
+        return (NothingNewer(key=NODES, revision=given.nodes.revision),)
     return tuple(Absent(key=node_key(entry.node, entry.boot)) for entry in given.lost)
 
 

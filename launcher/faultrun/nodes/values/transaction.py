@@ -38,9 +38,9 @@ class CreatedAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NothingNewer:
-    """No key below ``folder`` was changed after this revision; that some ended is no change."""
+    """No key that begins with ``key`` was changed after this revision; that some ended is no change."""
 
-    folder: str
+    key: str
     revision: int
 
 
