@@ -153,14 +153,9 @@ class LightningGasp:
 
     def opened(self) -> None:
         """They are open. Hooks that run until the first is fetched may draw random numbers."""
-        resumed = self._resumed
-        if (
-            self._guard is not None
-            and resumed is not None
-            and resumed.place.next is Next.EPOCH
-            and resumed.rng
-        ):
-            self._resumed = replace(resumed, rng=current_rng(self._guard.training.reading.generator))
+        guard, resumed = self._guard, self._resumed
+        if guard is not None and resumed is not None and resumed.place.next is Next.EPOCH and resumed.rng:
+            self._resumed = replace(resumed, rng=current_rng(guard.training.reading.generator))
 
     def fetching(self) -> None:
         """The last step is over with all that follows it: here training can go on."""

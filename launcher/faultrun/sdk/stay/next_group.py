@@ -63,7 +63,8 @@ class Regroup:
         self._lost = -1
         self._join: Join | None = None
         self._memory: int | None = None
-        self._refused = ""
+        self.refused = ""
+        """Why there is no memory for snapshots; "" while nobody has said so."""
         self.patience_s = _PATIENCE_S
         """How long the supervisor waits for all to have rejoined."""
         self.times: dict[str, float] = {}
@@ -109,7 +110,7 @@ class Regroup:
                     self._memory = take_fd()
                     self._news.notify_all()
             case {"kind": "snapshot_refused"}:
-                self._refused = str(content.get("why", ""))
+                self.refused = str(content.get("why", ""))
             case {"kind": "copies_at", "incarnation": int(number), "own": int(own), "next": int(other)}:
                 self.copies_at = CopiesAt(
                     number, str(content.get("at", "")), own, other, content.get("asked") is True
@@ -174,11 +175,6 @@ class Regroup:
         """The descriptor that was asked for, once; None until it has come."""
         memory, self._memory = self._memory, None
         return memory
-
-    @property
-    def refused(self) -> str:
-        """Why there is no memory for snapshots; "" while nobody has said so."""
-        return self._refused
 
 
 def _seconds(told: object) -> float:

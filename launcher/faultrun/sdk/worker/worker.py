@@ -15,12 +15,12 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from faultrun.errors import FaultrunError
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.session import Session, read_identity, read_session
-from faultrun.sdk.stay.next_group import Join, Regroup
+from faultrun.sdk.stay.next_group import Join
 from faultrun.sdk.worker.death_note import answer_with_stacks, tells_of_a_dead_peer, write_note
 from faultrun.sdk.worker.helper_thread import Helper
 from faultrun.sdk.worker.interpreter_exit import ExitWatch
@@ -53,6 +53,12 @@ class Worker:
         self._pid = os.getpid()
         self._slot = ProgressSlot(session.progress)
         self._helper = Helper(session, self._slot)
+        self.regroup = self._helper.regroup
+        """What is heard of the process group."""
+        self.say = self._helper.say
+        """Tell the supervisor, as soon as it listens. Any thread."""
+        self.joined_save = self._slot.joined_save
+        """How many ranks of this node have agreed to the step that was named last."""
         self._error: BaseException | None = None
         self._faults = _faults()
         self._previous_hook = sys.excepthook
@@ -67,15 +73,6 @@ class Worker:
         self._helper.start()
         if self._faults is not None:
             self._faults.at("startup")
-
-    @property
-    def regroup(self) -> Regroup:
-        """What is heard of the process group."""
-        return self._helper.regroup
-
-    def say(self, kind: str, **fields: Any) -> None:
-        """Tell the supervisor, as soon as it listens."""
-        self._helper.say(kind, **fields)
 
     def moves_to(self, join: Join) -> None:
         """This process lives on in the next incarnation. Main thread."""
@@ -137,10 +134,6 @@ class Worker:
     def agree_on_save(self, newest: int) -> int:
         """The step that all ranks of this node save, where a save serves only beside those of the others."""
         return self._slot.agree_on_save(newest, self.session.local_world_size)
-
-    def joined_save(self) -> int:
-        """How many ranks of this node have agreed to the step that was named last."""
-        return self._slot.joined_save()
 
     def agree_on_interval(self, steps: int) -> int:
         """Every how many steps to copy the state, so that all ranks of this node copy the same ones."""

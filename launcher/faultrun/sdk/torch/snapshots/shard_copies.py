@@ -8,6 +8,7 @@ copies are enough only if one is whole before anybody can begin the next.
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ _DEVICE_BEHIND_S = 60.0
 _State = dict[str, Any]
 
 
+@dataclass(slots=True)
 class ShardCopies:
     """Of one rank. Main thread. ``write`` puts a state into the memory; ``failed`` is told why it could not.
 
@@ -32,24 +34,15 @@ class ShardCopies:
     ``summed`` puts a checksum to the copy of a step, for which there is time beside training only.
     """
 
-    def __init__(
-        self,
-        training: Training,
-        interval: SnapshotInterval,
-        write: Callable[[Boundary, _State], None],
-        summed: Callable[[int], None],
-        failed: Callable[[str], None],
-        arrived: Callable[[], None],
-    ) -> None:
-        self._training = training
-        self._interval = interval
-        self._write = write
-        self._summed = summed
-        self._copier: Copier | None = None
-        self._failed = failed
-        self._arrived = arrived
-        self._stepped_s = 0.0
-        self._is_beside = False
+    _training: Training
+    _interval: SnapshotInterval
+    _write: Callable[[Boundary, _State], None]
+    _summed: Callable[[int], None]
+    _failed: Callable[[str], None]
+    _arrived: Callable[[], None]
+    _copier: Copier | None = None
+    _stepped_s: float = 0.0
+    _is_beside: bool = False
 
     def stepped(self, *, there: bool) -> None:
         """A step is complete. ``there``: whether there is memory to copy it into."""
