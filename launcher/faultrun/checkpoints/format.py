@@ -1,65 +1,11 @@
-r"""What a checkpoint format is: three questions about a file, asked in rising order of cost.
+"""What a checkpoint format is: three questions about a file, asked in rising order of cost.
 
-1. ``claim``: which of these *names* are yours? Asked once for each directory,
-   of tens of thousands of names; nothing is opened.
+1. ``claim``: which of these *names* are yours? Asked once for each directory, of tens of thousands of names;
+   nothing is opened.
 2. ``read``: what does the *header* say? Less than 5 ms, whatever the size.
 3. ``verify``: is it *whole*, to the last byte? Reads as much as it takes.
 
-How to write a format, built in or your own
--------------------------------------------
-A format is one object with a ``name`` and these three methods, without state
-that matters and without importing the framework that wrote the file::
-
-    class Shards:
-        name = "shards"
-
-        def claim(self, listing: Listing) -> Iterator[Claim]:
-            for name in listing.files:
-                if found := re.fullmatch(r"shard-(\d+)\.bin", name):
-                    yield Claim(path=listing.join(name), members=(name,), global_step=int(found[1]))
-
-        def read(self, entry: Entry) -> Entry:
-            with opened(entry.path) as file:
-                return replace(entry, epoch=_epoch_of(file.read(0, 64)))
-
-        def verify(self, entry: Entry, look: Look) -> Verdict:
-            with opened(entry.path) as file:
-                ...
-            return Verdict(whole=True, why="all 12 tensors are there", depth=Depth.STRUCTURE)
-
-    FORMAT = Shards()
-
-* ``claim`` answers from names alone. ``Claim.members`` are the names within
-  *this* listing that make up the checkpoint (a shard directory claims
-  ``path=listing.path`` and all its files; a TensorFlow checkpoint its
-  ``.index`` and ``.data-*``). The members of a directory that is claimed as
-  one checkpoint are no checkpoints of their own. Several formats may claim one path (``.ckpt``
-  is MindSpore's and Lightning's): they are asked in the registry's order.
-  Helpers for ranks in names: ``names.py``.
-* ``read`` gets the entry as the names and ``stat`` describe it and returns
-  ``dataclasses.replace(entry, ...)`` with what the header knows better:
-  contents beat names. If the header cannot be read it raises
-  ``Unreadable("why, for a person")``, or ``Foreign`` when the first bytes
-  show that it is somebody else's: then the next claimant is asked.
-* ``verify`` returns a Verdict and never raises for what the bytes contain
-  (raising ``Unreadable`` is allowed and means "not whole"). Stop after the
-  structure when ``look.depth`` is STRUCTURE; at CHECKSUM check whatever
-  digest the format carries. Sidecar digests are the catalog's business.
-  Read through ``reading.opened(path, look.meter)``: it reports progress and
-  never reads past the end. Set ``Verdict.provisional`` when the answer may
-  change as other files appear ("no sibling to compare with").
-* ``look.siblings`` are up to eight entries of the same series: other steps
-  of the same rank, other ranks of the same step. Files cut at a friendly
-  place give themselves away by having less than their siblings.
-* A fourth method is optional: ``reconcile(entries) -> entries`` gets all
-  entries of one series in one place and may correct their steps, when each
-  run counted from its own zero (``formats/mindspore/ckpt.py`` does).
-* Any bytes at all may come. Bound every length by the file's size before
-  allocating; never unpickle; never follow a path that a file contains.
-
-Users register theirs by the entry point group ``faultrun.checkpoint_formats``
-(the value names an object like ``FORMAT``). A plug-in that fails to load or
-raises is reported and left out; it never ends a run.
+``docs/checkpoints.md`` (A format of your own) tells what a plug-in has to know; built-in formats keep to it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
