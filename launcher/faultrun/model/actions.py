@@ -265,25 +265,8 @@ class SeatStandbys:
 
 StandbyAction = StartStandby | DismissStandbys | RaiseStandbys | GiveUpHandover | SeatStandbys
 
-Action = (
-    StartTimer
-    | RequestGasp
-    | RequestSave
-    | Inspect
-    | Wake
-    | Kill
-    | VerifySave
-    | Sweep
-    | FreeSurvivors
-    | ExamineDeaths
-    | SweepRanks
-    | FindRecoveryPoint
-    | Publish
-    | RaiseAlarm
-    | TellNodes
-    | Prepare
-    | Spawn
-    | RestoreScheduling
-    | ParkStandby
-    | StandbyAction
-)
+_ForWorkers = RequestGasp | RequestSave | Inspect | Wake | Kill | VerifySave | Sweep | RestoreScheduling
+_ForSurvivors = FreeSurvivors | ExamineDeaths | SweepRanks | ParkStandby
+_ForStart = FindRecoveryPoint | Prepare | Spawn
+_ForNodes = Publish | RaiseAlarm | TellNodes
+Action = StartTimer | _ForWorkers | _ForSurvivors | _ForStart | _ForNodes | StandbyAction

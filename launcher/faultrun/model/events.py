@@ -294,46 +294,17 @@ class RunFinished(FactOfNodes):
     wanting: tuple[NodeId, ...] = field(default=(), metadata=UNLESS_USED)
 
 
+_OfRun = RunStarted | WorkersLost | StopRequested | FaultNotice | TimerFired | RunFinished
+_OfStart = (
+    RecoveryPointChosen | NothingWhole | PlanAdopted | ConfigRewritten | Prepared | PrepareFailed | GoGiven
+)
+_OfWorkers = WorkerStarted | SpawnFailed | IncarnationStarted | WorkerExit | HelperExit | Drained
+_OfSteps = Heartbeat | FirstStep | RecoveryEvent
+_OfTrouble = HangEvent | GaspEvent | RejoinEvent | ElasticEvent
 Event = (
-    RunStarted
-    | RecoveryPointChosen
-    | NothingWhole
-    | PlanAdopted
-    | ConfigRewritten
-    | Prepared
-    | PrepareFailed
-    | GoGiven
-    | WorkerStarted
-    | SpawnFailed
-    | IncarnationStarted
-    | WorkerExit
-    | HelperExit
-    | RendezvousEvent
-    | StandbyEvent
-    | Heartbeat
-    | FirstStep
-    | WorkersLost
-    | RecoveryEvent
-    | HangEvent
-    | StopRequested
-    | FaultNotice
-    | GaspEvent
-    | RejoinEvent
-    | TimerFired
-    | ElasticEvent
-    | Drained
-    | RunFinished
-    | AgreementEvent
+    _OfRun | _OfStart | _OfWorkers | _OfSteps | _OfTrouble | RendezvousEvent | StandbyEvent | AgreementEvent
 )
 
-NodesEvent = (
-    PlanAdopted
-    | GoGiven
-    | IncarnationOver
-    | LookAgain
-    | AgreementSilent
-    | NodesWaiting
-    | OwnNodeAside
-    | RunFinished
-)
+_OfAgreement = IncarnationOver | LookAgain | AgreementSilent | OwnNodeAside
+NodesEvent = PlanAdopted | GoGiven | NodesWaiting | RunFinished | _OfAgreement
 """What many nodes agreed on, as one supervisor is told of it."""

@@ -1,6 +1,6 @@
 """What a restart came to: how long each part of the recovery took, and where the script began."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 
 from faultrun.model.event_base import Fact
@@ -30,16 +30,10 @@ class RecoveryTimed(Fact):
     standbys: int = 0
 
 
-PARTS = (
-    "detect_s",
-    "drain_s",
-    "choose_s",
-    "pause_s",
-    "rewrite_s",
-    "spawn_s",
-    "import_s",
-    "rendezvous_s",
-    "first_step_s",
+PARTS = tuple(
+    one.name
+    for one in fields(RecoveryTimed)
+    if one.name.endswith("_s") and one.name not in ("at_s", "total_s")
 )
 """The fields that are parts, in their order."""
 
