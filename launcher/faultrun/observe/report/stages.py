@@ -5,37 +5,26 @@ from collections.abc import Iterable, Mapping
 from faultrun.observe.account.records import IncidentRecord
 from faultrun.observe.account.timeline import Spending
 
-STAGES: Mapping[str, str] = {
-    "notice_s": "notice",
-    "save_s": "save and stop",
-    "choose_s": "choose a checkpoint",
-    "restart_s": "restart",
-    "train_s": "until training",
-    "away_s": "no supervisor",
-}
+_ROWS: tuple[tuple[str, str, tuple[str, ...], tuple[Spending, ...]], ...] = (
+    ("notice_s", "notice", ("detect_s",), (Spending.DETECT,)),
+    ("save_s", "save and stop", ("drain_s",), (Spending.DRAIN,)),
+    ("choose_s", "choose a checkpoint", ("choose_s",), (Spending.CHOOSE,)),
+    (
+        "restart_s",
+        "restart",
+        ("pause_s", "rewrite_s", "spawn_s"),
+        (Spending.BACKOFF, Spending.IDLE, Spending.SPAWN),
+    ),
+    ("train_s", "until training", ("import_s", "rendezvous_s", "first_step_s"), (Spending.START,)),
+    ("away_s", "no supervisor", (), (Spending.AWAY,)),
+)
+"""Each stage, its words, and its parts in the two accounts: of ``RecoveryTimed``, and of the whole run."""
+
+STAGES: Mapping[str, str] = {name: words for name, words, _, _ in _ROWS}
 """Fields of ``stages`` in the report, in their order, with the words for people."""
 
-_OF_PART = {
-    "detect_s": "notice_s",
-    "drain_s": "save_s",
-    "choose_s": "choose_s",
-    "pause_s": "restart_s",
-    "rewrite_s": "restart_s",
-    "spawn_s": "restart_s",
-    "import_s": "train_s",
-    "rendezvous_s": "train_s",
-    "first_step_s": "train_s",
-}
-_OF_SPENDING = {
-    Spending.DETECT: "notice_s",
-    Spending.DRAIN: "save_s",
-    Spending.CHOOSE: "choose_s",
-    Spending.BACKOFF: "restart_s",
-    Spending.IDLE: "restart_s",
-    Spending.SPAWN: "restart_s",
-    Spending.START: "train_s",
-    Spending.AWAY: "away_s",
-}
+_OF_PART = {part: name for name, _, parts, _ in _ROWS for part in parts}
+_OF_SPENDING = {kind: name for name, _, _, kinds in _ROWS for kind in kinds}
 
 
 def stages(fault: IncidentRecord) -> dict[str, float]:

@@ -244,23 +244,10 @@ def _standbys(tally: StandbyTally) -> dict[str, Any]:
 
 
 def _of_etcd(status: RunStatus, agreed: AgreedState) -> dict[str, Any]:
-    data, told, last = (
-        asdict(replace(status, agreed=None)),
-        asdict(replace(agreed, card=None)),
-        status.last_incident,
-    )
+    data, told = asdict(replace(status, agreed=None)), asdict(replace(agreed, card=None))
     del told["card"]
-    same = (
-        "run_id",
-        "log_dir",
-        "phase",
-        "world_size",
-        "resumed_from",
-        "resumed_step",
-        "spent",
-        "ended",
-        "nodes",
-    )
+    last, point = status.last_incident, ("resumed_from", "resumed_step")
+    same = ("run_id", "log_dir", "phase", "world_size", *point, "spent", "ended", "nodes")
     return {
         **{name: data[name] for name in same},
         **told,
