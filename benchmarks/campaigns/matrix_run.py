@@ -1,5 +1,6 @@
 """One cell of the fault matrix: a training with one fault, what was said of it, and whether that is right."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from benchmarks.campaigns.engine import NotPossible
 from benchmarks.harness.launched import ROOT, clean_environ
 from benchmarks.harness.procfs import tagged
 from faultrun.testing.fault import CHAOS_VARIABLE, FaultKind, InjectedFault, Trigger
-from faultrun.testing.inject import remove_groups
+from faultrun.testing.inject import GROUP_PREFIX, MEMORY_GROUPS
 
 PHASES = (Trigger.STARTUP, Trigger.COMPILE, Trigger.STEP, Trigger.SAVE)
 _BETWEEN_SAVES = 6
@@ -127,10 +128,18 @@ def run(cell: Cell, folder: Path, framework: str) -> Outcome:
     try:
         code = _train(cell, framework, folder)
     finally:
-        remove_groups()
+        _remove_groups()
         if small_disk:
             subprocess.run(["umount", str(folder / "ckpt")], check=False)
     return _outcome(folder / "faultrun_log", code)
+
+
+def _remove_groups() -> None:
+    """Remove the control groups that ``oom`` left behind, whose processes are dead."""
+    for parent, _ in MEMORY_GROUPS:
+        for group in parent.glob(f"{GROUP_PREFIX}*"):
+            with contextlib.suppress(OSError):
+                group.rmdir()
 
 
 def _train(cell: Cell, framework: str, folder: Path) -> int:

@@ -18,7 +18,7 @@ from faultrun.model.events import Event, PlanAdopted, RunStarted
 from faultrun.model.observed.hang import Activity, HangDismissed, HangSuspected, Suspicion
 from faultrun.model.run import Phase
 from faultrun.model.spec.run_spec import RestartPolicy
-from faultrun.model.wire import Progress, pack_progress
+from faultrun.model.wire import pack_word
 from faultrun.observe.status.ranks import Pace
 from faultrun.observe.status.snapshot import RunSnapshot
 from faultrun.observe.status.status import RankState
@@ -76,7 +76,7 @@ def test_status_and_metrics_count_the_restarts_that_are_left_alike(tmp_path: Pat
     plan["ledger"] |= {"restarts": [{"at_s": lines[-1]["run_s"], "step": 9}], "high_step": 9}
     path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
     (tmp_path / "incarnation_3").mkdir()
-    word = pack_progress(Progress(step=1000, epoch=0, phase=1, at_monotonic_s=1.0, count=1))
+    word = pack_word(step=1000, epoch=0, phase=1, at_monotonic_s=1.0, count=1)
     (tmp_path / "incarnation_3" / "progress").write_bytes(word.ljust(64, b"\0") * 2)
     moment = RunSnapshot(tmp_path, RestartPolicy())
     for line in journal_lines(path):

@@ -15,7 +15,7 @@ from faultrun.model.events import FirstStep
 from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspFailed, GaspSaved, SaveRequested
 from faultrun.model.spec.windows import Deadline
 from faultrun.model.stop import StopRequested, StopSource
-from faultrun.model.wire import SLOT_BYTES, Progress, message, pack_progress
+from faultrun.model.wire import SLOT_BYTES, message, pack_word
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.snapshots.memory import SnapshotMemory
@@ -29,10 +29,9 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 def write_step(desk: Desk, slot: int, step: int) -> None:
-    progress = Progress(step=step, epoch=1, phase=0, at_monotonic_s=1.0, count=1)
     with desk.page.path.open("r+b") as file:
         file.seek(slot * SLOT_BYTES)
-        file.write(pack_progress(progress))
+        file.write(pack_word(step, epoch=1, phase=0, at_monotonic_s=1.0, count=1))
 
 
 def test_a_worker_acknowledges_saves_or_fails(desk: Desk) -> None:

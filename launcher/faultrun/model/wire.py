@@ -116,13 +116,8 @@ class Progress:
     count: int
 
 
-def pack_progress(progress: Progress) -> bytes:
-    """The slot's first bytes; all are 0 in an unused slot."""
-    return pack_word(progress.step, progress.epoch, progress.phase, progress.at_monotonic_s, progress.count)
-
-
 def pack_word(step: int, epoch: int, phase: int, at_monotonic_s: float, count: int) -> bytes:
-    """The same in the worker's hot path. Fields as in ``Progress``."""
+    """The slot's first bytes, with the fields of ``Progress``; all are 0 in an unused slot."""
     return _SLOT.pack(step, epoch, phase, at_monotonic_s, count)
 
 

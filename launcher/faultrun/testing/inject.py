@@ -15,12 +15,14 @@ from faultrun.testing.fault import FaultKind, InjectedFault
 _SMALL_BYTES = 256 << 20
 """Only a file system as small as this is filled: it was made for it."""
 
-_GROUP_PREFIX = "faultrun_chaos_"
+GROUP_PREFIX = "faultrun_chaos_"
+"""Of the control groups that ``oom`` makes, and leaves behind, in ``MEMORY_GROUPS``."""
+
 _ROOM_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 20
 _SLOW_S = 5.0
 _STATM = Path("/proc/self/statm")
-_MEMORY_GROUPS = (
+MEMORY_GROUPS = (
     (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
     (Path("/sys/fs/cgroup"), "memory.max"),
 )
@@ -59,17 +61,6 @@ def strike(fault: InjectedFault, where: str, path: str = "") -> None:
             _no_room_for_output()
 
 
-def remove_groups() -> int:
-    """Remove the control groups that ``oom`` left behind, whose processes are dead; how many."""
-    removed = 0
-    for parent, _ in _MEMORY_GROUPS:
-        for group in parent.glob(f"{_GROUP_PREFIX}*"):
-            with contextlib.suppress(OSError):
-                group.rmdir()
-                removed += 1
-    return removed
-
-
 def _eat_memory() -> None:
     """To the limit of a control group of our own; where none can be made, to RLIMIT_AS (MemoryError)."""
     size, resident, *_ = (int(pages) * resource.getpagesize() for pages in _STATM.read_text().split())
@@ -81,8 +72,8 @@ def _eat_memory() -> None:
 
 
 def _enter_limited_group(limit_bytes: int) -> bool:
-    for parent, limit in _MEMORY_GROUPS:
-        group = parent / f"{_GROUP_PREFIX}{os.getpid()}"
+    for parent, limit in MEMORY_GROUPS:
+        group = parent / f"{GROUP_PREFIX}{os.getpid()}"
         try:
             group.mkdir()
             (group / limit).write_text(str(limit_bytes))
@@ -110,7 +101,7 @@ def _fill_disk(path: str) -> None:
             f"{folder} is on a file system of more than {_SMALL_BYTES >> 20} MiB, which is not filled;"
             " mount -t tmpfs -o size=16m none DIR makes a small one"
         )
-    with contextlib.suppress(OSError), (folder / f"{_GROUP_PREFIX}ballast").open("ab", buffering=0) as file:
+    with contextlib.suppress(OSError), (folder / f"{GROUP_PREFIX}ballast").open("ab", buffering=0) as file:
         while file.write(b"\0" * 4096):
             pass
 

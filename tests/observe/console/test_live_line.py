@@ -13,7 +13,7 @@ from faultrun.model.events import Event, PlanAdopted, RunStarted, Timer, TimerFi
 from faultrun.model.plan import Ledger
 from faultrun.model.run import Phase
 from faultrun.model.topology import BootId
-from faultrun.model.wire import Progress, pack_progress
+from faultrun.model.wire import pack_word
 from faultrun.observe.console.live_line import METER, LiveLine, VerificationMeter
 from faultrun.observe.outlets.sidecar import Sidecar
 from faultrun.terminal import CLEAR, BottomRow
@@ -29,11 +29,9 @@ def told(event: Event, phase: Phase) -> JournalLine:
 
 def page(folder: Path, *steps: int) -> None:
     """The progress page of incarnation 0."""
-    slots = (Progress(step=step, epoch=0, phase=1, at_monotonic_s=1.0, count=1) for step in steps)
+    slots = (pack_word(step, epoch=0, phase=1, at_monotonic_s=1.0, count=1) for step in steps)
     (folder / "incarnation_0").mkdir(exist_ok=True)
-    (folder / "incarnation_0" / "progress").write_bytes(
-        b"".join(pack_progress(one).ljust(64, b"\0") for one in slots)
-    )
+    (folder / "incarnation_0" / "progress").write_bytes(b"".join(one.ljust(64, b"\0") for one in slots))
 
 
 def test_it_says_ranks_step_rate_time_and_restarts(tmp_path: Path) -> None:

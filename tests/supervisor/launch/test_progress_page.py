@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 from collections.abc import Iterator
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from faultrun.journal.append import line_of
 from faultrun.model.events import Heartbeat, Timer, TimerFired, WorkersLost
 from faultrun.model.observed.progress import RankStep, WorkPhase, phase_of
 from faultrun.model.spec.output import Logs
-from faultrun.model.wire import SLOT_BYTES, Progress, pack_progress, pack_word, unpack_progress
+from faultrun.model.wire import SLOT_BYTES, Progress, pack_word, unpack_progress
 from faultrun.sdk.worker.progress_slot import ProgressSlot
 from faultrun.supervisor.launch.progress_page import (
     LiveWorkers,
@@ -62,13 +63,13 @@ def test_a_phase_from_a_newer_sdk_is_unknown() -> None:
 
 def test_a_slot_is_as_long_as_it_says_and_survives_packing() -> None:
     progress = Progress(step=2**62, epoch=-1, phase=3, at_monotonic_s=1e9, count=7)
-    packed = pack_progress(progress)
+    packed = pack_word(*astuple(progress))
     assert len(packed) <= SLOT_BYTES
     assert unpack_progress(packed.ljust(SLOT_BYTES, b"\0")) == progress
 
 
-@pytest.mark.parametrize("slot", [b"\0" * SLOT_BYTES, pack_progress(
-    Progress(step=5, epoch=0, phase=0, at_monotonic_s=0, count=-1)
+@pytest.mark.parametrize("slot", [b"\0" * SLOT_BYTES, pack_word(
+    step=5, epoch=0, phase=0, at_monotonic_s=0, count=-1
 ).ljust(SLOT_BYTES, b"\0")])  # fmt: skip
 def test_a_slot_that_nobody_wrote_is_none(slot: bytes) -> None:
     assert unpack_progress(slot) is None
@@ -118,7 +119,7 @@ def reactor() -> Iterator[Reactor]:
 
 def reports(path: Path, steps: list[int]) -> None:
     words = (Progress(step=step, epoch=-1, phase=0, at_monotonic_s=1.0, count=1) for step in steps)
-    path.write_bytes(b"".join(pack_progress(word).ljust(SLOT_BYTES, b"\0") for word in words))
+    path.write_bytes(b"".join(pack_word(*astuple(word)).ljust(SLOT_BYTES, b"\0") for word in words))
 
 
 def test_it_names_the_first_and_the_last_and_is_as_short_with_a_thousand_ranks(

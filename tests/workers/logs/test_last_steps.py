@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from faultrun.model.observed.progress import RankStep
-from faultrun.model.wire import SLOT_BYTES, Progress, pack_progress
+from faultrun.model.wire import SLOT_BYTES, pack_word
 from faultrun.workers.logs.last_steps import LastSteps, last_steps, progress_of
 from faultrun.workers.logs.log_files import LogFiles
 
@@ -18,9 +18,7 @@ def files(log_dir: Path) -> LogFiles:
 def write_page(logs: LogFiles, *steps: int | None) -> None:
     """One slot a rank; None: it has not written yet."""
     words = [
-        b""
-        if step is None
-        else pack_progress(Progress(step=step, epoch=-1, phase=0, at_monotonic_s=1.0, count=1))
+        b"" if step is None else pack_word(step, epoch=-1, phase=0, at_monotonic_s=1.0, count=1)
         for step in steps
     ]
     logs.progress.write_bytes(b"".join(word.ljust(SLOT_BYTES, b"\0") for word in words))

@@ -1,7 +1,7 @@
 """A lease: keys that end with the node that wrote them, and a clock that is never too late.
 
 Its time runs from when the last answered keepalive was *sent*: etcd counts from a moment after
-that, so whoever has stopped by ``ends_at_s`` has stopped before etcd drops the keys.
+that, so whoever has stopped ``ttl_s`` after it has stopped before etcd drops the keys.
 """
 
 import math
@@ -23,11 +23,6 @@ class Renewal:
     lease: int
     ttl_s: float
     sent_at_s: float
-
-    @property
-    def ends_at_s(self) -> float:
-        """Before this moment etcd does not drop the keys."""
-        return self.sent_at_s + self.ttl_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
