@@ -1,10 +1,11 @@
-"""Files as several packages need them: read where nobody may be disturbed, replaced in one step, watched.
+"""Files as several packages need them: read where nobody may be disturbed, replaced in one step, waited for.
 
 A file that is replaced is old or new, never half, and by a power cut never empty.
 """
 
 import ctypes
 import os
+import select
 import struct
 from collections.abc import Iterator
 from errno import EDQUOT, ENOSPC
@@ -35,6 +36,17 @@ def bytes_from(path: Path, begin: int, most_bytes: int) -> bytes:
             return file.read(most_bytes)
     except OSError:
         return b""
+
+
+def readable(within_s: float | None, *fds: int) -> list[int]:
+    """Which of ``fds`` can be read, or have ended, as soon as one does; none by then: empty. None: for ever.
+
+    ``select.select`` knows no descriptor above 1023, which many ranks come to.
+    """
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return [fd for fd, _ in poll.poll(None if within_s is None else within_s * 1000)]
 
 
 def replace_durably(path: Path, data: bytes) -> None:

@@ -1,6 +1,7 @@
 """One real process: how it starts, how it is known, how it ends."""
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from faultrun.files import readable
 from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.workers.fork_server import ForkServer
 from faultrun.workers.launch import Launch
@@ -343,3 +345,16 @@ def test_room_is_missing_in_the_log_dir(tmp_path: Path) -> None:
     assert why_not_started(error, "python", tmp_path) == (
         f"could not start a worker: No space left on device in {tmp_path} (df -h)"
     )
+
+
+def test_a_descriptor_above_1023_is_waited_for() -> None:
+    """A node of some hundred ranks comes to such numbers, and ``select`` knows none of them."""
+    read_end, write_end = os.pipe()
+    high = fcntl.fcntl(read_end, fcntl.F_DUPFD_CLOEXEC, 1024)
+    try:
+        assert readable(0.0, high) == []
+        os.write(write_end, b".")
+        assert readable(None, high) == [high]
+    finally:
+        for fd in (read_end, write_end, high):
+            os.close(fd)

@@ -5,7 +5,6 @@
 """
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from faultrun.files import readable
 from faultrun.platforms.this_machine import device_files, visible_accelerators
 
 SLOT_VARIABLE = "FAULTRUN_SLOT"
@@ -82,7 +82,7 @@ def ask(device: AskedDevice, environ: Mapping[str, str], within_s: float) -> Dev
         os.close(tell)
     until_s = time.monotonic() + within_s
     with os.fdopen(told, "rb") as answers:
-        ready, _, _ = select.select([answers], [], [], within_s)
+        ready = readable(within_s, told)
         said = os.read(answers.fileno(), _MOST_BYTES).decode(errors="replace").strip() if ready else ""
     code = _ends(child, until_s - time.monotonic())
     if code is None:

@@ -1,7 +1,6 @@
 """A scene in a process of its own, which sees a private view and ends with all that it started."""
 
 import os
-import select
 import signal
 import sys
 import time
@@ -11,6 +10,7 @@ from contextlib import suppress
 
 import psutil
 
+from faultrun.files import readable
 from faultrun.rehearse.isolation.private_view import NoPrivateView
 from faultrun.rehearse.scene_messages import SceneFailed, Told, told_of, written_line
 from faultrun.workers import signals
@@ -98,8 +98,7 @@ def _heard(fd: int, until_s: float, tick: Callable[[], None]) -> Iterator[Told]:
     unread = b""
     while time.monotonic() < until_s:
         tick()
-        ready, _, _ = select.select([fd], [], [], _TICK_S)
-        if not ready:
+        if not readable(_TICK_S, fd):
             continue
         data = os.read(fd, 1 << 16)
         if not data:

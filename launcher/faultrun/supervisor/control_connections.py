@@ -2,12 +2,12 @@
 
 import contextlib
 import os
-import select
 import socket
 import struct
 import tempfile
 from pathlib import Path
 
+from faultrun.files import readable
 from faultrun.model.wire import MAX_LINE_BYTES
 
 _SUN_PATH_BYTES = 107
@@ -58,9 +58,7 @@ class ControlPeer:
     def wait_for_goodbye(self, patience_s: float) -> None:
         """Wait, bounded, until the other side has read what was sent and hung up."""
         with contextlib.suppress(OSError):
-            poll = select.poll()  # select() knows no descriptor above 1023
-            poll.register(self._connection, select.POLLIN)
-            poll.poll(patience_s * 1000)
+            readable(patience_s, self.fd)
 
     def close(self) -> None:
         """Hang up."""

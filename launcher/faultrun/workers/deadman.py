@@ -11,6 +11,7 @@ import math
 import os
 import select
 
+from faultrun.files import readable
 from faultrun.workers.forked_helper import Forked
 from faultrun.workers.shared_deadline import NEVER, SharedDeadline, boottime
 from faultrun.workers.sweep import kill_tagged, sweep, tagged
@@ -113,13 +114,10 @@ class _Timer:
 
     def wait(self, until_s: float, rope: int) -> None:
         """Return at ``until_s``, or when ``rope`` can be read."""
-        poll = select.poll()
-        poll.register(rope, select.POLLIN)
         if until_s == NEVER:
-            poll.poll()
+            readable(None, rope)
             return
         seconds = math.floor(until_s)
         spec = _TimerSpec(at_s=seconds, at_ns=int((until_s - seconds) * 1e9))
         _LIBC.timerfd_settime(self._fd, _TIMER_ABSTIME, ctypes.byref(spec), None)
-        poll.register(self._fd, select.POLLIN)
-        poll.poll()
+        readable(None, rope, self._fd)

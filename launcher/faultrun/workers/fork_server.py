@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import resource
-import select
 import signal
 import socket
 import subprocess
@@ -22,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from faultrun.files import text_of
+from faultrun.files import readable, text_of
 from faultrun.workers.launch import Launch
 from faultrun.workers.shared_deadline import NEVER
 from faultrun.workers.sweep import TAG_VARIABLE, tag_limit
@@ -245,9 +244,7 @@ def _inherited(usual: Policy | None) -> tuple[object, ...]:
 
 def _heard(channel: socket.socket, patience_s: float) -> dict[str, Any] | None:
     """The next word; None for its end, and for silence."""
-    poll = select.poll()  # select() knows no descriptor above 1023
-    poll.register(channel, select.POLLIN)
-    if not poll.poll(patience_s * 1000):
+    if not readable(patience_s, channel.fileno()):
         return None
     try:
         text = channel.recv(_MOST_BYTES)

@@ -6,10 +6,11 @@ One of them is the deadman (``deadman.py``), which outlives us by a moment to ki
 import contextlib
 import json
 import os
-import select
 import signal
 from collections.abc import Callable
 from typing import Any
+
+from faultrun.files import readable
 
 _FD_LIMIT = 65536
 
@@ -36,9 +37,7 @@ class Forked:
 
     def end(self, patience_s: float) -> None:
         """Give it, once it was told to end, its time, then SIGKILL; reap it."""
-        poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
-        if not poll.poll(patience_s * 1000):
+        if not readable(patience_s, self._pidfd):
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):

@@ -4,13 +4,13 @@ import contextlib
 import ctypes
 import errno
 import os
-import select
 import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from faultrun.files import readable
 from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.workers.fork_server import ForkServer, NoForkServer, Policy
 from faultrun.workers.fork_server_process import bind_memory
@@ -56,9 +56,7 @@ class Process:
 
     def wait(self, patience_s: float) -> None:
         """Wait, bounded, for its end."""
-        ended = select.poll()  # select() knows no descriptor above 1023
-        ended.register(self.pidfd, select.POLLIN)
-        ended.poll(patience_s * 1000)
+        readable(patience_s, self.pidfd)
 
     def signal_leader(self, signum: int) -> None:
         """Signal this process alone; nothing when it has ended."""

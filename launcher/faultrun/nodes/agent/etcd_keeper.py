@@ -2,11 +2,11 @@
 
 import json
 import os
-import select
 import time
 from pathlib import Path
 
 from faultrun.errors import FaultrunError
+from faultrun.files import readable
 from faultrun.nodes.etcd.own_server import EtcdOutOfRoom, EtcdPlace, OwnEtcdServer
 from faultrun.workers.launch import Launch
 from faultrun.workers.process import start
@@ -41,9 +41,6 @@ def keep(listen: str, folder: Path, words: int, stop: int) -> None:
 
 def _supervisor_gone(etcd: OwnEtcdServer, stop: int) -> bool:
     """Wait for an end: the supervisor's (True), or etcd's."""
-    poll = select.poll()
-    poll.register(stop, select.POLLIN)
     running = not etcd.ended()
-    if running and etcd.process is not None:
-        poll.register(etcd.process.pidfd, select.POLLIN)
-    return stop in (fd for fd, _ in poll.poll(None if running else _PAUSE_S * 1000))
+    ends = [etcd.process.pidfd] if running and etcd.process is not None else []
+    return stop in readable(None if running else _PAUSE_S, stop, *ends)

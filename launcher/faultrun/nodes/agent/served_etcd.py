@@ -6,10 +6,10 @@ What etcd's client needs to look whether it is ready stays out of the supervisor
 
 import json
 import os
-import select
 from collections.abc import Callable
 
 from faultrun.errors import FaultrunError
+from faultrun.files import readable
 from faultrun.workers.forked_helper import Forked
 
 _READY_S = 40.0
@@ -60,9 +60,7 @@ class ServedEtcd:
 
 def _told(heard: int) -> FaultrunError | None:
     """What the helper says once: why etcd does not answer; None if it does."""
-    poll = select.poll()
-    poll.register(heard, select.POLLIN)
-    line = os.read(heard, _CHUNK) if poll.poll(_READY_S * 1000) else b""
+    line = os.read(heard, _CHUNK) if readable(_READY_S, heard) else b""
     try:
         said = json.loads(line)
     except ValueError:

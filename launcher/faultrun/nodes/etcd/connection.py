@@ -3,13 +3,13 @@
 import contextlib
 import http.client
 import json
-import select
 import socket
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from faultrun.files import readable
 from faultrun.nodes.etcd.answers import Failure, Json, read_answer, read_message
 from faultrun.nodes.etcd.clock import boot_now
 from faultrun.nodes.etcd.endpoints import host_and_port
@@ -98,11 +98,7 @@ class Connection(http.client.HTTPConnection):
     @property
     def fresh(self) -> bool:
         """Whether an idle connection can still be used: the other end has neither closed it nor spoken."""
-        if self.sock is None:
-            return False
-        poll = select.poll()
-        poll.register(self.sock, select.POLLIN)
-        return not poll.poll(0)
+        return self.sock is not None and not readable(0.0, self.sock.fileno())
 
     def exchange(self, path: str, body: Json, headers: Mapping[str, str], until_s: float) -> Json | Failure:
         """Send one request and read its whole answer."""

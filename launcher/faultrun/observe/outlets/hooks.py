@@ -5,7 +5,6 @@ One thing at a time, each within a limit; what goes wrong is a line in ``on_even
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from faultrun.files import readable
 from faultrun.journal.lines import JournalLine
 from faultrun.model.printable import printable
 from faultrun.observe.outlets.messages import Announcer
@@ -113,14 +113,8 @@ class EventHooks(Work):
 
     def _ends_in_time(self, pidfd: int) -> bool:
         """Whether the command ends by itself; when the run ends it has to hurry."""
-        poll = select.poll()
-        poll.register(pidfd, select.POLLIN)
-        poll.register(self._lifeline, select.POLLIN)
-        ready = [fd for fd, _ in poll.poll(_COMMAND_S * 1000)]
-        if ready and pidfd not in ready:
-            poll.unregister(self._lifeline)
-            ready = [fd for fd, _ in poll.poll(_HURRY_S * 1000)]
-        return pidfd in ready
+        ready = readable(_COMMAND_S, pidfd, self._lifeline)
+        return pidfd in (readable(_HURRY_S, pidfd) if ready and pidfd not in ready else ready)
 
 
 def _post(url: str, body: bytes) -> None:

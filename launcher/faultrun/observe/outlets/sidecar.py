@@ -7,12 +7,12 @@ what is left of the journal, does its last work and ends.
 
 import contextlib
 import os
-import select
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
+from faultrun.files import readable
 from faultrun.journal.lines import JournalFollower, JournalLine
 from faultrun.workers.forked_helper import Forked
 
@@ -81,11 +81,9 @@ def _silence(kept: tuple[int, ...]) -> None:
 
 
 def _run(work: Work, journal: JournalFollower, lifeline: int) -> None:
-    poll = select.poll()
-    poll.register(lifeline, select.POLLIN)
     gone = False
     while not gone:
-        gone = bool(poll.poll(work.interval_s * 1000))
+        gone = bool(readable(work.interval_s, lifeline))
         for line in journal.new_lines():
             work.take(line)
         work.tick()

@@ -7,7 +7,6 @@ Growing back stops all workers, so it waits for a save that has just been read b
 """
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from faultrun.checkpoints.format import Stamp
 from faultrun.core.phases.platform_notices import faulty_slots
+from faultrun.files import readable
 from faultrun.model.checkpoint import Verdict
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.observed.agreement import OwnNodeAside
@@ -199,7 +199,7 @@ class CapacityWatch:
             return False
         os.close(tell)
         self._asked = process
-        ready, _, _ = select.select([told], [], [], _CHECK_S)
+        ready = readable(_CHECK_S, told)
         said = os.read(told, 16) if ready else b""
         os.close(told)
         if not ready:

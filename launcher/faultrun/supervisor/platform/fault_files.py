@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from faultrun.files import readable
 from faultrun.journal.codec import CodecError, decode, encode
 from faultrun.model.events import Event, FaultNotice
 from faultrun.model.observed.platform_notice import Notice, TableVersion, UnreadableNotice
@@ -81,8 +82,7 @@ class FaultFileWatcher:
         found: list[Notice] = []
         deadline = time.monotonic() + self._patience_s
         while (left_s := deadline - time.monotonic()) > 0:
-            readable, _, _ = select.select([self._fd], [], [], left_s)
-            for line in self._lines() if readable else ():
+            for line in self._lines() if readable(left_s, self._fd) else ():
                 if line == _READY:
                     return tuple(found)
                 found += (notice for notice, _ in _notices(line))

@@ -8,15 +8,15 @@ is written in the instant between the copy and the cut is lost, and only in a fl
 
 import contextlib
 import os
-import select
 from collections.abc import Sequence
 from pathlib import Path
 
+from faultrun.files import readable
 from faultrun.workers.forked_helper import Forked, Orders
 
 FIRST_SUFFIX = ".first"
 NEWEST_SUFFIX = ".1"
-_LOOK_MS = 300
+_LOOK_S = 0.3
 _LAST_LOOK_S = 2.0
 _CHUNK = 1 << 16
 _PART = 4
@@ -67,10 +67,8 @@ def rotate(log: Path, max_bytes: int) -> int:
 
 def _look_after(orders: Orders, max_bytes: int) -> None:
     logs: list[Path] = []
-    poll = select.poll()
-    poll.register(orders.bell, select.POLLIN)
     while True:
-        if poll.poll(_LOOK_MS):
+        if readable(_LOOK_S, orders.bell):
             received, open_ = orders.received()
             if not open_:
                 return
