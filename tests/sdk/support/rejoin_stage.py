@@ -238,7 +238,8 @@ class RejoinStage:
             case "snapshot" if rank.number not in self.refused:
                 fd = self._memories[rank.number] = os.memfd_create(f"snapshot-{rank.number}")
                 os.ftruncate(fd, content["bytes"])
-                socket.send_fds(peer, [message("snapshot_fd", fds=1)], [fd])
+                with contextlib.suppress(OSError):  # it was killed since it asked
+                    socket.send_fds(peer, [message("snapshot_fd", fds=1)], [fd])
             case "snapshot":
                 self._say(rank, "snapshot_refused", why="memory is short")
             case "rejoined" if content["incarnation"] == self.incarnation:
