@@ -54,9 +54,12 @@ def test_on_a_terminal_two_questions_are_asked_and_the_answers_written(tmp_path:
 
 
 @pytest.mark.long
-def test_enter_and_the_end_of_input_leave_a_question_open(tmp_path: Path) -> None:
+@pytest.mark.parametrize("answers", [("\n", "\x04"), ("n\n", "No\n")])
+def test_enter_a_no_and_the_end_of_input_leave_a_question_open(
+    tmp_path: Path, answers: tuple[str, str]
+) -> None:
     written(tmp_path, train__py=SCRIPT)
-    assert "left open:" in typed(tmp_path, "\n", "\x04")
+    assert "left open:" in typed(tmp_path, *answers)
     assert left_open(tmp_path) == {"checkpoint_dir": "ckpt", "resume_arg": "--resume={checkpoint}"}
 
 
@@ -71,6 +74,13 @@ def test_an_answer_that_no_script_takes_is_refused_and_asked_again(tmp_path: Pat
     )
     page = yaml.safe_load((tmp_path / "faultrun.yaml").read_text())
     assert page == {"worker_num": 2, "rewrite": "c.yaml:pre_trained"}
+
+
+@pytest.mark.long
+def test_a_yes_where_nothing_is_offered_names_no_folder(tmp_path: Path) -> None:
+    written(tmp_path, train__py="import argparse\nprint(argparse.ArgumentParser().parse_args())\n")
+    assert "y says too little: nothing is offered" in typed(tmp_path, "y\n", "\n", "\n")
+    assert yaml.safe_load((tmp_path / "faultrun.yaml").read_text()) == {"worker_num": 2}
 
 
 @pytest.mark.long

@@ -20,7 +20,7 @@ FOLDER_OPTION = "checkpoint_dir"
 RESUME = "resume_arg"
 HANDS_OVER = frozenset({RESUME, "rewrite", "recipe"})
 
-_YES = frozenset({"y", "yes"})
+_YES, _NO = frozenset({"y", "yes"}), frozenset({"n", "no", "none"})
 _FOLDER_RANKS = ("checkpoint", "ckpt", "snapshot", "save", "out", "work", "exp", "run")
 _PLACES = frozenset({"dir", "directory", "folder", "root", "path", "to"})
 _FOLDER_NAME = re.compile(r"(?i)(out|output|save|ckpts?|checkpoints?)(_?(dir|directory|folder|path|to))?")
@@ -106,11 +106,14 @@ def loaded_by(program: KnownProgram) -> AdoptedOption | None:
 
 
 def answered(question: Question, text: str, program: KnownProgram) -> AdoptedOption | None:
-    """The option that an answer means; None for an empty one. UsageError: it can be no answer."""
+    """The option that an answer means; None for an empty one and a no. UsageError: it can be no answer."""
     text = text.strip()
-    if not text:
+    if not text or text.lower() in _NO:
         return None
-    if text.lower() in _YES and question.offered:
+    if text.lower() in _YES and not question.offered:
+        because, hint = "nothing is offered", f"{question.put_in}, or Enter to leave it open"
+        raise UsageError(f"{text} says too little", because=because, hint=hint)
+    if text.lower() in _YES:
         return AdoptedOption(
             name=question.option, values=(question.offered,), read=f"as told; {question.why}"
         )

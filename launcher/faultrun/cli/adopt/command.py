@@ -35,7 +35,7 @@ from faultrun.terminal import is_terminal
 _HEAD_LINES = 4
 _INTRODUCTION = (
     "A restart goes on where training was if faultrun knows this, and no script tells it for sure.\n"
-    "y takes what is offered, Enter leaves it open.\n"
+    "y takes what is offered, Enter or n leaves it open.\n"
 )
 _TRIES = 3
 _STDIN, _STDERR = 0, 2

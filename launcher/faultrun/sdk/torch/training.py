@@ -148,14 +148,15 @@ class Training:
         # a scheduler may change the hyperparameters before the next update
         groups = [[group.copy() for group in one.param_groups] for one in parts.optimizers]
         updates = tuple(self._updates) or (0,) * len(groups)
-        return Boundary(self.position, rng, groups, objects.capture(), objects.versions(), updates)
+        began = self.reading.epoch_rng
+        return Boundary(self.position, rng, groups, objects.capture(), objects.versions(), updates, began)
 
     def state_at(self, boundary: Boundary) -> dict[str, Any]:
         """The state at ``boundary``, where it lies. Any thread, while the main thread changes nothing."""
         newest = self.history[-1] if self.history else boundary
         if newest.position.step <= boundary.position.step:
             newest = boundary
-        rng = self.recorder.read(boundary.rng), self.reading.epoch_rng
+        rng = self.recorder.read(boundary.rng), boundary.epoch_rng
         return assemble(self.parts, boundary, newest, rng, self.writer.session)
 
     def state_now(self) -> dict[str, Any]:
@@ -232,7 +233,7 @@ class Training:
             # else nothing of the step was done, and what was drawn since the last one is the script's own
             restore_rng(rng, self.reading.generator)
         if redo.in_function:
-            self.reading.resumes_at(last.position, rng, self.reading.epoch_rng)
+            self.reading.resumes_at(last.position, rng, last.epoch_rng)
         self.position = last.position
 
     def came_back(self) -> None:

@@ -175,12 +175,12 @@ def test_an_optimizer_without_hooks_is_refused_with_a_way_out(tmp_path: Path) ->
         protected(tmp_path, object())
 
 
-def protected(directory: Any, *optimizers: Any, **more: Any) -> Guard:
+def protected(directory: Any, *optimizers: Any, net: nn.Module | None = None, **more: Any) -> Guard:
     """As under faultrun."""
     owner = Worker(Session())
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("faultrun.sdk.torch.worker", lambda: owner)
-        return protect(nn.Linear(2, 2), *optimizers, directory=directory, **more)
+        return protect(net or nn.Linear(2, 2), *optimizers, directory=directory, **more)
 
 
 class Stream:
@@ -267,6 +267,43 @@ def test_what_a_script_does_between_two_epochs_is_not_done_twice_after_a_save_th
     again = ByEpoch(tmp_path / "again")
     again.guard.load(torch.load(tmp_path / "saved.pt", weights_only=True))
     assert began + again.trains() == whole
+
+
+class AddsUp:
+    """A script with an update for every two of an epoch's five batches: some wait for the next epoch."""
+
+    def __init__(self, directory: Path) -> None:
+        torch.manual_seed(1)
+        self.net = nn.Linear(3, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.guard = protected(directory, self.optimizer, net=self.net)
+        self.loader = DataLoader(TensorDataset(torch.arange(15.0).view(5, 3) / 15), shuffle=True)
+
+    def trains(self, stop_at: int = 0) -> list[float]:
+        """The weights behind all twenty batches; none if it stops with batch ``stop_at`` in its hands."""
+        for epoch in range(self.guard.epoch, 4):
+            for (batch,) in self.guard.batches(self.loader, epoch):
+                done = 5 * epoch + (self.guard.step_in_epoch or 0)
+                if done == stop_at:
+                    return []
+                self.net(batch).square().sum().backward()
+                if done % 2 == 0:
+                    self.optimizer.step()
+                    self.optimizer.zero_grad()
+                    self.guard.step()
+        return [one for each in self.net.parameters() for one in each.flatten().tolist()]
+
+
+@pytest.mark.parametrize("stop_at", range(2, 21))
+def test_gradients_that_wait_at_the_end_of_an_epoch_are_added_up_anew(tmp_path: Path, stop_at: int) -> None:
+    whole = AddsUp(tmp_path / "whole").trains()
+    stopped = AddsUp(tmp_path / "stopped")
+    assert not stopped.trains(stop_at)
+    training = stopped.guard.training
+    state = copied(training.state_at(training.history[-1]))
+    goes_on = AddsUp(tmp_path / "goes_on")
+    goes_on.guard.load(state)
+    assert goes_on.trains() == whole
 
 
 def test_a_program_ahead_of_its_device_is_saved_where_the_device_stands(tmp_path: Path) -> None:

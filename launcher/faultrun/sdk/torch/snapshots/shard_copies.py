@@ -88,7 +88,7 @@ class ShardCopies:
             self._copier = Copier(self._failed)
             self._copier.start()
         training = self._training
-        numbers = training.recorder.read(boundary.rng), training.reading.epoch_rng
+        numbers = training.recorder.read(boundary.rng), boundary.epoch_rng
         training.lock.lend()
         self._copier.begin(partial(self._copy, boundary, numbers))
 

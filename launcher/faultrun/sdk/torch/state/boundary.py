@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from faultrun.sdk.torch.state.rng import memory_at
+from faultrun.sdk.torch.state.rng import Rng, memory_at
 from faultrun.sdk.torch.state.shards import ModuleState, is_dtensor, is_spread, local_of, meshes_of, packed
 from faultrun.sdk.torch.state.trees import copied, map_tensors, same
 from faultrun.sdk.worker.save_files import Position
@@ -57,9 +57,9 @@ class Passage:
 class Boundary(NamedTuple):
     """The end of one step.
 
-    ``rng`` is its slot in the recorder; ``groups`` are each optimizer's, with
-    their hyperparameters; ``updates`` counts the updates of each optimizer since the start. ``passage`` is
-    None where the device is never behind.
+    ``rng`` is its slot in the recorder, ``epoch_rng`` are the random numbers of its epoch's beginning;
+    ``groups`` are each optimizer's, with their hyperparameters; ``updates`` counts the updates of each
+    optimizer since the start. ``passage`` is None where the device is never behind.
     """
 
     position: Position
@@ -68,6 +68,7 @@ class Boundary(NamedTuple):
     objects: dict[str, Any]
     versions: dict[str, int]
     updates: tuple[int, ...]
+    epoch_rng: Rng | None = None
     passage: Passage | None = None
 
     def says_the_same(self, other: "Boundary") -> bool:

@@ -147,9 +147,11 @@ class Loops:
         resumed = place.enters(loader, epoch)
         set_epoch(loader, epoch)
         if resumed is None:
+            waits = _gradients_wait(training)
             training.position = Position(training.position.step, epoch, 0)
             place.epoch_rng = recorder.read(recorder.epoch(training.position, place.generator))
-            training.note_boundary()  # an epoch begins: no new step, but a place to go on from
+            if not waits:
+                training.note_boundary()  # an epoch begins: no new step, but a place to go on from
             if (rejoin := self._rejoins_here) is not None:
                 rejoin.at_an_epochs_end()
             return self._from(loader, 0)
@@ -253,6 +255,13 @@ def _adds_up(training: Training) -> bool:
     last = training.history[-1]
     groups = [[group.copy() for group in one.param_groups] for one in parts.optimizers]
     return last.says_the_same(last._replace(groups=groups, objects=parts.objects.capture()))
+
+
+def _gradients_wait(training: Training) -> bool:
+    """Whether batches since the last boundary left gradients, which no save holds, for an update to come."""
+    if not training.history or training.history[-1].position == training.position:
+        return False
+    return _has_gradients(training.parts)
 
 
 def _has_gradients(parts: Any) -> bool:
