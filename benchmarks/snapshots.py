@@ -1,5 +1,6 @@
 """What copies of shards in memory cost a training: as ``auto`` chose, at every step, and not at all."""
 
+import math
 from collections.abc import Mapping
 from statistics import median
 
@@ -19,41 +20,39 @@ _PATIENCE_S = 1200.0
 def measure(attempt: Attempt) -> Mapping[str, list[float]]:
     """One training; blocks of steps with and without copies follow each other, and are compared in pairs."""
     contender = launcher(attempt.contender)
-    script = str(ROOT / "benchmarks" / "jobs" / "snapshot_torch.py")
-    words = (str(_WIDTHS[attempt.case]), str(_PAIRS))
-    job = Job(workers=_RANKS, program=(script, *words), recovery=("--checkpoint_dir=checkpoints",))
+    words = (str(ROOT / "benchmarks/jobs/snapshot_torch.py"), str(_WIDTHS[attempt.case]), str(_PAIRS))
+    job = Job(workers=_RANKS, program=words, recovery=("--checkpoint_dir=checkpoints",))
     with Launched(contender.command(job), attempt.folder, contender.environ) as run:
         run.wait_for_the_end(within_s=_PATIENCE_S)
-        auto, none, bare, one = (
-            [note.number for note in select(run.notes, kind)] for kind in ("auto", "none", "bare", "one")
+        kinds = ("auto", "none", "bare", "one", "hook", "interval")
+        auto, none, bare, one, hooks, (every,) = (
+            [note.number for note in select(run.notes, kind)] for kind in kinds
         )
-        (interval,) = [note.number for note in select(run.notes, "interval", rank=0)]
-        hooks = [note.number for note in select(run.notes, "hook")]
     return {
         "without": [median(none)],
         "auto": [median(auto)],
         "one": [median(one)],
         "kept": [without / took for without, took in zip(none, auto, strict=True)],
         "kept_one": [without / took for without, took in zip(bare, one, strict=True)],
-        "every": [interval],
+        "every": [every],
         "hook": [max(hooks)],
     }
 
 
 def judge(readings: Readings) -> Verdict:
     """The median of all pairs, in the worst case."""
-    found = {case: series.median for (case, _, key), series in readings.samples.items() if key == "kept"}
-    if not found:
-        return Verdict(kept=None, measured="not run")
-    case, worst = min(found.items(), key=lambda one: one[1])
-    return Verdict(kept=worst >= SPEED_LIMIT, measured=f"{worst:.3f}, {case}")
+    worst = min(_medians(readings, "kept"), default=math.nan)
+    return Verdict(kept=None if math.isnan(worst) else worst >= SPEED_LIMIT, measured=f"{worst:.3f}")
 
 
 def judge_hook(readings: Readings) -> Verdict:
     """The slower rank's median, in the worst case."""
-    found = [series.median for (_, _, key), series in readings.samples.items() if key == "hook"]
-    kept = max(found) < HOOK_LIMIT_S if found else None
-    return Verdict(kept=kept, measured=f"{1e6 * max(found):.0f} us" if found else "not run")
+    worst = max(_medians(readings, "hook"), default=math.nan)
+    return Verdict(kept=None if math.isnan(worst) else worst < HOOK_LIMIT_S, measured=f"{1e6 * worst:.0f} us")
+
+
+def _medians(readings: Readings, key: str) -> list[float]:
+    return [one.median for (_, _, name), one in readings.samples.items() if name == key]
 
 
 BENCHMARK = Benchmark(

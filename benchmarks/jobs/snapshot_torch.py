@@ -28,7 +28,6 @@ WIDTH, PAIRS = map(int, sys.argv[1:])
 LAYERS, BATCH = 6, 64
 _SETTLE = 2
 """Steps at the beginning of a block that are not counted: what the one before has begun ends in them."""
-
 _BLOCK = 12
 """Steps that are counted at least; with copies as many as there are between some of them."""
 _AT_EACH = 4
@@ -50,8 +49,8 @@ def main() -> None:
     inputs = torch.randn(BATCH, WIDTH)
     blocks: Blocks | None = None
     hooks_s, ended_s = list[float](), time.perf_counter()
-    for step in guard.steps(1_000_000):
-        if blocks is not None and blocks.plain:
+    for _ in guard.steps(1_000_000):
+        if interval_of(guard).every == 0 and blocks is not None:
             hooks_s.append(time.perf_counter() - ended_s)
         with guard.attempt():
             net(inputs).square().mean().backward()
@@ -62,8 +61,6 @@ def main() -> None:
             blocks = Blocks(interval, tell if rank == 0 else None)
         if blocks is not None and blocks.stepped():
             break
-        if step == 1:
-            tell("began")
         ended_s = time.perf_counter()
     tell("hook", f"{median(hooks_s):.9f}")
     sdk.done()
@@ -84,11 +81,6 @@ class Blocks:
         pairs = [(auto, none), (none, auto)] * (PAIRS // 2)
         self._left = deque([*chain.from_iterable(pairs), *((("bare", 0), one) * _AT_EACH)])
         self._interval.every = self._left[0][1]
-
-    @property
-    def plain(self) -> bool:
-        """Whether nothing is copied behind the step that has just ended."""
-        return self._interval.every == 0 and self._steps > 0
 
     def stepped(self) -> bool:
         """A step is complete; whether it was the last."""

@@ -157,17 +157,11 @@ def manifest(command: str, kind: str = "batch.volcano.sh/v1alpha1 Job", replicas
             {"worker_num": ["2"]},
             "/ckpt",
         ),
-        (
-            "command: [python]\n              args: [train.py]",
-            ["faultrun", "train.py"],
-            {},
-            "ckpt",
-        ),
+        ("command: [python]\n              args: [train.py]", ["faultrun", "train.py"], {}, "ckpt"),
     ],
 )
 @pytest.mark.parametrize(
-    "kind",
-    ["batch.volcano.sh/v1alpha1 Job", "kubeflow.org/v1 PyTorchJob", "mindxdl.gitee.com/v1 AscendJob"],
+    "kind", ["batch.volcano.sh/v1alpha1 Job", "kubeflow.org/v1 PyTorchJob", "mindxdl.gitee.com/v1 AscendJob"]
 )
 def test_the_container_command_of_a_manifest_is_replaced(
     folder: Path, command: str, words: list[str], options: dict[str, list[str]], saves: str, kind: str

@@ -165,6 +165,10 @@ def test_json_and_aliases_are_read_and_aliases_never_mended() -> None:
 POD = "spec:\n  template:\n    spec:\n      containers: [{name: a, image: b}]\n"
 
 
+IN_A_SHELL = f"apiVersion: batch/v1\nkind: Job\n{POD}".replace("b}", "b, command: [sh, -c, 'faultrun x.py']}")
+SCRIPT_OF_A = "the shell script of container a, in which faultrun cannot be read"
+
+
 @pytest.mark.parametrize(
     ("text", "unchecked"),
     [
@@ -176,6 +180,9 @@ POD = "spec:\n  template:\n    spec:\n      containers: [{name: a, image: b}]\n"
         ("apiVersion: v1\nkind: Secret\n---\napiVersion: v1\nkind: Secret\n", ("Secret",)),
         ("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n", ("ConfigMap",)),
         ("a: 1\n---\napiVersion: v1\nkind: Secret\n", ("Secret", "what has no apiVersion and kind")),
+        (IN_A_SHELL, ()),
+        (IN_A_SHELL.replace("x.py", "x.py | tee log"), (SCRIPT_OF_A,)),
+        (IN_A_SHELL.replace("x.py", "x.py --seed=$SEED"), (SCRIPT_OF_A,)),
     ],
 )
 def test_what_no_rule_looks_at_is_named_by_its_kind(text: str, unchecked: tuple[str, ...]) -> None:

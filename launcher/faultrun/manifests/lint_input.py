@@ -104,7 +104,7 @@ class LintInput:
 
     @cached_property
     def unchecked(self) -> tuple[str, ...]:
-        """The kinds of documents that no rule looks at, each once; of some the pods are looked at."""
+        """What no rule looks at, each once: kinds of documents, and scripts that are more than commands."""
         known = {id(one.root) for one in self.workloads}
         known |= {id(one.root) for one, *_ in self.platform_maps}
         known |= {id(one.root) for one in self.config_maps if scalar(one.root, "data", _SCHEDULER)}
@@ -119,7 +119,14 @@ class LintInput:
         ]
         kinds += [text_at(one, "kind") for one in self.objects if id(one) not in known]
         without = len(self.documents) > len(self.objects)
-        return tuple(dict.fromkeys([*kinds, *(["what has no apiVersion and kind"] if without else [])]))
+        kinds += ["what has no apiVersion and kind"] if without else []
+        kinds += [
+            f"the shell script of container {one.name}, in which faultrun cannot be read"
+            for workload in self.workloads
+            for one in workload.containers
+            if one.hides_faultrun
+        ]
+        return tuple(dict.fromkeys(kinds))
 
     @property
     def pods(self) -> Iterator[Pod]:

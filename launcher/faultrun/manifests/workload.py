@@ -1,12 +1,13 @@
 """The parts of a manifest that rules look at: jobs, their pods, containers and config maps."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
-from faultrun.manifests.command import faultrun_of
+from faultrun.manifests.command import faultrun_of, shell_of
 from faultrun.text.yaml_tree import (
     MappingNode,
     Node,
@@ -26,6 +27,7 @@ _BUILT_IN = frozenset({"v1", "apps/v1", "batch/v1"})
 _WRAPPERS = frozenset({"spec", "template", "jobTemplate"})
 _NATIVE_RESOURCES = ("kubernetes.io/", "hugepages-", "attachable-volumes-", "requests.", "limits.")
 _KUBERNETES_GRACE_S = 30
+_NAMES_FAULTRUN = re.compile(r"\bfaultrun\b(?!\s+prestop)")
 
 
 class WorkloadKind(Enum):
@@ -226,6 +228,14 @@ class Container:
     def faultrun(self) -> tuple[str, ...] | None:
         """The words of faultrun if this container starts it by name; None if not, or if the image decides."""
         return faultrun_of(self.words)
+
+    @property
+    def hides_faultrun(self) -> bool:
+        """Whether a shell starts faultrun in a way that is not read: behind a pipe, with a variable."""
+        shell = shell_of(self.words)
+        return (
+            self.faultrun is None and shell is not None and _NAMES_FAULTRUN.search(shell.script) is not None
+        )
 
     @property
     def pre_stop(self) -> MappingNode | None:
