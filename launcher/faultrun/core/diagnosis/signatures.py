@@ -52,6 +52,8 @@ def recognise(
                     return found
     if raised is not None or (isinstance(status, Signaled) and status.signum not in _LAST_WORDS):
         rows = [row for row in rows if row.fault_class in _STRONG]
+    text = "\n".join(lines)
+    rows = [row for row in rows if row.may_be_in(text)]  # of most logs nothing is left
     below = [row for row in rows if row.fault_class in _STRONG or row not in _BUILT_IN]
     follower: Finding | None = None
     for line in reversed(lines):
