@@ -62,12 +62,7 @@ def test_the_cluster_s_grace_over_time_can_be_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "because"),
-    [
-        (b"a: 1\n", "apiVersion"),
-        (b"\xff\xfe", "UTF-8"),
-        (b"a: [\n", "not YAML"),
-        (b"", "no object"),
-    ],
+    [(b"a: 1\n", "apiVersion"), (b"\xff\xfe", "UTF-8"), (b"a: [\n", "not YAML"), (b"", "no object")],
 )
 def test_what_is_no_manifest_ends_with_65(tmp_path: Path, content: bytes, because: str) -> None:
     file = tmp_path / "values.yaml"

@@ -144,16 +144,7 @@ def test_completion_offers_verbs_and_options() -> None:
 
 
 def test_reading_a_command_line_imports_nothing_heavy() -> None:
-    heavy = {
-        "yaml",
-        "psutil",
-        "filelock",
-        "asyncio",
-        "multiprocessing",
-        "ssl",
-        "numpy",
-        "torch",
-    }
+    heavy = {"yaml", "psutil", "filelock", "asyncio", "multiprocessing", "ssl", "numpy", "torch"}
     code = (
         "import sys\n"
         "import faultrun.cli.options.command, faultrun.cli.options.settings, faultrun.cli.resolve.spec\n"

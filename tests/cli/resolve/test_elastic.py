@@ -79,10 +79,7 @@ def test_nodes_that_cannot_be_fewer_are_all_needed_and_it_is_said_why(script: st
     unread.write_text(json.dumps({"status": "completed"}))
     table = "--rank_table_file"
     for words, why in (
-        (
-            (f"{table}={other}",),
-            f"{table} names 2 servers with 2 devices each, and the run has 3 nodes",
-        ),
+        ((f"{table}={other}",), f"{table} names 2 servers with 2 devices each, and the run has 3 nodes"),
         ((f"{table}={unread}", "--local_worker_num=2"), "the workers get the rank table unread"),
         (("--worker_exit_codes=torchft",), "a training that recovers by itself"),
     ):

@@ -147,10 +147,7 @@ def test_each_server_of_a_table_is_a_node(pod: Pod) -> None:
     [
         ("mindspore", {"MS_WORKER_NUM": "4", "MS_LOCAL_WORKER": "4", "MS_NODE_RANK": "0", "MS_ROLE": ""}),
         ("tensorflow", {"CM_WORKER_SIZE": "4", "CM_LOCAL_WORKER": "4", "CM_RANK": "0"}),
-        (
-            "torch",
-            {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "RANK": "0", "LOCAL_RANK": "{0,1,2,3}"},
-        ),
+        ("torch", {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "RANK": "0", "LOCAL_RANK": "{0,1,2,3}"}),
     ],
 )
 def test_the_operator_counts_in_each_frameworks_own_variables(

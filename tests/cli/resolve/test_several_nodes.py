@@ -216,10 +216,7 @@ def test_half_of_what_etcd_needs_to_know_us_is_refused(script: str, conf: str, b
         (["--nnodes=2"], "nothing says where the 2 nodes find each other"),
         (["--nnodes=2", "--standalone"], "--nnodes=2 asks for 2 nodes, and --standalone for one"),
         (["--nnodes=3", "--worker_num=8"], "8 workers cannot be shared out evenly to 3 nodes"),
-        (
-            ["--nnodes=2", "--nproc-per-node=4", "--worker_num=9"],
-            "2 nodes with 4 workers each have 8",
-        ),
+        (["--nnodes=2", "--nproc-per-node=4", "--worker_num=9"], "2 nodes with 4 workers each have 8"),
         (["--worker_num=20", "--local_worker_num=8"], "20 workers cannot be shared out to nodes with 8 each"),
         (["--nnodes=1", "--worker_num=8", "--local_worker_num=4"], "the workers are those of 2 nodes"),
         (["--standalone", "--worker_num=8", "--local_worker_num=4"], "the workers are those of 2 nodes"),

@@ -72,10 +72,7 @@ def test_the_rank_table_says_how_many_in_every_form_of_it(
 
 @pytest.mark.parametrize(
     ("content", "because"),
-    [
-        ([], "it is not a JSON object"),
-        ({"rank_list": [{"rank_id": 0}]}, "a rank of it has no local_id"),
-    ],
+    [([], "it is not a JSON object"), ({"rank_list": [{"rank_id": 0}]}, "a rank of it has no local_id")],
 )
 def test_a_rank_table_that_is_wrong_is_refused_unless_somebody_else_counts(
     script: str, table: Write, content: object, because: str

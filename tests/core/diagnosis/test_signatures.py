@@ -69,6 +69,7 @@ def named(text: str) -> str:
 )
 def test_the_table_knows_the_failures_of_the_field(text: str, name: str) -> None:
     assert named(text) == name
+    assert named(text) == getattr(recognise(ROWS, FAILED, None, ["step 1", text, "step 2"]), "name", name)
 
 
 def test_every_row_has_a_name_of_its_own_a_source_and_something_to_say() -> None:

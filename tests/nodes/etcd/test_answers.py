@@ -14,10 +14,7 @@ SHAPES = {
         b'"message":"etcdserver: requested lease not found","code":5}',
         5,
     ),
-    "one answer, 3.5": (
-        b'{"error":"etcdserver: no leader","code":14,"message":"etcdserver: no leader"}',
-        14,
-    ),
+    "one answer, 3.5": (b'{"error":"etcdserver: no leader","code":14,"message":"etcdserver: no leader"}', 14),
     "one answer, 3.6": (b'{"code":14,"message":"etcdserver: no leader","details":[]}', 14),
     "stream, 3.4 and 3.5": (
         b'{"error":{"grpc_code":14,"http_code":503,"message":"etcdserver: no leader",'

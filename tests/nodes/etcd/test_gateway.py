@@ -82,16 +82,7 @@ def test_a_name_that_nobody_can_resolve_is_an_endpoint_that_does_not_answer(
 
 def test_a_name_is_resolved(member: EtcdMember, open_gateway: Opener) -> None:
     named = f"localhost:{member.port}"
-    assert (
-        read(
-            open_gateway(
-                named,
-            ),
-            "/nothing/",
-            within_s=LONG_S,
-        ).revision
-        > 0
-    )
+    assert read(open_gateway(named), "/nothing/", within_s=LONG_S).revision > 0
 
 
 def test_a_connection_is_used_again(gateway: Gateway) -> None:
@@ -103,9 +94,7 @@ def test_a_connection_is_used_again(gateway: Gateway) -> None:
 
 def test_a_connection_that_was_closed_meanwhile_costs_nothing(open_gateway: Opener) -> None:
     with listening(OK) as server:
-        gateway = open_gateway(
-            server.endpoint,
-        )
+        gateway = open_gateway(server.endpoint)
         for _ in range(3):
             assert isinstance(gateway.ask_once("kv/txn", {}, within_s=LONG_S), Answered)
             wait_until(lambda: not any(one.fresh for one in gateway._idle[gateway.current]), what="its end")
@@ -114,9 +103,7 @@ def test_a_connection_that_was_closed_meanwhile_costs_nothing(open_gateway: Open
 
 def test_an_answer_that_was_lost_is_asked_for_again_where_that_is_harmless(open_gateway: Opener) -> None:
     with listening(b"", LOST, OK) as server:
-        gateway = open_gateway(
-            server.endpoint,
-        )
+        gateway = open_gateway(server.endpoint)
         gateway.ask("kv/range", key_range("/x/"), within_s=LONG_S)
         assert server.heard == 3
 
@@ -126,9 +113,7 @@ def test_a_write_is_sent_once_and_an_answer_that_was_lost_is_unknown(
     answer: bytes, open_gateway: Opener
 ) -> None:
     with listening(answer, OK) as server:
-        lost = open_gateway(
-            server.endpoint,
-        ).ask_once("kv/txn", {}, within_s=LONG_S)
+        lost = open_gateway(server.endpoint).ask_once("kv/txn", {}, within_s=LONG_S)
         assert isinstance(lost, AnswerLost)
         assert server.endpoint in lost.why
         assert server.heard == 1
@@ -148,9 +133,7 @@ def test_a_write_that_never_left_is_an_error_and_not_unknown(open_gateway: Opene
 
 def test_the_time_of_an_answer_is_that_of_its_own_request(open_gateway: Opener) -> None:
     with listening(LOST, OK) as server:
-        gateway = open_gateway(
-            server.endpoint,
-        )
+        gateway = open_gateway(server.endpoint)
         asked_s = boot_now()
         answered = gateway.ask("lease/keepalive", {}, within_s=LONG_S)
         assert asked_s + 0.02 <= answered.sent_at_s <= boot_now()  # the pause before the second attempt
@@ -179,13 +162,7 @@ def test_no_gateway_at_all_is_said_with_what_to_look_for(open_gateway: Opener) -
         listening(http_answer(404, b"404 page not found\n")) as server,
         pytest.raises(EtcdSilent, match="page not found") as error,
     ):
-        read(
-            open_gateway(
-                server.endpoint,
-            ),
-            "/x/",
-            within_s=1.0,
-        )
+        read(open_gateway(server.endpoint), "/x/", within_s=1.0)
     assert "enable-grpc-gateway" in error.value.hint
 
 
@@ -255,9 +232,7 @@ def test_closing_ends_whoever_waits(open_gateway: Opener) -> None:
 
 def test_a_member_that_comes_back_answers_again(program: Path, tmp_path: Path, open_gateway: Opener) -> None:
     with one_etcd(tmp_path, program) as alone:
-        gateway = open_gateway(
-            alone.endpoint,
-        )
+        gateway = open_gateway(alone.endpoint)
         before = read(gateway, "/x/")
         alone.kill()
         with pytest.raises(EtcdSilent):

@@ -30,11 +30,7 @@ class Kept:
         self.news: queue.Queue[News] = queue.Queue()
         self.well = True
         self.keeper = LeaseKeeper(
-            gateway,
-            granted,
-            may_renew=lambda: self.well,
-            tell=self.news.put,
-            troubled=self.news.put,
+            gateway, granted, may_renew=lambda: self.well, tell=self.news.put, troubled=self.news.put
         )
         self.keeper.start()
 

@@ -14,13 +14,7 @@ from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topo
 from faultrun.nodes.protocol.coordinator_input import MOST_COMPARES
 from faultrun.nodes.protocol.election import may_lead
 from faultrun.nodes.protocol.started_alike import ASKED, asked
-from faultrun.nodes.values.membership import (
-    BODIES,
-    SMALL_BODIES,
-    Commit,
-    NodeSettings,
-    node_key,
-)
+from faultrun.nodes.values.membership import BODIES, SMALL_BODIES, Commit, NodeSettings, node_key
 from faultrun.nodes.values.roster import Alarm, PlanHeader, PlanPhase, Roster, RosterEntry
 from faultrun.nodes.values.transaction import Absent, CreatedAt, NothingNewer, Unchanged
 from support.nodes.etcd_in_memory import RULES, TIMES, Group, Member
@@ -305,13 +299,7 @@ def test_who_was_started_with_something_else_is_refused_by_name(differs: tuple[s
     assert hint.startswith("  try:     the same command on every node")
 
 
-HEADER: dict[str, Any] = {
-    "incarnation": 0,
-    "phase": PlanPhase.GO,
-    "roster": "r",
-    "body": "b",
-    "run_s": 0.0,
-}
+HEADER: dict[str, Any] = {"incarnation": 0, "phase": PlanPhase.GO, "roster": "r", "body": "b", "run_s": 0.0}
 
 
 def named(*nodes: str) -> Topology:

@@ -11,10 +11,7 @@ from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId
-from faultrun.nodes.values.membership import (
-    BODIES,
-    Tell,
-)
+from faultrun.nodes.values.membership import BODIES, Tell
 from faultrun.nodes.values.roster import PlanPhase
 from support.nodes.etcd_in_memory import RULES, TIMES, Group, Member
 from support.stories.story import POLICY, rule

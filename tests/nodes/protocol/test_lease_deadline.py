@@ -6,11 +6,7 @@ import pytest
 
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.topology import BootId, NodeId
-from faultrun.nodes.values.membership import (
-    Fence,
-    PeerQuestion,
-    node_key,
-)
+from faultrun.nodes.values.membership import Fence, PeerQuestion, node_key
 from support.nodes.etcd_in_memory import TIMES, Group
 from support.nodes.node_facts import fact_with
 

@@ -79,10 +79,7 @@ def main() -> None:
     )
     loader = DataLoader(data, batch_size=8, sampler=sampler, drop_last=True)
     guard = sdk.torch.protect(
-        model,
-        optimizer,
-        directory=os.environ["CKPT"],
-        objects={"scheduler": scheduler, "averages": averages},
+        model, optimizer, directory=os.environ["CKPT"], objects={"scheduler": scheduler, "averages": averages}
     )
     print("group", *guard.training.writer.folder.replica_group, flush=True)
     guard.resume()

@@ -104,14 +104,7 @@ def ran(
     own: tuple[int, ...] = (0, 1),
     lost: tuple[int, ...] = (),
 ) -> list[dict[str, Any]]:
-    told = {
-        "run_id": "run",
-        "ranks": own,
-        "most_steps": 1,
-        "copies": fds,
-        "saved": saved,
-        "lost": lost,
-    }
+    told = {"run_id": "run", "ranks": own, "most_steps": 1, "copies": fds, "saved": saved, "lost": lost}
     done = subprocess.run(
         [sys.executable, "-m", "faultrun.sdk.snapshots.to_files"],
         input=json.dumps(told).encode(),

@@ -20,13 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.model.observed.progress import WorkPhase, phase_of
-from faultrun.model.wire import (
-    SLOT_BYTES,
-    Progress,
-    message,
-    unpack_progress,
-    unpack_word,
-)
+from faultrun.model.wire import SLOT_BYTES, Progress, message, unpack_progress, unpack_word
 from sdk.support.lines import accept, answer
 from support.machine.free_port import free_port
 from support.preloaded import Forked, preloaded

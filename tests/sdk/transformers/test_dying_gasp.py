@@ -16,12 +16,7 @@ pytest.importorskip("transformers")
 
 import torch
 from torch import nn
-from transformers import (
-    EarlyStoppingCallback,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-)
+from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
 
 from faultrun.errors import FaultrunError
 from faultrun.sdk import transformers as ours

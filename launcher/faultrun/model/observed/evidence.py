@@ -116,7 +116,7 @@ class Row:
 
     def may_be_in(self, lines: str) -> bool:
         """Whether one of several lines may match: what is asked for once instead of for each of them."""
-        looks_around = "(?!" in self.pattern or "(?<" in self.pattern or "\\Z" in self.pattern
+        looks_around = any(part in self.pattern for part in ("(?!", "(?<", "\\A", "\\Z"))
         return looks_around or re.search(self.pattern, lines, re.MULTILINE) is not None
 
     def found_in(self, text: str) -> Finding | None:

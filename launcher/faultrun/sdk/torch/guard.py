@@ -29,7 +29,7 @@ from faultrun.sdk.torch.state.dcp import gathered, taken_apart
 from faultrun.sdk.torch.state.rng import restore_rng
 from faultrun.sdk.torch.state.state_dict import is_ours, read_state
 from faultrun.sdk.torch.stay.rejoin import Rejoin
-from faultrun.sdk.torch.stay.step_attempts import Loops, StepAttempt
+from faultrun.sdk.torch.stay.step_attempts import Loops, StepAttempt, gradients_wait
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Position, Saved, numbered
 
@@ -113,11 +113,12 @@ class Guard:
         ``fabric.save`` asks for it too; for ``torch.save`` call it on all ranks and save on one.
         """
         training = self.training
-        recorder, reading = training.recorder, training.reading
-        rng = recorder.read(recorder.record(recorder.main_slot, training.position, reading.generator))
+        last = training.history[-1] if gradients_wait(training) else None
+        boundary = last or training.boundary_now(training.recorder.main_slot)
+        rng = training.recorder.read(boundary.rng)
         objects = training.parts.objects.states()
         full = training.writer.session.full_world_size
-        return {**gathered(training.position, rng, reading.epoch_rng, full), "objects": objects}
+        return {**gathered(boundary.position, rng, boundary.epoch_rng, full), "objects": objects}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put back what ``state_dict`` returned, among any number of ranks."""
@@ -195,12 +196,16 @@ class Guard:
         """Write the whole state to ``path``, with a manifest, between two steps: your periodic checkpoint.
 
         By any one rank, with its random numbers (``state_dict``: of all), under a new name. Behind a loop
-        over ``batches`` as of the last step: what is done between two epochs is done again. OSError.
+        over ``batches`` as of the last step: what is done between two epochs is done again. Where gradients
+        wait for an update, too: they are added up anew. OSError.
         """
         training = self.training
         before = training.works_at(WorkPhase.SAVING)
         ended = training.reading.ended(training.position)
-        boundary = ended or training.boundary_now(training.recorder.main_slot)
+        if gradients_wait(training):
+            boundary = training.history[-1]
+        else:
+            boundary = ended or training.boundary_now(training.recorder.main_slot)
         state = training.parts.device.to_host(training.state_at(boundary))
         name, write = numbered(Path(path)), partial(torch.save, state)
         saved = training.writer.save(name, boundary.position, write, Kind.PERIODIC)

@@ -269,39 +269,6 @@ def test_what_a_script_does_between_two_epochs_is_not_done_twice_after_a_save_th
     assert began + again.trains() == whole
 
 
-class AddsUp:
-    """A script with an update for every two of an epoch's five batches: some wait for the next epoch."""
-
-    def __init__(self, directory: Path) -> None:
-        torch.manual_seed(1)
-        self.net = nn.Linear(3, 1)
-        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
-        self.guard = protected(directory, self.optimizer, net=self.net)
-        self.loader = DataLoader(TensorDataset(torch.arange(15.0).view(5, 3) / 15), shuffle=True)
-
-    def trains(self, stop_at: int = 0) -> list[float]:
-        for epoch in range(self.guard.epoch, 4):
-            for (batch,) in self.guard.batches(self.loader, epoch):
-                done = 5 * epoch + (self.guard.step_in_epoch or 0)
-                if done == stop_at:
-                    return []
-                self.net(batch).square().sum().backward()
-                if done % 2 == 0:
-                    self.optimizer.step()
-                    self.optimizer.zero_grad()
-                    self.guard.step()
-        return list(self.net.weight.flatten().tolist())
-
-
-@pytest.mark.parametrize("stop_at", range(2, 21))
-def test_gradients_that_wait_at_the_end_of_an_epoch_are_added_up_anew(tmp_path: Path, stop_at: int) -> None:
-    stopped, goes_on = AddsUp(tmp_path / "stopped"), AddsUp(tmp_path / "goes_on")
-    assert not stopped.trains(stop_at)
-    training = stopped.guard.training
-    goes_on.guard.load(copied(training.state_at(training.history[-1])))
-    assert goes_on.trains() == AddsUp(tmp_path / "whole").trains()
-
-
 def test_a_program_ahead_of_its_device_is_saved_where_the_device_stands(tmp_path: Path) -> None:
     """The third update hangs on the device; the program has gone on and asked for two more."""
     stream = Stream()

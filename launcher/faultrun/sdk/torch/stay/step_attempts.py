@@ -147,7 +147,7 @@ class Loops:
         resumed = place.enters(loader, epoch)
         set_epoch(loader, epoch)
         if resumed is None:
-            waits = _gradients_wait(training)
+            waits = gradients_wait(training)
             training.position = Position(training.position.step, epoch, 0)
             place.epoch_rng = recorder.read(recorder.epoch(training.position, place.generator))
             if not waits:
@@ -257,11 +257,14 @@ def _adds_up(training: Training) -> bool:
     return last.says_the_same(last._replace(groups=groups, objects=parts.objects.capture()))
 
 
-def _gradients_wait(training: Training) -> bool:
-    """Whether batches since the last boundary left gradients, which no save holds, for an update to come."""
+def gradients_wait(training: Training) -> bool:
+    """Whether batches since the last boundary left gradients, which no save holds, for an update to come.
+
+    Then the last boundary is the place to go on from: nothing but these was changed since.
+    """
     if not training.history or training.history[-1].position == training.position:
         return False
-    return _has_gradients(training.parts)
+    return training.lock.phase is UpdatePhase.CLEAN and _has_gradients(training.parts)
 
 
 def _has_gradients(parts: Any) -> bool:
