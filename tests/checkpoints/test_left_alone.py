@@ -1,7 +1,9 @@
 """What a new run leaves alone stays so under any name, and what is written anew does not; real files."""
 
+import json
 import os
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -173,3 +175,76 @@ def _dated(path: Path, number: int, clock_s: float) -> None:
     """As a file server with a clock of its own, which ticks in seconds, would date it."""
     then_s = 1_700_000_000 + number + clock_s
     os.utime(path, (then_s, then_s))
+
+
+def of_step(step: int, weight: float) -> bytes:
+    """A safetensors file that tells its step."""
+    tensor = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+    head = json.dumps({"__metadata__": {"step": str(step)}, "w": tensor}).encode()
+    return struct.pack("<Q", len(head)) + head + struct.pack("<f", weight)
+
+
+def opened_again(root: Path) -> Catalog:
+    return Catalog([str(root / "ckpt")], memory_path=str(root / "log/checkpoints.jsonl"), settle_s=0.0)
+
+
+def stranger(root: Path, step: int) -> tuple[Catalog, Path]:
+    """A folder with a checkpoint of an older run, and the catalog of a new one that left it alone."""
+    path = save(root / "ckpt" / f"step_{step}.safetensors", of_step(step, 1.0))
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    (root / "log").mkdir()
+    catalog = opened_again(root)
+    catalog.leave_alone(catalog.scan().entries)
+    assert [one.path for one in catalog.scan().left_alone] == [str(path)]
+    return catalog, path
+
+
+def copied_back(path: Path) -> None:
+    shutil.copy(path, path.parent.parent / "kept")
+    (path.parent.parent / "kept").replace(path)
+
+
+def copied_over(path: Path) -> None:
+    path.write_bytes(path.read_bytes())
+
+
+def copied_beside(path: Path) -> None:
+    path.rename(path.with_name(f"restored_{path.name}"))
+    shutil.copy(path.with_name(f"restored_{path.name}"), path)
+
+
+@pytest.mark.parametrize("deed", [Path.touch, copied_back, copied_over, copied_beside])
+@pytest.mark.parametrize("reached", [0, 6, 69])
+def test_what_is_in_a_file_tells_whose_it_is_and_not_its_time(
+    tmp_path: Path, deed: Callable[[Path], object], reached: int
+) -> None:
+    """And it stays so once the run has come as far itself."""
+    catalog, path = stranger(tmp_path, 70)
+    deed(path)
+    catalog.reached(reached)
+    assert catalog.scan().entries == ()
+    catalog.tidy(catalog.scan())
+    for later in (catalog, opened_again(tmp_path)):
+        later.reached(100)
+        assert later.scan().entries == ()
+
+
+@pytest.mark.parametrize(("reached", "weight"), [(10, 1.0), (15, 1.0), (None, 1.0), (0, 2.0)])
+def test_a_training_that_is_repeated_writes_checkpoints_of_its_own(
+    tmp_path: Path, reached: int | None, weight: float
+) -> None:
+    """Byte for byte those of the run before, where it has come as far; other bytes are its own anyway."""
+    catalog, path = stranger(tmp_path, 10)
+    path.write_bytes(of_step(10, weight))
+    catalog.reached(reached)
+    assert [one.global_step for one in catalog.scan().entries] == [10]
+
+
+def test_a_list_of_a_version_before_knows_times_alone(tmp_path: Path) -> None:
+    _, path = stranger(tmp_path, 70)
+    left = tmp_path / "log" / LEFT_ALONE
+    old = [{**json.loads(line), "digest": ""} for line in left.read_text().split()]
+    left.write_text("".join(json.dumps(one) + "\n" for one in old))
+    assert opened_again(tmp_path).scan().entries == ()
+    path.touch()
+    assert [one.path for one in opened_again(tmp_path).scan().entries] == [str(path)]

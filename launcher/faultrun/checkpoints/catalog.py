@@ -8,7 +8,6 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from heapq import nlargest, nsmallest
@@ -27,14 +26,12 @@ from faultrun.checkpoints.listing import (
     walk,
 )
 from faultrun.checkpoints.names import place_of
-from faultrun.checkpoints.reading import compare_digest, stored_digest
+from faultrun.checkpoints.reading import compare_digest, each_of, sampled_digest, stored_digest
 from faultrun.checkpoints.registry import Registry, load_registry
 from faultrun.checkpoints.scan_result import Pile, Scan
 from faultrun.checkpoints.verdict_cache import LEFT_ALONE, LeftAlone, Memory, stamp_in
 from faultrun.model.checkpoint import Depth, Entry, Refusal, Verdict
 
-_READERS = 8
-_BATCH = 32
 _SIBLINGS = 4
 _AHEAD_FILES, _AHEAD_BYTES = 16, 16 << 20
 """To read these is cheaper than to have all ranks wait for it; more belongs to those who train."""
@@ -49,6 +46,7 @@ class _Known:
     members: tuple[str, ...]
     at_s: float
     unreadable: str = ""
+    contents: str = ""
 
 
 class Catalog:
@@ -56,9 +54,8 @@ class Catalog:
 
     ``memory_path`` is a file in the log_dir that remembers headers and
     verdicts, and beside it lies the list of what is left alone; None remembers
-    only in this process. ``settle_s``: a file
-    written to in the last seconds and not proved by a checksum must stay
-    unchanged for so long; 0 when every writer is known to be dead.
+    only in this process. ``settle_s``: a file written to in the last seconds and not proved by a checksum
+    must stay unchanged for so long; 0 when every writer is known to be dead.
     """
 
     def __init__(
@@ -73,7 +70,8 @@ class Catalog:
         self.registry = load_registry() if registry is None else registry
         self._settle_s = settle_s
         self._memory = Memory(memory_path)
-        self._left_alone = LeftAlone(memory_path and str(Path(memory_path).with_name(LEFT_ALONE)))
+        beside = memory_path and str(Path(memory_path).with_name(LEFT_ALONE))
+        self._left_alone = LeftAlone(beside, self._contents)
         self._formats = {one.name: one for one in self.registry.formats}
         self._known: dict[str, _Known] = {}
         self._series: dict[tuple[str, str, str], list[Entry]] = {}
@@ -106,7 +104,7 @@ class Catalog:
             self._look(folder, islice(walk(folder), 1), (faultrun_manifest.GASP_MANIFEST,), pile)
         pile.keep_one_name_each()
         self._known = {path: self._known_as(one) for path, one in pile.named.items()}
-        described = self._describe(tuple(pile.named.values()))
+        described = each_of(tuple(pile.named.values()), self._header)
         marks = frozenset[str]().union(*map(faultrun_manifest.marks_of, self.places))
         entries = [self._as_of_now(one, marks) for one in self._reconciled(described)]
         self._memory.save()
@@ -148,11 +146,12 @@ class Catalog:
         return {one.first.path: stamp_in(one.first) for one in there}
 
     def leave_alone(self, entries: Iterable[Entry]) -> None:
-        """Never offer these files again, in this run, unless they are written anew.
+        """Never offer these files again, in this run, unless it writes them anew.
 
         OSError when that cannot be kept on the disk; this process knows it even so.
         """
-        self._left_alone.add(entries)
+        strangers = tuple(entries)
+        self._left_alone.add(zip(strangers, each_of(strangers, self._contents), strict=True))
         self._left_alone.keep()
 
     def pass_over(self, entries: Iterable[Entry]) -> None:
@@ -169,6 +168,10 @@ class Catalog:
         with suppress(OSError):
             self._left_alone.keep()
 
+    def reached(self, step: int | None) -> None:
+        """How far the run has come: what tells of a later point was written by somebody else."""
+        self._left_alone.reached = step
+
     def know(self, entries: Iterable[Entry], life: int) -> None:
         """Remember that these files were there when ``life`` was over, until they are written anew."""
         self._memory.know((one for one in entries if one.incarnation is None and not one.known), life)
@@ -176,6 +179,9 @@ class Catalog:
 
     def tidy(self, scan: Scan) -> None:
         """Forget what was learned of files that ``scan`` did not find; for the memory's owner only."""
+        self._left_alone.meet_again(scan.left_alone)
+        with suppress(OSError):
+            self._left_alone.keep()
         self._memory.forget_all_but((*scan.entries, *scan.left_alone))
 
     def verify(self, entry: Entry, *, depth: Depth = Depth.CHECKSUM, meter: Meter = no_meter) -> Verdict:
@@ -214,20 +220,13 @@ class Catalog:
         stamp = stamp_in(named.first)
         return known if known and known.stamp == stamp else _Known(stamp, named.members, time.monotonic())
 
-    def _describe(self, named: Sequence[Named]) -> list[Entry]:
-        """Each with what its header says; in parallel if the first few mostly waited for the disk."""
-        begin_s, begin_cpu_s = time.perf_counter(), time.thread_time()
-        first = [self._header(one) for one in named[:_BATCH]]
-        busy_s, whole_s = time.thread_time() - begin_cpu_s, time.perf_counter() - begin_s
-        if len(named) <= _BATCH or busy_s > whole_s / 2:
-            return first + [self._header(one) for one in named[_BATCH:]]
-        batches = [named[at : at + _BATCH] for at in range(_BATCH, len(named), _BATCH)]
-        try:
-            with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="checkpoint-headers") as pool:
-                done = pool.map(lambda batch: [self._header(one) for one in batch], batches)
-                return first + list(chain.from_iterable(done))
-        except RuntimeError:  # there are as many processes as there may be
-            return first + [self._header(one) for one in named[_BATCH:]]
+    def _contents(self, entry: Entry) -> str:
+        """A digest of a few places of what lies there, read once for each time that it was written."""
+        listed = self._known.get(entry.path)
+        if listed is None:
+            return sampled_digest((entry.path,))
+        listed.contents = listed.contents or sampled_digest(sorted(listed.members))
+        return listed.contents
 
     def _header(self, named: Named) -> Entry:
         """The first claimant's entry that its bytes confirm; as named, and unreadable, if there is none."""

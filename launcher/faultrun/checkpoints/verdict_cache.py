@@ -6,7 +6,7 @@ It neither reads checkpoints nor judges them. A line that cannot be understood i
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -25,8 +25,9 @@ _FACTS = (
 )  # fmt: skip
 _MOST_LINES = 4096
 _OURS = "ours"
-_Identities = dict[tuple[int, int], list[Identity]]
-"""By size and time."""
+_DIGEST = "digest"
+_Strangers = dict[int, list[tuple[Identity, str]]]
+"""By size, each with the digest of its contents; empty: only its stamp is known."""
 _DEPTHS = (Depth.NAME, Depth.STRUCTURE, Depth.CHECKSUM)
 
 
@@ -151,17 +152,20 @@ class Memory:
 
 
 class LeftAlone:
-    """Checkpoints that this run must never resume from, known by what they are, in the file ``path``.
+    """Checkpoints that this run must never resume from, known by what is in them, in the file ``path``.
 
     Not a cache: the list of strangers that was made when the run began cannot be
     made again later, so who adds to it learns whether it is on the disk. None keeps
-    it in this process only.
+    it in this process only. ``digest`` reads a few places of a checkpoint; it is asked where size and
+    training point are those of a stranger and the time is not: a copy, a touched and a restored file.
     """
 
-    def __init__(self, path: str | None) -> None:
+    def __init__(self, path: str | None, digest: Callable[[Entry], str]) -> None:
+        self.reached: int | None = None
         self._path = path
-        self._known: _Identities = {}
-        self._for_now: _Identities = {}
+        self._digest = digest
+        self._known: _Strangers = {}
+        self._for_now: _Strangers = {}
         self._unkept: list[dict[str, Any]] = []
         names = Identity.__dataclass_fields__
         for line in _lines_of(path):
@@ -170,35 +174,44 @@ class LeftAlone:
                 numbers: dict[str, Any] = {
                     name: None if said[name] is None else int(said[name]) for name in names
                 }
-                self._hear(Identity(**numbers), ours=bool(said.get(_OURS)))
+                digest_there = str(said.get(_DIGEST, ""))
+                self._hear((Identity(**numbers), digest_there), ours=bool(said.get(_OURS)))
 
     def __bool__(self) -> bool:
         """Whether there is any."""
         return any(self._known.values())
 
     def holds(self, entry: Entry) -> bool:
-        """Whether ``entry`` is one of them, under whatever name, and nobody has written to it since."""
-        return _is_in(self._known, entry) or _is_in(self._for_now, entry)
+        """Whether ``entry`` is one of them, under whatever name, and this run has not written it since.
 
-    def add(self, entries: Iterable[Entry]) -> None:
-        """Remember these, in this process; ``keep`` makes it last."""
-        for entry in entries:
+        A training that is repeated may write the bytes of the one before: what has a new time counts as this
+        run's if it tells of a point of training that the run has ``reached``, or nobody knows how far it is.
+        """
+        if _is_in(self._known, entry) or _is_in(self._for_now, entry):
+            return True
+        return not self._may_repeat(entry) and self._is_copy(entry)
+
+    def add(self, entries: Iterable[tuple[Entry, str]]) -> None:
+        """Remember these with their digests, in this process; ``keep`` makes it last."""
+        for entry, digest in entries:
             if not _is_in(self._known, entry):
-                self._hear(entry.identity, ours=False)
-                self._unkept.append(asdict(entry.identity))
+                self._note(entry.identity, digest, ours=False)
+
+    def meet_again(self, entries: Iterable[Entry]) -> None:
+        """Remember the new times of those that were held by their contents: they stay strangers."""
+        self.add((one, self._digest(one)) for one in entries if self._is_copy(one))
 
     def take_back(self, entries: Iterable[Entry]) -> None:
         """They are the run's own after all; ``keep`` makes it last."""
         for entry in entries:
-            if _is_in(self._known, entry):
-                self._hear(entry.identity, ours=True)
-                self._unkept.append({**asdict(entry.identity), _OURS: True})
+            if _is_in(self._known, entry) or self._is_copy(entry):
+                self._note(entry.identity, self._digest(entry), ours=True)
 
     def pass_over(self, entries: Iterable[Entry]) -> None:
         """Hold these, too, until this is called again; nothing of it is kept."""
         self._for_now = {}
         for entry in entries:
-            self._for_now.setdefault((entry.size_bytes, entry.mtime_ns), []).append(entry.identity)
+            self._for_now.setdefault(entry.size_bytes, []).append((entry.identity, ""))
 
     def keep(self) -> None:
         """Return once all that was added is on the disk. OSError when it cannot be; it may be tried again."""
@@ -208,17 +221,36 @@ class LeftAlone:
         _append(self._path, "\n" + "".join(map(_line, self._unkept)), sync=True)
         self._unkept.clear()
 
-    def _hear(self, identity: Identity, *, ours: bool) -> None:
-        alike = self._known.setdefault((identity.size_bytes, identity.mtime_ns), [])
+    def _may_repeat(self, entry: Entry) -> bool:
+        step = entry.global_step
+        return entry.identity.tells and (step is None or self.reached is None or step <= self.reached)
+
+    def _is_copy(self, entry: Entry) -> bool:
+        told = entry.identity.told
+        alike = [
+            digest for one, digest in self._known.get(entry.size_bytes, ()) if one.told == told and digest
+        ]
+        return bool(alike) and self._digest(entry) in alike
+
+    def _note(self, identity: Identity, digest: str, *, ours: bool) -> None:
+        self._hear((identity, digest), ours=ours)
+        self._unkept.append({**asdict(identity), _DIGEST: digest, **({_OURS: True} if ours else {})})
+
+    def _hear(self, said: tuple[Identity, str], *, ours: bool) -> None:
+        identity, digest = said
+        alike = self._known.setdefault(identity.size_bytes, [])
         if ours:
-            alike[:] = [one for one in alike if not identity.same_as(one)]
+            alike[:] = [
+                (one, other)
+                for one, other in alike
+                if not identity.same_as(one) and not (digest and (one.told, other) == (identity.told, digest))
+            ]
         else:
-            alike.append(identity)
+            alike.append(said)
 
 
-def _is_in(known: _Identities, entry: Entry) -> bool:
-    alike = known.get((entry.size_bytes, entry.mtime_ns))
-    return alike is not None and any(entry.identity.same_as(one) for one in alike)
+def _is_in(known: _Strangers, entry: Entry) -> bool:
+    return any(entry.identity.same_as(one) for one, _ in known.get(entry.size_bytes, ()))
 
 
 def stamp_in(entry: Entry) -> Stamp:

@@ -138,6 +138,7 @@ class FindRecoveryPoint:
     its ranks said that they saved. ``world_size`` is that of the plan, 0 in older journals; ``before``: how
     many workers the run had, where somebody has started it again with another number. ``resumed`` is what
     the plan of several nodes resumed from: a node that came late may have taken it for a stranger's.
+    ``reached`` is the largest step that this run is known to have trained, None where nobody saw one.
     """
 
     WIRE_NAME: ClassVar[str] = "Survey"
@@ -152,6 +153,7 @@ class FindRecoveryPoint:
     world_size: int = 0
     before: int = field(default=0, metadata=UNLESS_USED)
     resumed: str = field(default="", metadata=UNLESS_USED)
+    reached: int | None = field(default=None, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,7 +84,7 @@ def test_a_folder_that_was_interrupted_twice_is_refused(tmp_path: Path) -> None:
     assert refused_for(tmp_path).startswith("last: its model.safetensors is newer")
 
 
-def test_touching_the_mark_says_that_it_is_a_copy(tmp_path: Path) -> None:
+def test_a_folder_whose_mark_is_the_newest_is_whole(tmp_path: Path) -> None:
     folder = by_accelerate(tmp_path)
     written(folder, *ACCELERATES[:2], at_s=30)
     written(folder, "random_states_0.pkl", at_s=60)

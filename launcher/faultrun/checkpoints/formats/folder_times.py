@@ -61,7 +61,7 @@ def check_one_save(path: str, members: Iterable[str]) -> None:
     if far or (near and _ascends(written, stages, new) and _ascends(written, stages, old)):
         raise Unreadable(
             f"its {next(iter(new))} is newer than its {last}, which is written last: a later save into the "
-            f"same folder was not finished (if it is a copy without the files' times: `touch` the {last})"
+            "same folder was not finished (if it is a copy: copy it again with the files' times, cp -a)"
         )
 
 

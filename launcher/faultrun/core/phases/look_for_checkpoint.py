@@ -25,6 +25,7 @@ _RAREST_S = 600.0
 
 def find_recovery_point(state: RunState, incident: Incident | None) -> FindRecoveryPoint:
     """Look for the recovery point, under what the incident and earlier attempts taught."""
+    seen = max(state.run.high_step, -1 if incident is None or incident.step is None else incident.step)
     plain = FindRecoveryPoint(
         incarnation=state.incarnation,
         continuing=state.plan is not None,
@@ -32,6 +33,7 @@ def find_recovery_point(state: RunState, incident: Incident | None) -> FindRecov
         expects=state.run.known_save,
         folders=state.run.save_folders,
         world_size=_saved_by(state),
+        reached=seen if seen >= 0 else None,
     )
     if state.plan is None:
         return plain

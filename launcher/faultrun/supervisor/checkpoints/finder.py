@@ -78,6 +78,7 @@ class CheckpointFinder:
         begun = self._begun(request, at_s)
         if begun is not None:
             return begun
+        self._catalog.reached(request.reached)
         self._catalog.take_back(request.resumed)
         replicas = known_replicas(self._spec, self._world_size(request))
         need = self._need(request, replicas)
