@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,7 +45,8 @@ class Claimed:
     """A log_dir that is ours until ``lock`` is let go of or this process ends, however it ends.
 
     ``past`` is None for a new run; ``note`` says what a person should know.
-    ``ended_run`` is the id of a run that ended and still lies here: ``set_aside`` moves it.
+    ``ended_run`` is the id of a run that ended and still lies here: ``set_aside`` moves it. So it does with
+    one of ``other_script``, whose supervisors were ``boots``.
     ``untold`` is the exit code of a run that ended and whose supervisor was killed before it could return it.
     """
 
@@ -55,6 +56,8 @@ class Claimed:
     note: str = ""
     ended_run: str = ""
     untold: int | None = None
+    other_script: str = ""
+    boots: tuple[str, ...] = ()
     lock: BaseFileLock | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -63,15 +66,23 @@ class Claimed:
         return self.path / FILE_NAME
 
 
-def claim(path: Path, start: RunState, run_id: str) -> Claimed:
+def claim(
+    path: Path, start: RunState, run_id: str, other_script: Callable[[Mapping[str, Any]], str] = lambda _: ""
+) -> Claimed:
     """Lock ``path`` for this process and see what lies in it.
 
-    ``start`` is the state that a new run would begin with. Raises
+    ``start`` is the state that a new run would begin with; ``other_script`` names the script of a record
+    where it is not ours, else nothing: another script is another run. Raises
     LogDirError when the folder cannot be written or belongs to a living run.
     """
     make(path)
     lock = _lock(path)
-    return replace(_found(path, start, run_id), lock=lock)
+    found = _found(path, start, run_id)
+    script = other_script(read_record(path)) if found.past is not None else ""
+    if script:
+        anew = replace(found, past=None, run_id=run_id, note="", untold=None)
+        found = replace(anew, ended_run=found.run_id, other_script=script)
+    return replace(found, lock=lock)
 
 
 def _found(path: Path, start: RunState, run_id: str) -> Claimed:
@@ -93,7 +104,8 @@ def _found(path: Path, start: RunState, run_id: str) -> Claimed:
     if past.state.given_up:
         why = past.ended.partition("\n")[0]
         note += f", with a fresh budget: it had been given up (exit code {past.state.exit_code}), {why}"
-    return Claimed(path=path, past=past, run_id=old_id, note=f"{note} ({past.torn})" if past.torn else note)
+    note = f"{note} ({past.torn})" if past.torn else note
+    return Claimed(path=path, past=past, run_id=old_id, note=note, boots=past.boots)
 
 
 def set_aside(path: Path, run_id: str, *, staying: Iterable[Path] = ()) -> Path:

@@ -1,6 +1,7 @@
 """From settings to a RunSpec: what every option comes to mean, and what is refused before anything starts."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -249,7 +250,7 @@ def test_the_run_is_named_by_its_option_then_by_the_platform_then_anew(script: s
     slurm = {"SLURM_JOB_ID": "77"}
     assert plan("--run_id=mine", script, environ=slurm).spec.run_id == "mine"
     assert plan("--rdzv-id=job 7/a", script, environ=slurm).spec.run_id == "job-7-a"
-    assert plan("--rdzv-id=none", script, environ=slurm).spec.run_id == "slurm-77"
+    assert plan("--rdzv-id=none", script, environ=slurm).spec.run_id.startswith("slurm-77-")
     first, second = plan(script).spec.run_id, plan(script).spec.run_id
     assert first != second
 
@@ -268,7 +269,10 @@ def test_the_run_is_named_by_its_option_then_by_the_platform_then_anew(script: s
 def test_every_platform_names_the_run_by_its_own_variable(
     script: str, environ: dict[str, str], name: str
 ) -> None:
-    assert plan(script, environ=environ).spec.run_id == name
+    run_id = plan(script, environ=environ).spec.run_id
+    assert re.fullmatch(f"{name}-[0-9a-f]{{8}}", run_id)
+    assert plan(script, "--log_dir=faultrun_log", environ=environ).spec.run_id == run_id
+    assert plan("--log_dir=other", script, environ=environ).spec.run_id != run_id, "another run of the job"
 
 
 def test_a_machine_name_alone_and_an_outer_run_of_ours_name_nothing(script: str) -> None:

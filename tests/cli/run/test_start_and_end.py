@@ -4,21 +4,22 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from faultrun.cli.run.outlets import without_secrets
-from faultrun.cli.run.start_and_end import asked_otherwise, begin_anew
+from faultrun.cli.run.start_and_end import asked_otherwise, begin_anew, of_this_run, other_script
 from faultrun.configs.apply import apply
 from faultrun.journal.append import FILE_NAME, JournalWriter
 from faultrun.journal.codec import encode
-from faultrun.journal.logdir import Claimed, write_record
+from faultrun.journal.logdir import Claimed, claim, write_record
 from faultrun.model.edit import Setting
 from faultrun.model.spec.run_spec import Resume
 from faultrun.model.topology import BootId, RunId
 from support.asking import plan
 from support.machine.processes import killed_at_change
-from support.stories.story import NODE, Story
+from support.stories.story import NODE, Story, new_run
 
 TRAIN = "pre_trained: ''\nlr: 0.1\n"
 
@@ -101,3 +102,60 @@ def test_a_node_that_goes_on_with_another_run_than_the_others_look_for_says_so(
     assert asked_otherwise(replace(claimed, run_id="job42"), spec, spec.run_id) == ""
     alone = plan("--worker_num=1", "--run_id=job42", script).spec
     assert asked_otherwise(claimed, alone, alone.run_id) == "", "whoever is alone misses nobody"
+
+
+def recorded_as(folder: Path, *words: str, run_id: str = "r") -> dict[str, Any]:
+    """What ``run.json`` says of a run with these words that was started in ``folder``."""
+    spec = encode(without_secrets(plan(*words).spec))
+    return {"run_id": run_id, "cwd": str(folder), "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "other"),
+    [
+        (("a.py",), ("a.py", "--lr=1"), ""),
+        (("a.py",), ("./a.py",), ""),
+        (("a.py",), ("copy/a.py",), ""),
+        (("a.py",), ("b.py",), "a.py"),
+        (("a.py",), ("changed/a.py",), "a.py"),
+        (("gone/c.py",), ("c.py",), ""),
+        (("-m", "a"), ("-m", "b"), "a"),
+        (("bash", "a.sh"), ("bash", "b.sh"), "a.sh"),
+        (("env", "a.py", "1"), ("env", "a.py", "2"), ""),
+        (("env", "a.py"), ("env", "b.py"), "env a.py"),
+    ],
+)
+def test_another_script_is_another_run_and_other_arguments_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: tuple[str, ...], now: tuple[str, ...], other: str
+) -> None:
+    texts = {"a.py": "1", "b.py": "2", "c.py": "3", "gone/c.py": "4", "a.sh": "", "b.sh": ""}
+    for name, text in {**texts, "copy/a.py": "1", "changed/a.py": "5"}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    record = recorded_as(tmp_path, "--worker_num=1", *before)
+    (tmp_path / "gone/c.py").unlink()
+    assert other_script(plan("--worker_num=1", *now).spec, record) == other
+    assert other_script(plan("--worker_num=1", *now).spec, {}) == ""
+
+
+def test_a_run_of_another_script_is_set_aside_and_nothing_of_it_is_lost(tmp_path: Path) -> None:
+    """Its saves may have the new run's id, for both are of one job."""
+    folder = tmp_path / "log"
+    folder.mkdir()
+    journal = JournalWriter(folder / FILE_NAME, next_seq=0, node=NODE, boot=BootId("b"))
+    for event, step in Story(1).begins().killed(0).steps:
+        journal.append(event, step)
+    journal.close()
+    write_record(folder, {"run_id": "job"})
+    claimed = claim(folder, new_run(1), "job", lambda _: "a.py")
+    assert (claimed.past, claimed.ended_run, claimed.boots) == (None, "job", ("b",))
+    said: list[str] = []
+    begin_anew(claimed, Resume.AUTO, said.append)
+    assert (folder / "runs/job" / FILE_NAME).exists()
+    assert said[0].startswith("run job was of another script (a.py), so this is a new run; ")
+    (tmp_path / "b.py").touch()
+    assert (
+        of_this_run(plan("--worker_num=1", str(tmp_path / "b.py")).spec, claimed).recovery.resume
+        is Resume.NEVER
+    )

@@ -18,18 +18,18 @@ from support.machine.processes import PATIENCE_S
 ANOTHER = """
 import sys
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
-there = OtherRuns([sys.argv[1]], "another")
+there = OtherRuns([sys.argv[1]], sys.argv[2], apart=sys.argv[3])
 print(there.others(), flush=True)
 sys.stdin.read()
 """
 
 
 class Another:
-    """Run "another" of another process, until it is killed."""
+    """Run ``name`` of another process, until it is killed."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, name: str = "another", apart: str = "") -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", ANOTHER, str(root)],
+            [sys.executable, "-c", ANOTHER, str(root), name, apart],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -62,8 +62,8 @@ def test_each_sees_the_other_whoever_came_first(tmp_path: Path) -> None:
 
 def test_a_run_is_seen_while_one_of_its_nodes_is_there_whichever_came_first(tmp_path: Path) -> None:
     root = root_in(tmp_path)
-    first = Another(root)
-    second = OtherRuns([str(root)], "another", several=True)
+    first = Another(root, apart="2379")
+    second = OtherRuns([str(root)], "another", apart="2379", several=True)
     assert second.others() == ()
     first.killed()
     assert second.others() == ()
@@ -71,13 +71,49 @@ def test_a_run_is_seen_while_one_of_its_nodes_is_there_whichever_came_first(tmp_
     assert seen.startswith(f"run another (pid {os.getpid()} ")
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_two_runs_with_one_id_are_told_of_each_other(tmp_path: Path, several: bool) -> None:
+    root = root_in(tmp_path)
+    mine = OtherRuns([str(root)], "job", apart="first", several=several)
+    assert mine.others() == ()
+    other = Another(root, "job", "second")
+    assert f"run job (pid {os.getpid()} " in other.saw
+    (seen,) = mine.others()
+    assert seen.startswith(f"run job (pid {other.process.pid} ")
+    assert mine.namesakes == ("job@second",)
+    Another(root, "job2", "second").killed()
+    other.killed()
+    mine.others()
+    assert mine.namesakes == ()
+
+
+def test_the_next_supervisor_of_a_run_is_no_other_run(tmp_path: Path) -> None:
+    root = root_in(tmp_path)
+    Another(root, "job", "first").killed()
+    again = OtherRuns([str(root)], "job", apart="first")
+    assert (again.others(), again.namesakes) == ((), ())
+
+
+def test_what_a_lost_machine_held_under_this_id_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease is renewed no more: a pod that was rescheduled is not told of itself."""
+    monkeypatch.setattr("faultrun.supervisor.checkpoints.other_runs.LEASE_S", 1.0)
+    root = root_in(tmp_path)
+    lease = beside(str(root)) / "job@lost.lease"
+    lease.parent.mkdir()
+    lease.touch()
+    again = OtherRuns([str(root)], "job", apart="new")
+    assert (again.others(), again.namesakes) == ((), ())
+
+
 def test_a_name_that_cannot_be_had_is_asked_for_once_each_time(tmp_path: Path) -> None:
     root = root_in(tmp_path)
     (tmp_path / ".ckpt.faultrun").mkdir()
-    (tmp_path / ".ckpt.faultrun" / "mine").mkdir()
+    (tmp_path / ".ckpt.faultrun" / "mine@").mkdir()
     mine = OtherRuns([str(root)], "mine")
     assert [mine.others() for _ in range(3)] == [()] * 3
-    (tmp_path / ".ckpt.faultrun" / "mine").rmdir()
+    (tmp_path / ".ckpt.faultrun" / "mine@").rmdir()
     assert mine.others() == ()
     (seen,) = OtherRuns([str(root)], "later").others()
     assert seen.startswith(f"run mine (pid {os.getpid()} ")
@@ -116,7 +152,7 @@ def test_a_folder_of_checkpoints_stays_as_empty_as_it_is_and_is_not_made(tmp_pat
     assert not (tmp_path / "later").exists()
     absent.mkdir(parents=True)
     assert mine.others() == ()
-    assert (tmp_path / "later/.ckpt.faultrun/mine").exists()
+    assert (tmp_path / "later/.ckpt.faultrun/mine@").exists()
 
 
 def test_where_nobody_may_write_nobody_is_seen_and_nothing_fails(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from zlib import crc32
 
 from faultrun.cli.options.choices import DryRun
 from faultrun.cli.options.settings import INSIDE_WORKER, Settings
@@ -39,6 +40,7 @@ _SECOND = (
 _JOB_VARIABLES = ("MINDX_TASK_ID", "mindx-dls-test")
 """MindX gives the task's id, and older manifests the job's name in the second."""
 
+_JOB_LONGEST = 100
 _THREADS = "OMP_NUM_THREADS"
 
 
@@ -77,7 +79,7 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
     scheduler = resolve_scheduler(ctx, framework, program.command, meeting.master_addr, workers)
     table = handed_on(ctx, workers.devices if workers.nodes == 1 else ())
     spec = RunSpec(
-        run_id=_run_id(ctx, one_of_several),
+        run_id=_run_id(ctx, one_of_several, logs.log_dir),
         node=node,
         topology=_topology(node, workers),
         command=program.command,
@@ -138,16 +140,19 @@ def _binding(ctx: ResolveContext, workers: Workers) -> Binding:
     return bound.binding
 
 
-def _run_id(ctx: ResolveContext, one_of_several: NodeIdentity | None) -> RunId:
+def _run_id(ctx: ResolveContext, one_of_several: NodeIdentity | None, log_dir: str) -> RunId:
     """``--run_id``, else ``--rdzv-id``, else the platform's job, else a new name.
 
     Several nodes must all find the same: where they meet at the first of them, its address serves.
+    A job may have several runs on one node each, so theirs have what tells their log_dirs apart, too.
     """
     given, foreign = ctx.settings.run_id, ctx.settings.rdzv_id
     if given is not None:
         ctx.no_effect("--run_id names the run", Settings.rdzv_id)
         return RunId(given)
     name = _job(ctx, alone=one_of_several is None) if foreign in ("", "none") else foreign
+    if name and name is not foreign and one_of_several is None:
+        name = f"{name[:_JOB_LONGEST]}-{crc32(os.fsencode(Path(log_dir).absolute())):08x}"
     if not name and one_of_several is None:
         return _new_run_id()
     name = name or (one_of_several.meeting if one_of_several else "")

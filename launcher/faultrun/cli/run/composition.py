@@ -3,8 +3,8 @@
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -27,6 +27,9 @@ from faultrun.cli.run.start_and_end import (
     asked_otherwise,
     at_end,
     begin_anew,
+    of_this_run,
+    other_script,
+    tells_apart,
 )
 from faultrun.core.diagnosis.signature_table import ROWS
 from faultrun.core.phases.begin import plan_to_go_on_from
@@ -41,7 +44,7 @@ from faultrun.model.observed.dying_gasp import SaveRequested
 from faultrun.model.run import RunState
 from faultrun.model.spec.run_spec import MsScheduler, RunSpec, SignalAnswer
 from faultrun.model.stop import StopRequested, StopSource
-from faultrun.model.topology import BootId, RunId
+from faultrun.model.topology import BootId
 from faultrun.nodes.agent.agreement import LEAVING_S, NodesAgreement
 from faultrun.nodes.agent.served_etcd import ServedEtcd
 from faultrun.platforms.cgroup import processor_sample, spendable_bytes
@@ -121,10 +124,10 @@ class Supervisor:
             shrinks=spec.elastic is not None and not spec.elastic.min_nodes,
             fewer_nodes=spec.resizes and len(spec.topology.nodes) > 1,
         )
-        self._claimed = claim(self.log_dir, start, spec.run_id)
+        self._claimed = claim(self.log_dir, start, spec.run_id, partial(other_script, spec))
         past = self._claimed.past
         self._asked_id = spec.run_id
-        self._spec = replace(spec, run_id=RunId(self._claimed.run_id))
+        self._spec = of_this_run(spec, self._claimed)
         self._state = start if past is None else past.state
         self._next_seq = 0 if past is None else past.next_seq
         self._stack = ExitStack()
@@ -221,10 +224,8 @@ class Supervisor:
             self._say(f"{self._claimed.note}{asked_otherwise(self._claimed, self._spec, self._asked_id)}")
         if self._claimed.ended_run:
             begin_anew(self._claimed, self._spec.recovery.resume, self._say)
-        past = self._claimed.past
-        if past is None:
-            return
-        found, stuck = sweep(frozenset(past.boots), patience_s=LEFTOVERS_PATIENCE_S)
+        boots = frozenset(self._claimed.boots)
+        found, stuck = sweep(boots, patience_s=LEFTOVERS_PATIENCE_S) if boots else (0, ())
         if found:
             self._say(f"ended {found} processes that the previous supervisor left behind")
         if stuck:
@@ -256,8 +257,8 @@ class Supervisor:
 
     def _finder(self, catalog: Catalog, clock: RunClock) -> CheckpointFinder:
         meter = meter_for(self._row, self.log_dir)
-        several = len(self._spec.topology.nodes) > 1
-        neighbours = OtherRuns(catalog.roots, self._spec.run_id, several=several)
+        apart, several = tells_apart(self._spec, self._claimed, self._boot), self._spec.agreement is not None
+        neighbours = OtherRuns(catalog.roots, self._spec.run_id, apart=apart, several=several)
         return CheckpointFinder(self._spec, catalog, clock, meter, neighbours)
 
     def _slot_watch(

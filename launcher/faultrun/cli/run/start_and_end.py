@@ -1,9 +1,11 @@
 """What a start does about the run that it finds in its log_dir, and an end about what it leaves there."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from faultrun.checkpoints.formats.faultrun_manifest import mark_finished
 from faultrun.configs.originals import of_a_person, restore
@@ -39,7 +41,72 @@ def begin_anew(claimed: Claimed, resume: Resume, say: Callable[[str], None]) -> 
             say=say,
         )
     where = set_aside(claimed.path, claimed.ended_run, staying=of_a_person(claimed.path))
-    say(f"the previous run had ended; its files are now in {where}")
+    if not claimed.other_script:
+        say(f"the previous run had ended; its files are now in {where}")
+        return
+    alone = (
+        "" if resume is Resume.ALWAYS else ", and its checkpoints are left alone (--resume=always uses them)"
+    )
+    say(
+        f"run {claimed.ended_run} was of another script ({claimed.other_script}), so this is a new run; "
+        f"the files of the other are now in {where}{alone}"
+    )
+
+
+def of_this_run(spec: RunSpec, claimed: Claimed) -> RunSpec:
+    """Under the id that the run has; after another script nothing that lies there is its own."""
+    resume = spec.recovery.resume
+    if claimed.other_script and resume is Resume.AUTO:
+        resume = Resume.NEVER
+    return replace(spec, run_id=RunId(claimed.run_id), recovery=replace(spec.recovery, resume=resume))
+
+
+def other_script(spec: RunSpec, record: Mapping[str, Any]) -> str:
+    """The script of the run in ``record`` (run.json) where it is not that of ``spec``; '' where it is.
+
+    One that was moved, or lies elsewhere with the same name and the same text, is the same. Nodes that are
+    looked for under the name of the run go on with it.
+    """
+    prefix, arguments = (
+        recorded(record, "spec", "command", "prefix"),
+        recorded(record, "spec", "command", "script_args"),
+    )
+    if not (isinstance(prefix, list) and prefix and isinstance(arguments, list)):
+        return ""
+    if spec.agreement is not None and recorded(record, "run_id") == spec.run_id:
+        return ""
+    before, now = _scripts(prefix, arguments), _scripts(spec.command.prefix, spec.command.script_args)
+    folder = Path(str(record.get("cwd") or ""))
+    same = len(before) == len(now) and all(
+        one == other or (Path(one).name == Path(other).name and _alike(folder / one, Path(other)))
+        for one, other in zip(before, now, strict=True)
+    )
+    return "" if same else _shortened(" ".join(before))
+
+
+def _scripts(prefix: Sequence[str], arguments: Sequence[str]) -> list[str]:
+    """What runs, and for a program that is no interpreter the first file of Python that it is given."""
+    given = [word for word in arguments if word.endswith(".py")] if len(prefix) == 1 else []
+    return [prefix[-1], *given[:1]]
+
+
+def _alike(before: Path, now: Path) -> bool:
+    """Whether both are one file or have one text, or nobody can tell any more."""
+    with suppress(OSError):
+        return before.samefile(now) or before.read_bytes() == now.read_bytes()
+    return True
+
+
+def tells_apart(spec: RunSpec, claimed: Claimed, boot: str) -> str:
+    """What tells this run from another with its id: the first supervisor that the log_dir had.
+
+    Of several nodes, the ports where they meet: each may spell the hosts otherwise, and one machine
+    serves no two runs at one port.
+    """
+    past, asked = claimed.past, spec.agreement
+    if asked is not None:
+        return "-".join(sorted({one.rpartition(":")[2] for one in asked.etcd.endpoints}))
+    return past.boots[0] if past is not None and past.boots else boot
 
 
 def asked_otherwise(claimed: Claimed, spec: RunSpec, asked: RunId) -> str:

@@ -153,6 +153,8 @@ def _unfit(entry: Entry, moment: CandidateGroup, need: Need) -> str:
         return why.removeprefix(f"{entry.path} ")
     if need.whose.shared_with and entry.run_id is None:
         return f"may be another run's: {need.whose.shared_with} saves there too, and it names no run"
+    if need.whose.namesake and entry.run_id == need.whose.run_id:
+        return f"may be another run's: {need.whose.shared_with} saves there too, and has this run's id"
     if entry.rank in need.doubt.lost_ranks:
         return f"the disk of rank {entry.rank} is lost"
     if need.doubt.after_fault and entry.doubtful and not entry.known:

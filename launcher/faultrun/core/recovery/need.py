@@ -29,10 +29,12 @@ class Whose:
     """Whose saves count. ``run_id`` None accepts every run.
 
     ``shared_with`` are other runs that save in the same place: what does not say whose it is may be theirs.
+    So may what says so, where one of them has the same id (``namesake``).
     """
 
     run_id: str | None = None
     shared_with: str = ""
+    namesake: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

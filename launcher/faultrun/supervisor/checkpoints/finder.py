@@ -130,7 +130,8 @@ class CheckpointFinder:
         if request.continuing or self._spec.recovery.resume is Resume.ALWAYS:
             return None
         scan = self._catalog.scan()
-        own = self._spec.run_id if self._spec.recovery.resume is Resume.AUTO else None
+        knows_its_own = self._spec.recovery.resume is Resume.AUTO and not self._has_namesake
+        own = self._spec.run_id if knows_its_own else None
         others = [one for one in scan.entries if own is None or one.run_id != own or one.finished]
         first = not self._knows_strangers
         self._catalog.pass_over(others)
@@ -146,6 +147,10 @@ class CheckpointFinder:
             return None
         self._gone_since_s = None
         return self._chosen(request, at_s, left_alone=len(others) if first else 0)
+
+    @property
+    def _has_namesake(self) -> bool:
+        return self._neighbours is not None and bool(self._neighbours.namesakes)
 
     def read_back(self, path: str) -> Verdict:
         """Whether a save that was just reported is whole, and a candidate; ``find`` need not read it anew."""
@@ -171,6 +176,7 @@ class CheckpointFinder:
             whose=Whose(
                 run_id=None if resume_any else self._spec.run_id,
                 shared_with="" if resume_any else ", ".join(self._beside),
+                namesake=self._has_namesake and not resume_any,
             ),
             doubt=Doubt(
                 quarantine=request.quarantine,

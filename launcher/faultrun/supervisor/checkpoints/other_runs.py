@@ -1,11 +1,12 @@
 """Which other runs keep their checkpoints in the same folders: most files do not say whose they are.
 
-Each run holds a lock of its own name in a hidden folder beside the checkpoints. The kernel lets go of it
+Each run holds a lock of its own in a hidden folder beside the checkpoints. The kernel lets go of it
 when the process ends; the name stays as a trace for whoever is still there, until somebody new comes.
 """
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -19,25 +20,40 @@ _PATIENCE_S = 1.0
 """Somebody who looks whether we live holds our lock for a moment."""
 _MOMENT_S = 0.3
 """For that long at most, on a busy machine too."""
+_LOST_S, _LOOK_AGAIN_S = 100.0, 0.5
+"""A file server keeps the locks of a machine that was lost for its lease, 90 s where nobody set another."""
 _LEASE = ".lease"
+_APART = "@"
+"""It stands in no run id."""
 
 
 class OtherRuns:
-    """The runs beside run ``name`` in ``roots``; call it from one thread.
+    """The runs beside run ``run_id`` in ``roots``; call it from one thread.
 
+    Several runs may have one id, of a job or a person. ``apart`` tells them apart: the first supervisor of
+    the log_dir, or what several nodes meet by. ``namesakes`` are those of the last look that have our id.
     ``several``: other nodes of this run hold its name as well as we could. Whoever does not have it asks
     again each time, for they may be gone; without flock that shows only of those of this machine. Who holds a
     name no longer than ``moment_s`` only looks.
     """
 
     def __init__(
-        self, roots: Sequence[str], name: str, *, several: bool = False, moment_s: float = _MOMENT_S
+        self,
+        roots: Sequence[str],
+        run_id: str,
+        *,
+        apart: str = "",
+        several: bool = False,
+        moment_s: float = _MOMENT_S,
     ) -> None:
-        self._name = name
+        self.namesakes: tuple[str, ...] = ()
+        self._run_id = run_id
+        self._name = f"{run_id}{_APART}{apart}"
         self._moment_s = moment_s
         self._patience_s = None if several else _PATIENCE_S
         self._unheld: set[Path] = set()
         self._living: set[Path] = set()
+        self._living_here: set[Path] = set()
         self._traces: set[Path] = set()
         self._waiting = list(roots)
         self._first: dict[Path, frozenset[str]] = {}
@@ -60,10 +76,11 @@ class OtherRuns:
                     holder = self._holder(registry / name)
                     if holder:
                         self._traces.discard(registry / name)
-                        found[name] = f"run {name} ({holder})"
+                        found[name] = f"{_shown(name)} ({holder})"
                     if name not in first and registry / name not in self._traces:
                         self._came.add(name)
-        return tuple(found.get(name, f"run {name}") for name in sorted(self._came | found.keys()))
+        self.namesakes = tuple(filter(self._is_namesake, found))
+        return tuple(found.get(name, _shown(name)) for name in sorted(self._came | found.keys()))
 
     def _join(self, registry: Path) -> None:
         if registry in self._first:
@@ -71,9 +88,20 @@ class OtherRuns:
         registry.mkdir(exist_ok=True)
         self._hold(registry, wait_s=self._patience_s)
         names = self._names(registry)
+        self._wait_for_lost(registry / name for name in names if self._is_namesake(name))
         self._first[registry] = frozenset(name for name in names if self._holder(registry / name))
         gone = (registry / name for name in names if name not in self._first[registry])
         self._traces |= {path for path in gone if path.with_name(f"{path.name}{_LEASE}").exists()}
+
+    def _wait_for_lost(self, namesakes: Iterable[Path]) -> None:
+        """What a machine that was lost held, as this run or another, is let go of by its file server."""
+        until_s = time.monotonic() + _LOST_S
+        for path in namesakes:
+            while self._holder(path) and path not in self._living_here and time.monotonic() < until_s:
+                time.sleep(_LOOK_AGAIN_S)
+
+    def _is_namesake(self, name: str) -> bool:
+        return name.partition(_APART)[0] == self._run_id
 
     def _names(self, registry: Path) -> list[str]:
         """Of the other runs; where there is no flock a name is held by a file beside it."""
@@ -83,7 +111,7 @@ class OtherRuns:
     def _hold(self, registry: Path, wait_s: float | None) -> None:
         try:
             self._locks.append(hold(registry / self._name, wait_s=wait_s))
-        except Busy:  # by a run of our name in another log_dir: whose a file is can be told even less
+        except Busy:  # by another node
             self._unheld.add(registry)
         else:
             self._unheld.discard(registry)
@@ -104,7 +132,12 @@ class OtherRuns:
                 return ""
         except Busy as busy:
             self._living.add(path)
+            self._living_here |= {path} if busy.pid is not None else set()
             return busy.holder
+
+
+def _shown(name: str) -> str:
+    return f"run {name.partition(_APART)[0]}"
 
 
 def _now(folder: Path) -> float:
