@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from faultrun.configs.apply import apply, carry_out, check
+from faultrun.configs.former import note_of
 from faultrun.configs.originals import restore
 from faultrun.core.template import Values
 from faultrun.errors import ConfigError
@@ -54,13 +55,19 @@ def test_the_next_recovery_point_replaces_the_last_and_restore_brings_back_the_f
     assert restore(originals, ["train.yaml"]) == {str(config): False}
 
 
-def test_mode_and_owner_stay_and_nothing_is_left_beside_the_file(
+def test_mode_and_owner_stay_and_only_what_stood_there_is_noted_beside_the_file(
     config: Path, originals: Path, here: Path
 ) -> None:
     before = config.stat()
     apply(one(config), originals=originals)
     after = config.stat()
     assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    assert sorted(path.name for path in here.iterdir()) == [
+        ".train.yaml.faultrun.before",
+        "log",
+        "train.yaml",
+    ]
+    restore(originals)
     assert sorted(path.name for path in here.iterdir()) == ["log", "train.yaml"]
     assert after.st_ino != before.st_ino
 
@@ -109,15 +116,23 @@ def test_one_wrong_key_among_many_changes_no_file(config: Path, originals: Path,
 
 
 def test_what_somebody_else_changed_since_is_not_thrown_away(config: Path, originals: Path) -> None:
+    for value in ("/x.ckpt", "/y.ckpt"):
+        apply(one(config, value=value), originals=originals)
+        config.write_text(config.read_text() + "lr: 0.1\n")
+    assert restore(originals) == {str(config): True}
+    assert config.read_text() == MODELZOO + "lr: 0.1\nlr: 0.1\n"
+
+
+def test_without_the_note_beside_it_a_file_that_was_changed_stays_as_it_is(
+    config: Path, originals: Path
+) -> None:
     apply(one(config), originals=originals)
+    note_of(config).unlink()
     config.write_text(config.read_text() + "lr: 0.1\n")
     with pytest.raises(ConfigError) as caught:
         restore(originals)
     assert caught.value.what == f"{config} was changed by somebody else"
     assert caught.value.hint == f"diff {originals / '001-train.yaml'} {config}"
-    apply(one(config, value="/y.ckpt"), originals=originals)
-    with pytest.raises(ConfigError):
-        restore(originals)
     assert "lr: 0.1" in config.read_text()
 
 

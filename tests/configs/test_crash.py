@@ -109,10 +109,11 @@ def check_all_is_put_right(folder: Path) -> None:
     file, originals = folder / "c.yaml", folder / "log" / "original"
     apply(settings(file), originals=originals)
     assert file.read_bytes() == NEW
-    assert names_in(folder) == ["c.yaml", "log"]
+    assert names_in(folder) == [".c.yaml.faultrun.before", "c.yaml", "log"]
     assert names_in(originals) == ["001-c.yaml", "index.json"]
     restore(originals)
     assert file.read_bytes() == OLD
+    assert names_in(folder) == ["c.yaml", "log"]
 
 
 @pytest.mark.long

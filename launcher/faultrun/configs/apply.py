@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from faultrun.configs.files import (
     snapshot,
     still,
 )
+from faultrun.configs.former import forget_former, formers, given_back, keep_former
 from faultrun.configs.originals import Originals, folder_of_copy, holding
 from faultrun.core import template
 from faultrun.errors import ConfigError
@@ -41,6 +43,8 @@ _SAMPLE = template.Values(
     step=1215,
     global_step=3090,
 )
+_MOST_LEVELS, _MOST_SIBLINGS = 3, 1000
+_UP = re.compile(rb"(?:\.\./)+")
 _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes spaces and backslashes, see proc(5)
 
 
@@ -95,6 +99,33 @@ def apply(
     return tuple(_apply(file, group, place) for file, group in _by_file(settings))
 
 
+def in_place(rewrites: Sequence[Rewrite]) -> tuple[Path, ...]:
+    """The files of ``rewrites`` that are replaced where they lie: other runs may do that, too."""
+    groups = _by_file(_settings(rewrites, _SAMPLE))
+    return tuple(file for file, group in groups if not _why_not_in_place(file, group))
+
+
+def take_back(files: Sequence[Path], *, disk: Disk = LOCAL) -> tuple[Path, ...]:
+    """Let ``files`` say what they did before any run set a value there; which of them said something else.
+
+    A value that somebody else has set since stays, and so does the note of one that cannot be put back.
+    """
+    changed: list[Path] = []
+    for file in files:
+        known = formers(file)
+        if not known:
+            continue
+        with explained(file), locked(file):
+            seen = snapshot(file)
+            data, left = given_back(file, seen.data, known)
+            if data != seen.data and still(file, seen):
+                replace_file(disk, file, data, seen.attributes)
+                changed.append(file)
+            if not left:
+                forget_former(disk, file)
+    return tuple(changed)
+
+
 def _settings(rewrites: Sequence[Rewrite], values: template.Values) -> tuple[Setting, ...]:
     """The rewrites with their templates filled in. ConfigError for an unknown field or an unknown value."""
     return tuple(
@@ -144,6 +175,8 @@ def _apply(file: Path, group: Sequence[Setting], place: _Place) -> EditResult:
                     _keep(file, group, seen, data, place)
                 if not still(file, seen):
                     continue
+                if place.by is By.RUN:
+                    keep_former(place.disk, file, zip(group, changes, strict=True), seen.attributes)
                 replace_file(place.disk, file, data, seen.attributes)
             return EditResult(file=str(file), changes=changes)
     raise restless(file)
@@ -171,10 +204,31 @@ def _write_copy(file: Path, group: Sequence[Setting], copy: EditedCopy, place: _
     data, changes = _edited(replace(seen, data=by_hand), group)
     with explained(target):
         disk.make_directory(target.parent)
+        _link_siblings(file, target)
         with locked(target):
             attributes = seen.attributes.of_a_copy()  # and itself to be edited again
             replace_file(disk, target, data, replace(attributes, mode=attributes.mode | stat.S_IWUSR))
     return EditResult(file=str(file), changes=changes, copy=copy)
+
+
+def _levels(file: Path) -> int:
+    """How many folders up a path that the file names goes."""
+    with suppress(ConfigError):
+        found = _UP.findall(snapshot(file).data)
+        return min(max((one.count(b"..") for one in found), default=0), _MOST_LEVELS)
+    return 0
+
+
+def _link_siblings(file: Path, target: Path) -> None:
+    """What the original includes by a path relative to itself is found from the copy, too."""
+    for _ in range(1 + _levels(file)):
+        there, here = file.parent, target.parent
+        names = os.listdir(there)  # noqa: PTH208 - names are all that is wanted
+        for name in names if len(names) <= _MOST_SIBLINGS else ():
+            link = here / name
+            if name != file.name and not os.path.lexists(link):
+                link.symlink_to(there / name)
+        file, target = there, here
 
 
 def _edited(seen: FileSnapshot, group: Sequence[Setting]) -> tuple[bytes, tuple[Change, ...]]:
@@ -193,7 +247,8 @@ def _copy_for(file: Path, group: Sequence[Setting], originals: Path, by: By = By
     if not reason:
         return None
     tag = hashlib.sha256(os.fsencode(file)).hexdigest()[:8]
-    name = Path(group[0].file).name
+    above = file.parent.parts[1:]
+    name = Path(*above[len(above) - min(_levels(file), len(above)) :], Path(group[0].file).name)
     spelled = dict.fromkeys(
         spelling
         for setting in group

@@ -25,6 +25,7 @@ from faultrun.configs.files import (
     replace_file,
     snapshot,
 )
+from faultrun.configs.former import forget_former, formers, given_back, under_ours
 from faultrun.errors import ConfigError
 from faultrun.model.edit import By
 
@@ -61,6 +62,7 @@ class Originals:
     def __init__(self, folder: Path, disk: Disk, by: By = By.RUN) -> None:
         self._folder = folder
         self._disk = disk
+        self._by = by
         self._index = folder / ("index.json" if by is By.RUN else _HAND_INDEX)
         self._prefix = "" if by is By.RUN else _HAND_COPY
 
@@ -68,10 +70,11 @@ class Originals:
         """Keep ``file`` as ``seen`` unless it is kept already, and note what it is about to become."""
         kept = self.read().get(str(file))
         now, next_digest = _digest(seen.data), _digest(becomes)
-        if kept is None or (kept.restored and now != kept.sha256):
-            kept = self._copy(file, seen)
+        fresh = kept is None or (kept.restored and now != kept.sha256)
+        if kept is None or fresh:
+            kept = self._copy(file, under_ours(file, seen))
         written = (now, next_digest) if now in kept.written else (next_digest,)
-        foreign = kept.foreign or now not in {kept.sha256, *kept.written}
+        foreign = not fresh and (kept.foreign or now not in {kept.sha256, *kept.written})
         self._note(file, replace(kept, written=written, foreign=foreign, restored=False))
 
     def keep_pointer(self, file: Path, seen: FileSnapshot, becomes: bytes, *, there: bool) -> None:
@@ -99,25 +102,34 @@ class Originals:
     def give_back(self, file: Path) -> bool:
         """Give ``file`` its first bytes, owner and mode back; whether that changed it.
 
-        ConfigError if they are gone or damaged, or somebody else changed the file since.
+        If somebody else changed the file since, a run gives back the values that runs have set, and nothing
+        else. ConfigError if that cannot be done, or the original is gone or damaged.
         """
         with explained(file), locked(file), holding(self._folder):
             kept = self.read()[str(file)]
             data = self._content(kept)
             seen = snapshot(file) if file.exists() else None
             now = _digest(seen.data) if seen else kept.sha256 if kept.made else ""
+            attributes = Attributes(mode=kept.mode, owner=(kept.uid, kept.gid))
             if seen and now != kept.sha256 and (kept.foreign or now not in kept.written):
-                raise ConfigError(
-                    f"{file} was changed by somebody else",
-                    because="putting the original back would lose that change",
-                    hint=f"diff {self._folder / kept.name} {file}",
-                )
-            if now != kept.sha256 and kept.made:
+                known = formers(file) if self._by is By.RUN else {}
+                data, left = given_back(file, seen.data, known)
+                attributes = seen.attributes
+                if left or not known:
+                    raise ConfigError(
+                        f"{file} was changed by somebody else",
+                        because="putting the original back would lose that change",
+                        hint=f"diff {self._folder / kept.name} {file}",
+                    )
+            changed = now != kept.sha256 and (seen is None or data != seen.data)
+            if changed and kept.made:
                 self._disk.remove(file)
-            elif now != kept.sha256:
-                replace_file(self._disk, file, data, Attributes(mode=kept.mode, owner=(kept.uid, kept.gid)))
+            elif changed:
+                replace_file(self._disk, file, data, attributes)
+            if self._by is By.RUN and not kept.pointer:
+                forget_former(self._disk, file)
             self._note(file, replace(kept, written=(), foreign=False, restored=True))
-        return now != kept.sha256
+        return changed
 
     def read(self) -> Mapping[str, Kept]:
         """Every original by real path. ConfigError if the index cannot be understood."""

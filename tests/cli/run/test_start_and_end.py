@@ -4,12 +4,19 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from signal import SIGTERM
 from typing import Any
 
 import pytest
 
 from faultrun.cli.run.outlets import without_secrets
-from faultrun.cli.run.start_and_end import asked_otherwise, begin_anew, of_this_run, other_script
+from faultrun.cli.run.start_and_end import (
+    asked_otherwise,
+    at_end,
+    begin_anew,
+    of_this_run,
+    other_script,
+)
 from faultrun.configs.apply import apply
 from faultrun.journal.append import FILE_NAME, JournalWriter
 from faultrun.journal.codec import encode
@@ -159,3 +166,27 @@ def test_a_run_of_another_script_is_set_aside_and_nothing_of_it_is_lost(tmp_path
         of_this_run(plan("--worker_num=1", str(tmp_path / "b.py")).spec, claimed).recovery.resume
         is Resume.NEVER
     )
+
+
+@pytest.mark.parametrize(
+    ("story", "options", "back"),
+    [
+        (Story(2).begins().returned(0).returned(1).drained(), (), True),
+        (Story(2).starts().found_nothing_whole(), (), True),
+        (Story(2).begins().told_to_stop().killed(0, SIGTERM).killed(1, SIGTERM).drained(), (), False),
+        (Story(2).begins().killed(1), (), False),
+        (Story(2).begins().returned(0).returned(1).drained(), ("--restore_configs=never",), False),
+    ],
+)
+def test_configurations_go_back_when_a_run_is_over_and_not_when_it_will_go_on(
+    tmp_path: Path, story: Story, options: tuple[str, ...], back: bool
+) -> None:
+    ended(tmp_path)
+    (tmp_path / "a.py").touch()
+    rewrite = f"--rewrite={tmp_path}/train.yaml:pre_trained"
+    words = ("--worker_num=2", f"--checkpoint_dir={tmp_path}", rewrite, *options, f"{tmp_path}/a.py")
+    said: list[str] = []
+    at_end(plan(*words).spec, tmp_path / "log", story.state, said.append)
+    assert ((tmp_path / "train.yaml").read_text() == TRAIN) == back
+    assert said == ([f"{tmp_path}/train.yaml is restored (--restore_configs)"] if back else [])
+    assert (tmp_path / ".train.yaml.faultrun.before").exists() != back

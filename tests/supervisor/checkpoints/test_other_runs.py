@@ -80,11 +80,11 @@ def test_two_runs_with_one_id_are_told_of_each_other(tmp_path: Path, several: bo
     assert f"run job (pid {os.getpid()} " in other.saw
     (seen,) = mine.others()
     assert seen.startswith(f"run job (pid {other.process.pid} ")
-    assert mine.namesakes == ("job@second",)
+    assert list(mine.namesakes) == ["job@second"]
     Another(root, "job2", "second").killed()
     other.killed()
     mine.others()
-    assert mine.namesakes == ()
+    assert list(mine.namesakes) == []
 
 
 def test_the_next_supervisor_of_a_run_is_no_other_run(tmp_path: Path) -> None:

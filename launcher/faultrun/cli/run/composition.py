@@ -179,7 +179,7 @@ class Supervisor:
         write_heartbeats(reactor, group.incarnation)
         narrator = narrator_for(self._spec, self.log_dir, self._say)
         listeners = (
-            narrator,
+            *(narrator, preparer),
             ResumeCheck(reactor, self._spec.recovery),
             FirstStepWatch(reactor, group.incarnation),
             HangWatch(self._spec.supervision.hang, group.incarnation, inspector, reactor),

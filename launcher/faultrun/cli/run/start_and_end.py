@@ -1,6 +1,7 @@
 """What a start does about the run that it finds in its log_dir, and an end about what it leaves there."""
 
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -8,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.checkpoints.formats.faultrun_manifest import mark_finished
+from faultrun.configs.apply import in_place, take_back
 from faultrun.configs.originals import of_a_person, restore
+from faultrun.configs.turn import Turns
 from faultrun.core.humanize import several
 from faultrun.core.redact import without_secret_words
 from faultrun.errors import ConfigError
@@ -17,11 +20,13 @@ from faultrun.model.run import RunState
 from faultrun.model.spec.run_spec import RestoreConfigs, Resume, RunSpec
 from faultrun.model.spec.windows import TERMINATION_VARIABLE
 from faultrun.model.topology import RunId
+from faultrun.supervisor.launch.prepare import turn_of
 from faultrun.workers.forked_helper import Forked
 
 ORIGINALS = "original"
 _PATIENCE_S = 20.0
 _PATIENCE_AFTER_STOP_S = 3.0
+_LOOK_AGAIN_S = 0.1
 _INIT_PID = 1
 _LONGEST = 4096
 _LONGEST_SHOWN = 160
@@ -151,18 +156,29 @@ def answered_again(claimed: Claimed, spec: RunSpec, say: Callable[[str], None]) 
 
 
 def at_end(spec: RunSpec, log_dir: Path, end: RunState | None, say: Callable[[str], None]) -> None:
-    """Note on its saves that a run ended well, and give configurations back where that was asked for."""
+    """Note on its saves that a run ended well; give configurations back unless it was told to stop."""
     if end is not None and end.trained:
         roots, folders = absolute(spec.recovery.checkpoint_dirs), absolute(end.run.save_folders)
         for trouble in mark_finished(roots, folders, spec.run_id):
             say(f"cannot mark a save as finished; a later run {spec.run_id} would go on from it: {trouble}")
-    if spec.recovery.restore_configs is RestoreConfigs.END:
-        _give_back(
-            log_dir / ORIGINALS,
-            told="{file} is restored (--restore_configs)",
-            trouble="a rewritten configuration was left as it is",
-            say=say,
-        )
+    over = end is not None and end.done and end.stop is None
+    if over and spec.recovery.restore_configs is RestoreConfigs.END and spec.recovery.rewrites:
+        _restore_configs(spec, log_dir, say)
+
+
+def _restore_configs(spec: RunSpec, log_dir: Path, say: Callable[[str], None]) -> None:
+    """Unless the workers of another run may be about to read one: that run restores it."""
+    turns, files = Turns(turn_of(spec, log_dir / ORIGINALS)), in_place(spec.recovery.rewrites)
+    told, trouble = "{file} is restored (--restore_configs)", "a rewritten configuration was left as it is"
+    try:
+        turns.take(files, within_s=_PATIENCE_AFTER_STOP_S, pause=lambda: time.sleep(_LOOK_AGAIN_S))
+        _give_back(log_dir / ORIGINALS, told=told, trouble=trouble, say=say)
+        for file in take_back(files):
+            say(told.format(file=file))
+    except ConfigError as error:
+        say(f"{trouble}:\n{error}")
+    finally:
+        turns.release()
 
 
 def absolute(folders: Iterable[str]) -> tuple[str, ...]:

@@ -149,7 +149,10 @@ class Pointer:
 
 
 class RestoreConfigs(Enum):
-    """When rewritten configurations are restored by themselves (``--restore_configs``)."""
+    """When rewritten configurations are restored by themselves (``--restore_configs``).
+
+    END: when the run has ended well, or was given up; one that was stopped goes on with them.
+    """
 
     NEVER = "never"
     END = "end"
@@ -184,7 +187,7 @@ class Recovery:
     resume: Resume = Resume.AUTO
     trust: bool = False
     replicas: Replicas = Replicas.AUTO
-    restore_configs: RestoreConfigs = RestoreConfigs.NEVER
+    restore_configs: RestoreConfigs = RestoreConfigs.END
     script_asks: bool | None = None
     pattern: str = ""
     formats: tuple[str, ...] = ()

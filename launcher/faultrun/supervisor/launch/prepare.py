@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 
-from faultrun.configs.apply import carry_out
+from faultrun.configs.apply import carry_out, in_place, take_back
 from faultrun.configs.argv import pointed, resume_args
 from faultrun.configs.originals import restore
 from faultrun.configs.pointer import point as point_at
+from faultrun.configs.turn import Turns
 from faultrun.core import template
 from faultrun.errors import ConfigError, FaultrunError, NoWholeCheckpoint, UsageError
 from faultrun.files import DISK_FULL
 from faultrun.model.checkpoint import Kind, OnNode
 from faultrun.model.edit import EditedCopy, EditResult
-from faultrun.model.events import ConfigRewritten, Event, Prepared, PrepareFailed
+from faultrun.model.events import ConfigRewritten, Event, FirstStep, Prepared, PrepareFailed
+from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.plan import Plan
+from faultrun.model.run import Step
 from faultrun.model.spec.run_spec import Recovery, Rendezvous, RunSpec
 from faultrun.model.topology import RunId
 from faultrun.platforms.ports import fresh_port, is_free
@@ -27,6 +30,8 @@ from faultrun.supervisor.reactor import RunClock
 _UNAVAILABLE = 69
 _SEEN_LATE_S = 10.0
 _LOOK_AGAIN_S = 0.25
+_FIRST_TURN_S, _TURN_S = 120.0, 600.0
+"""A run that trains already has more to lose by not going on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +45,10 @@ class WorkerCommand:
 
 
 class Preparer:
-    """Applies a plan to this node; remembers the edited copies that its workers must be pointed at."""
+    """Applies a plan to this node; remembers the edited copies that its workers must be pointed at.
+
+    Implements ``interfaces.EventListener``, too.
+    """
 
     def __init__(
         self,
@@ -60,6 +68,8 @@ class Preparer:
         self._devices = spec.devices
         self._copies: tuple[EditedCopy, ...] = ()
         self._port = MasterPort(spec.rendezvous, say)
+        self._files = in_place(spec.recovery.rewrites)
+        self._turns, self._turn_of = Turns(turn_of(spec, originals)), -1
 
     def open_port(self) -> int:
         """A port for the next incarnation, if any plan needs no more than that here; else 0.
@@ -105,6 +115,11 @@ class Preparer:
             args, environ = pointed(args, environ, self._copies)
         return WorkerCommand(args=args, environ=environ, device=device, rank_table=self._assignment.table)
 
+    def tell(self, event: Event, step: Step) -> None:  # noqa: ARG002 - as listeners are told
+        """See ``interfaces.EventListener``: who has trained a step has read its configuration."""
+        if isinstance(event, FirstStep | FirstStepLogged) and event.incarnation == self._turn_of:
+            self._turns.release()
+
     def _check_files(self, plan: Plan) -> None:
         """What was chosen by what another node sees must be here too, or a rank would begin at zero.
 
@@ -130,8 +145,10 @@ class Preparer:
             self.command(plan, rank)
 
     def _rewrite(self, plan: Plan) -> tuple[EditResult, ...]:
+        if self._files:
+            self._take_turn(plan)
         if plan.point is None:
-            # Nothing to resume from: an earlier incarnation's recovery point must not be found there.
+            # Nothing to resume from: nobody's recovery point must be found there.
             self._restore()
             self._copies = ()
             return ()
@@ -146,11 +163,28 @@ class Preparer:
             results += point_at(recovery.pointers, chosen, originals=self._originals)
         return results
 
+    def _take_turn(self, plan: Plan) -> None:
+        """Until its workers have shown a step they may still read their configuration."""
+        told = set[Path]()
+
+        def pause() -> None:
+            waited = next((file for file in self._files if self._turns.others(file)), None)
+            if waited is not None and waited not in told:
+                told.add(waited)
+                other = self._turns.others(waited)
+                self._say(f"{waited} is rewritten by another run, too ({other}): waiting until it has begun")
+            self._assignment.pause(_LOOK_AGAIN_S)
+
+        self._turn_of = plan.incarnation
+        within_s = _FIRST_TURN_S if plan.incarnation == 0 else _TURN_S
+        self._turns.take(self._files, within_s=within_s, pause=pause)
+
     def _restore(self) -> None:
-        if not self._originals.exists():
-            return
         try:
-            restore(self._originals)
+            if self._originals.exists():
+                restore(self._originals)
+            for file in take_back(self._files):
+                self._say(f"{file} named the recovery point of another run; it is as it was before that")
         except ConfigError as error:
             self._say(f"a configuration may still name an earlier checkpoint:\n{error}")
 
@@ -166,6 +200,11 @@ class Preparer:
                 before=change.before or "",
                 after=change.after,
             )
+
+
+def turn_of(spec: RunSpec, originals: Path) -> str:
+    """By what this run, with all its nodes, is known to others that rewrite the same files."""
+    return spec.run_id if spec.agreement is not None else f"{spec.run_id} {originals}"
 
 
 def values(plan: Plan, run_id: RunId, rank: int | None) -> template.Values:

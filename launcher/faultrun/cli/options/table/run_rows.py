@@ -271,9 +271,11 @@ class ResumeOptions(Options):
     """
     trust = Flag()
     """Use checkpoints that cannot be verified, e.g. encrypted ones, where a step has no other."""
-    restore_configs = Option("WHEN", one_of(RestoreConfigs), default=_RECOVERY.restore_configs, example="end")
-    """Restore the rewritten files: end, however the run ends; never leaves it to `faultrun
-    config restore`.
+    restore_configs = Option(
+        "WHEN", one_of(RestoreConfigs), default=_RECOVERY.restore_configs, example="never"
+    )
+    """Restore the rewritten values: end, when the run ends with 0 or is given up, and not when it is
+    stopped; never leaves it to `faultrun config restore`.
     """
     run_id = Option(
         "ID",
