@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.configs.turn import Turns
+from faultrun.configs.turn import ConfigTurns
 from faultrun.errors import ConfigError
 
 ANOTHER = """
 import sys
 from pathlib import Path
-from faultrun.configs.turn import Turns
-turns = Turns(sys.argv[2])
+from faultrun.configs.turn import ConfigTurns
+turns = ConfigTurns(sys.argv[2])
 turns.take([Path(sys.argv[1])], within_s=0.0, pause=lambda: None)
 print("mine", flush=True)
 sys.stdin.read()
@@ -44,7 +44,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "[a]*.yaml"
 
 
-def taken(turns: Turns, file: Path, pauses: list[Another]) -> int:
+def taken(turns: ConfigTurns, file: Path, pauses: list[Another]) -> int:
     """How often ``turns`` had to wait; at each wait one of ``pauses`` is killed."""
     waits = 0
 
@@ -59,32 +59,32 @@ def taken(turns: Turns, file: Path, pauses: list[Another]) -> int:
 
 def test_a_run_waits_until_another_has_had_its_turn(file: Path) -> None:
     other = Another(file, "b")
-    assert f"pid {other.process.pid} " in Turns("a").others(file)
-    mine = Turns("a")
+    assert f"pid {other.process.pid} " in ConfigTurns("a").others(file)
+    mine = ConfigTurns("a")
     assert taken(mine, file, [other]) == 1
     with pytest.raises(ConfigError) as refused:
-        Turns("c").take([file], within_s=0.0, pause=lambda: None)
+        ConfigTurns("c").take([file], within_s=0.0, pause=lambda: None)
     assert refused.value.what == f"{file} is rewritten by another run, too"
     assert taken(mine, file, []) == 0, "it still has it"
     mine.release()
-    assert taken(Turns("c"), file, []) == 0
+    assert taken(ConfigTurns("c"), file, []) == 0
 
 
 def test_the_nodes_of_a_run_have_their_turn_together(file: Path) -> None:
     other = Another(file, "a")
-    assert taken(Turns("a"), file, []) == 0
+    assert taken(ConfigTurns("a"), file, []) == 0
     other.killed()
 
 
 def test_what_a_turn_leaves_beside_the_file_goes_with_it(file: Path) -> None:
     Another(file, "killed").killed()
-    turns = Turns("a")
+    turns = ConfigTurns("a")
     taken(turns, file, [])
     turns.release()
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
 def test_where_no_lock_can_be_made_nobody_waits(tmp_path: Path) -> None:
-    turns = Turns("a")
+    turns = ConfigTurns("a")
     assert taken(turns, tmp_path / "gone" / "a.yaml", []) == 0
     turns.release()

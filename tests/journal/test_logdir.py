@@ -116,8 +116,17 @@ def test_what_stays_is_not_set_aside_with_its_neighbours(tmp_path: Path) -> None
     assert files_below(aside / "original") == {"index.json", "001-a.yaml"}
 
 
+REPORTS = {"report.html": "<title>r (faultrun report)</title>", "report.json": '{"schema": 1}'}
+
 OURS = {
-    *("incident_1.txt", "incident_1.json", "incident_1/rank_0.txt", "report.html", "checkpoints.jsonl"),
+    *(
+        "incident_1.txt",
+        "incident_1.json",
+        "incident_1/rank_0.txt",
+        "report.html",
+        "report.json",
+        "checkpoints.jsonl",
+    ),
     *(".run.json.4711", "standby_0.log", "rank_table_of_2_nodes.json", "rank_table_of_0_2.json"),
     *("device0/group_info.pb", "etcd/etcd.log", "etcd/data/member/wal", "edited/0123abcd/a.yaml"),
 }
@@ -134,6 +143,7 @@ THEIRS = st.sampled_from(
             "incident.txt",
             "report.pdf",
         ),
+        *("incident_1/photo.jpg", "incident_1/rank_0.pt", "report.md"),
         *("worker_0.txt", "worker_7.log", "incarnation/x", "incident_one.txt", "rank_table_8pcs.json"),
         *(
             "journal.jsonl.bak",
@@ -161,7 +171,7 @@ def test_of_a_log_dir_only_what_bears_our_names_is_moved(theirs: set[str], ours:
     with TemporaryDirectory() as name:
         folder = Path(name)
         left_by(folder, finished())
-        written(folder, dict.fromkeys({*theirs, *ours}, "x"))
+        written(folder, {name: REPORTS.get(name, "x") for name in {*theirs, *ours}})
         (folder / "latest").symlink_to("ckpt")
         aside = set_aside(folder, "before")
         moved = {FILE_NAME, RECORD, "worker_0.log", "incarnation_0/worker_0.log"}

@@ -20,7 +20,7 @@ from faultrun.locks import Busy, held, hold
 _LEASE = ".lease"
 
 
-class Turns:
+class ConfigTurns:
     """The turns of run ``run`` (its id, and what tells it from others with that id)."""
 
     def __init__(self, run: str) -> None:

@@ -12,17 +12,22 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from faultrun.files import bytes_from
+
 _FILES = re.compile(
     r"""
       journal\.jsonl | run\.json | control\.sock | mounts\.json | checkpoints\.jsonl | left_alone\.jsonl
-    | report\.(?:html|md|json) | incident_\d+\.(?:txt|json) | \.verifying
+    | incident_\d+\.(?:txt|json) | \.verifying
     | faultrun\.log | on_event\.log | traces\.log | standby_\d+\.log
     | faultrun_traceback\.txt | sidecar_traceback\.txt
     | rank_table_of_(?:\d+_nodes|\d+(?:_\d+)*)\.json
     """,
     re.VERBOSE,
 )
-_WHOLE_FOLDERS = re.compile(r"incarnation_\d+|incident_\d+")
+_REPORTS = {"report.html": b"faultrun report", "report.md": b"# Run ", "report.json": b'"schema"'}
+"""Others write files of these names, too, so ours are known by what they begin with."""
+_HEAD_BYTES = 8192
+_WHOLE_FOLDERS = re.compile(r"incarnation_\d+")
 _INDEXES = ("index.json", "by_hand.json")
 _SHARED_FOLDERS = {
     "edited": re.compile(r"(?:hand-)?[0-9a-f]{8}"),
@@ -30,7 +35,10 @@ _SHARED_FOLDERS = {
     "compile_cache": re.compile(r"[0-9a-f]{16}"),
 }
 _INDEX_NAMES = re.compile("|".join(map(re.escape, _INDEXES)))
-_DEVICE_FOLDER, _IN_DEVICE_FOLDER = re.compile(r"device\d+"), re.compile(r"group_info\.pb")
+_NUMBERED_FOLDERS = {
+    re.compile(r"device\d+"): re.compile(r"group_info\.pb"),
+    re.compile(r"incident_\d+"): re.compile(r"rank_\d+\.txt"),
+}
 _INTO_A_LIFE = re.compile(r"(?:\./)?incarnation_\d+/")
 _UNFINISHED = re.compile(r"\.(?P<name>.+)\.(?:\d+|faultrun\.(?:tmp|lock))")
 """A file that is written before it takes its name, and the lock of one that is edited."""
@@ -46,17 +54,22 @@ def own_entries(log_dir: Path) -> Iterator[Path]:
             if _INTO_A_LIFE.match(str(entry.readlink())):
                 yield entry
         elif not entry.is_dir():
-            if _is_own(entry.name, _FILES):
+            if _is_own(entry.name, _FILES) or (entry.name in _REPORTS and is_own_report(entry)):
                 yield entry
         elif entry.name == "original":
             yield from _kept_originals(entry)
         elif _WHOLE_FOLDERS.fullmatch(entry.name):
             yield entry
         else:
-            device = _IN_DEVICE_FOLDER if _DEVICE_FOLDER.fullmatch(entry.name) else None
-            inside = _SHARED_FOLDERS.get(entry.name, device)
+            numbered = (own for name, own in _NUMBERED_FOLDERS.items() if name.fullmatch(entry.name))
+            inside = _SHARED_FOLDERS.get(entry.name) or next(numbered, None)
             if inside is not None:
                 yield from (one for one in sorted(entry.iterdir()) if _is_own(one.name, inside))
+
+
+def is_own_report(file: Path) -> bool:
+    """Whether ``file``, of a report's name, is one that faultrun wrote."""
+    return _REPORTS[file.name] in bytes_from(file, 0, _HEAD_BYTES)
 
 
 def _kept_originals(folder: Path) -> Iterator[Path]:

@@ -52,7 +52,7 @@ def test_defaults_are_those_of_the_contract(script: str) -> None:
     assert spec.supervision.join
     assert spec.supervision.exit_code_on_stop is None
     assert spec.recovery.resume is Resume.AUTO
-    assert spec.recovery.restore_configs is RestoreConfigs.NEVER
+    assert spec.recovery.restore_configs is RestoreConfigs.END
     assert spec.logs.log_dir == "faultrun_log"
     assert spec.logs.tail is None
     assert spec.binding.hold is Hold.NONE

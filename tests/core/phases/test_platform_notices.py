@@ -31,7 +31,7 @@ def test_a_rank_that_is_reset_means_save_stop_wait_until_it_is_recovered_and_go_
     assert phase(story) is Phase.DRAINING
     ends(story).drained()
     assert story.performed(FindRecoveryPoint) == [
-        FindRecoveryPoint(incarnation=0, continuing=True, lost=(1,), world_size=3)
+        FindRecoveryPoint(incarnation=0, continuing=True, lost=(1,), world_size=3, reached=7)
     ]
 
     story.chose(checkpoint(7))

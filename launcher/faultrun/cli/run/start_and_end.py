@@ -11,11 +11,12 @@ from typing import Any
 from faultrun.checkpoints.formats.faultrun_manifest import mark_finished
 from faultrun.configs.apply import in_place, take_back
 from faultrun.configs.originals import of_a_person, restore
-from faultrun.configs.turn import Turns
+from faultrun.configs.turn import ConfigTurns
 from faultrun.core.humanize import several
 from faultrun.core.redact import without_secret_words
 from faultrun.errors import ConfigError
 from faultrun.journal.logdir import Claimed, read_record, recorded, set_aside
+from faultrun.journal.own_names import is_own_report
 from faultrun.model.run import RunState
 from faultrun.model.spec.run_spec import RestoreConfigs, Resume, RunSpec
 from faultrun.model.spec.windows import TERMINATION_VARIABLE
@@ -168,7 +169,7 @@ def at_end(spec: RunSpec, log_dir: Path, end: RunState | None, say: Callable[[st
 
 def _restore_configs(spec: RunSpec, log_dir: Path, say: Callable[[str], None]) -> None:
     """Unless the workers of another run may be about to read one: that run restores it."""
-    turns, files = Turns(turn_of(spec, log_dir / ORIGINALS)), in_place(spec.recovery.rewrites)
+    turns, files = ConfigTurns(turn_of(spec, log_dir / ORIGINALS)), in_place(spec.recovery.rewrites)
     told, trouble = "{file} is restored (--restore_configs)", "a rewritten configuration was left as it is"
     try:
         turns.take(files, within_s=_PATIENCE_AFTER_STOP_S, pause=lambda: time.sleep(_LOOK_AGAIN_S))
@@ -205,7 +206,7 @@ def report_at_end(spec: RunSpec, log_dir: Path, say: Callable[[str], None], *, s
     if cost:
         say(f"{cost}; {log_dir / 'report.html'}")
     else:
-        say(f"the report could not be written; to try again: faultrun report --log_dir {log_dir}")
+        say(f"the report could not be written; to try again: faultrun report --log_dir {log_dir} --html=FILE")
     if saved:
         say(saved)
 
@@ -231,11 +232,14 @@ def _said_by_child(log_dir: Path, patience_s: float) -> bytes:
 
 
 def _write_report(log_dir: Path) -> bytes:
-    from faultrun.cli.report import HTML, account_of, summary, write
+    from faultrun.cli.report import HTML, JSON, MARKDOWN, account_of, summary, write
     from faultrun.journal.logdir import read_record
     from faultrun.observe.report.document import document
     from faultrun.observe.report.pages import html
 
+    there = [file for name in (HTML, MARKDOWN, JSON) if (file := log_dir / name).exists()]
+    if not all(map(is_own_report, there)):
+        return b""  # somebody else's, in a folder that is not ours alone
     data = document(account_of(log_dir), read_record(log_dir))
     write(log_dir, data, log_dir / HTML, html(data))
     return f"{summary(data)}\n{data['savings']['text']}".encode()

@@ -10,7 +10,7 @@ from faultrun.configs.apply import carry_out, in_place, take_back
 from faultrun.configs.argv import pointed, resume_args
 from faultrun.configs.originals import restore
 from faultrun.configs.pointer import point as point_at
-from faultrun.configs.turn import Turns
+from faultrun.configs.turn import ConfigTurns
 from faultrun.core import template
 from faultrun.errors import ConfigError, FaultrunError, NoWholeCheckpoint, UsageError
 from faultrun.files import DISK_FULL
@@ -69,7 +69,7 @@ class Preparer:
         self._copies: tuple[EditedCopy, ...] = ()
         self._port = MasterPort(spec.rendezvous, say)
         self._files = in_place(spec.recovery.rewrites)
-        self._turns, self._turn_of = Turns(turn_of(spec, originals)), -1
+        self._turns, self._turn_of = ConfigTurns(turn_of(spec, originals)), -1
 
     def open_port(self) -> int:
         """A port for the next incarnation, if any plan needs no more than that here; else 0.
