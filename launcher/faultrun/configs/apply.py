@@ -172,7 +172,7 @@ def _apply(file: Path, group: Sequence[Setting], place: _Place) -> EditResult:
             data, changes = _edited(seen, group)
             if data != seen.data:
                 with holding(place.originals):
-                    _keep(file, group, seen, data, place)
+                    Originals(place.originals, place.disk, place.by).keep(file, seen, data)
                 if not still(file, seen):
                     continue
                 if place.by is By.RUN:
@@ -180,20 +180,6 @@ def _apply(file: Path, group: Sequence[Setting], place: _Place) -> EditResult:
                 replace_file(place.disk, file, data, seen.attributes)
             return EditResult(file=str(file), changes=changes)
     raise restless(file)
-
-
-def _keep(file: Path, group: Sequence[Setting], seen: FileSnapshot, data: bytes, place: _Place) -> None:
-    """A person's value goes into what runs give back, too: they take back no value but their own."""
-    mine = Originals(place.originals, place.disk, place.by)
-    runs = Originals(place.originals, place.disk)
-    base = runs.base(file, seen) if place.by is By.HAND else None
-    if base is None:
-        mine.keep(file, seen, data)
-        return
-    under = replace(seen, data=base)
-    edited, _ = _edited(under, group)
-    mine.keep(file, under, edited)
-    runs.rebase(file, replace(seen, data=edited), data)
 
 
 def _write_copy(file: Path, group: Sequence[Setting], copy: EditedCopy, place: _Place) -> EditResult:

@@ -67,12 +67,17 @@ class Originals:
         self._prefix = "" if by is By.RUN else _HAND_COPY
 
     def keep(self, file: Path, seen: FileSnapshot, becomes: bytes) -> None:
-        """Keep ``file`` as ``seen`` unless it is kept already, and note what it is about to become."""
-        kept = self.read().get(str(file))
+        """Keep ``file`` as ``seen`` unless it is kept already, and note what it is about to become.
+
+        What runs of ours have set there is no part of an original, nor of what a person sets.
+        """
+        kept, under = self.read().get(str(file)), under_ours(file, seen)
+        if self._by is By.HAND:
+            seen, becomes = under, under_ours(file, replace(seen, data=becomes)).data
         now, next_digest = _digest(seen.data), _digest(becomes)
         fresh = kept is None or (kept.restored and now != kept.sha256)
         if kept is None or fresh:
-            kept = self._copy(file, under_ours(file, seen))
+            kept = self._copy(file, under)
         written = (now, next_digest) if now in kept.written else (next_digest,)
         foreign = not fresh and (kept.foreign or now not in {kept.sha256, *kept.written})
         self._note(file, replace(kept, written=written, foreign=foreign, restored=False))
@@ -85,19 +90,6 @@ class Originals:
         self._note(file, replace(kept, written=(*kept.written[-1:], _digest(becomes))))
         if before is not None and before.name != kept.name:
             self._disk.remove(self._folder / before.name)
-
-    def base(self, file: Path, seen: FileSnapshot) -> bytes | None:
-        """The bytes under our values in ``file`` as it was ``seen``; None when none of ours stand there."""
-        kept = self.read().get(str(file))
-        if kept is None or kept.restored or kept.foreign:
-            return None
-        return self._content(kept) if _digest(seen.data) in (kept.sha256, *kept.written) else None
-
-    def rebase(self, file: Path, base: FileSnapshot, becomes: bytes) -> None:
-        """Give ``file`` back as ``base`` from now on; with our values it is about to be ``becomes``."""
-        before = self.read()[str(file)]
-        written = (*before.written, _digest(becomes))
-        self._note(file, replace(self._copy(file, base), written=written, mode=before.mode))
 
     def give_back(self, file: Path) -> bool:
         """Give ``file`` its first bytes, owner and mode back; whether that changed it.

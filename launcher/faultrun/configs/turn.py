@@ -54,7 +54,17 @@ class ConfigTurns:
                 self._lock_of(file).unlink(missing_ok=True)
             lock.release()
 
-    def others(self, file: Path) -> str:
+    def _tried(self, file: Path) -> str:
+        with suppress(OSError):  # where no lock can be made the file is not replaced either
+            with locked(file):
+                other = self._others(file)
+                if not other:
+                    with suppress(Busy):  # by another node of this run
+                        self._held[file] = hold(self._lock_of(file))
+            return other
+        return ""
+
+    def _others(self, file: Path) -> str:
         """Which other run has its turn now, in words; '' if none has."""
         for path in file.parent.glob(f"{escape(self._lock_of(file, '').name)}*"):
             lock = path.with_name(path.name.removesuffix(_LEASE))
@@ -65,16 +75,6 @@ class ConfigTurns:
                     pass
             except Busy as busy:
                 return busy.holder
-        return ""
-
-    def _tried(self, file: Path) -> str:
-        with suppress(OSError):  # where no lock can be made the file is not replaced either
-            with locked(file):
-                other = self.others(file)
-                if not other:
-                    with suppress(Busy):  # by another node of this run
-                        self._held[file] = hold(self._lock_of(file))
-            return other
         return ""
 
     def _lock_of(self, file: Path, suffix: str | None = None) -> Path:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from glob import escape
+from itertools import count
 from pathlib import Path
 
 from faultrun.configs.apply import carry_out, in_place, take_back
@@ -165,14 +166,12 @@ class Preparer:
 
     def _take_turn(self, plan: Plan) -> None:
         """Until its workers have shown a step they may still read their configuration."""
-        told = set[Path]()
+        waits = count()
 
         def pause() -> None:
-            waited = next((file for file in self._files if self._turns.others(file)), None)
-            if waited is not None and waited not in told:
-                told.add(waited)
-                other = self._turns.others(waited)
-                self._say(f"{waited} is rewritten by another run, too ({other}): waiting until it has begun")
+            if not next(waits):
+                names = " ".join(map(str, self._files))
+                self._say(f"another run rewrites {names}, too: waiting until its workers have begun")
             self._assignment.pause(_LOOK_AGAIN_S)
 
         self._turn_of = plan.incarnation
