@@ -197,6 +197,7 @@ def started(demo: Demo) -> Iterator["subprocess.Popen[str]"]:
     shutil.copy(EXAMPLE / "config.yaml", demo.work)
     options = [f"--worker_num={WORKERS}", f"--standby={WORKERS}"]  # asked for: auto waits on a busy machine
     options += ["--checkpoint_dir=lenet", "--rewrite", "config.yaml:pre_trained"]
+    options += ["--restore_configs=never"]  # it is shown at the end
     pace = [f"--epochs={EPOCHS}", f"--save_checkpoint_steps={SAVE_EVERY}", f"--step_delay_s={STEP_DELAY_S}"]
     script = [str(EXAMPLE / "train.py"), "--config", "config.yaml", "--log_steps=1", *pace]
     print("Four MindSpore workers learn to read handwritten digits:\n")

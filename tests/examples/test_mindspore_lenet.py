@@ -37,7 +37,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Output:
 def test_a_killed_rank_changes_no_bit_of_the_result(undisturbed: Output, tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     shutil.copy(EXAMPLE / "config.yaml", config)
-    recovery = ("--checkpoint_dir=lenet", "--rewrite", "config.yaml:pre_trained")
+    recovery = ("--checkpoint_dir=lenet", "--rewrite", "config.yaml:pre_trained", "--restore_configs=never")
     script = (
         EXAMPLE / "train.py",
         "--config",

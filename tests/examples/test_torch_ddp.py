@@ -27,7 +27,7 @@ def test_a_killed_rank_changes_no_bit_of_what_torchrun_trains(under_torchrun: Ou
     victim = 0  # the rank that saves, and that the other one has met at
     config = tmp_path / "config.yaml"
     shutil.copy(EXAMPLE / "config.yaml", config)
-    recovery = ("--checkpoint_dir=digits", "--rewrite", "config.yaml:pre_trained")
+    recovery = ("--checkpoint_dir=digits", "--rewrite", "config.yaml:pre_trained", "--restore_configs=never")
     script = (EXAMPLE / "train.py", "--config", "config.yaml", "--log_steps=1", "--step_delay_s=0.01")
     with launched(*FAULTRUN, "--nproc-per-node=2", *recovery, *script, cwd=tmp_path) as run:
         run.wait_until(lambda: run.step(0) >= 35, within_s=240)
