@@ -186,3 +186,59 @@ def test_words_that_refer_to_another_place_give_way_to_what_stands_there() -> No
     assert gist(PIPELINE.partition(": ")[2]) == INVALID
     referring = "Refer to 'Nothing'. It is not there."
     assert gist(referring) == referring
+
+
+BOXED = """\
+╭────────── Traceback (most recent call last) ─────────╮
+│ /home/me/a_folder_with_a_long_name/another_one/tr │
+│ ain.py:9 in <module>                              │
+│                                                   │
+│    8 def main(): hook(3)                          │
+│ ❱  9 main()                                       │
+│                                                   │
+│ /home/me/a_folder_with_a_long_name/another_one/tr │
+│ ain.py:5                                          │
+│ in hook                                           │
+│                                                   │
+│ ❱  5 │   │   {}["lr"]                            │
+│                                                   │
+│ ╭─ locals ─╮                                      │
+│ │ n = 3    │                                      │
+│ ╰──────────╯                                      │
+╰───────────────────────────────────────────────────╯
+KeyError: 'lr'
+"""
+"""As rich draws it, in a narrow terminal and with locals."""
+
+
+@pytest.mark.parametrize("before", ["", "[rank3]: ", " " * 29])
+def test_a_box_around_the_frames_hides_nothing(before: str) -> None:
+    lines = [before + line for line in BOXED.splitlines()]
+    raised = last_raised(["[11/28/26 11:35:07] ERROR    it broke    train.py:5", *lines])
+    assert raised == Raised(kind="KeyError", message="'lr'", frame="train.py:5 in hook")
+    assert telling_line(lines, raised) == "KeyError: 'lr'"
+
+
+def test_what_another_box_led_to_came_from_it() -> None:
+    link = "The above exception was the direct cause of the following exception:"
+    raised = last_raised(
+        [*BOXED.splitlines(), "", link, "", *BOXED.replace("KeyError: 'lr'", "RuntimeError: no").splitlines()]
+    )
+    assert raised is not None
+    assert (raised.kind, raised.came_from) == ("RuntimeError", ("KeyError: 'lr'",))
+
+
+def test_a_group_of_exceptions_is_read_behind_its_rule() -> None:
+    text = """\
+  + Exception Group Traceback (most recent call last):
+  |   File "/home/me/train.py", line 2, in f
+  |     raise ExceptionGroup("both", [ValueError("one")])
+  | ExceptionGroup: both (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "/home/me/train.py", line 7, in g
+    |     raise ValueError("one")
+    | ValueError: one
+    +------------------------------------
+"""
+    assert last_raised(text.splitlines()) == Raised(kind="ValueError", message="one", frame="train.py:7 in g")

@@ -1,7 +1,8 @@
 """What a Python traceback in a log says: the exception, and the innermost frame of the user's own code.
 
 Format: https://docs.python.org/3/library/traceback.html. torch puts
-``[rank3]:`` before each line. Which line of a log to show is decided here, too.
+``[rank3]:`` before each line, rich draws a box around the frames, and groups of
+exceptions stand behind a rule. Which line of a log to show is decided here, too.
 """
 
 import re
@@ -17,6 +18,14 @@ _LINKS = (
 )
 _FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
 _EXCEPTION = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?:: ?(?P<message>.*))?$")
+_BOX = re.compile(
+    r"^(?P<before>.*?)(?:\u256d|\u250c|\+)[\u2500-]+ Traceback \(most recent call last\) [\u2500-]+\S\s*$"
+)
+_SIDE = re.compile(r"^[\u2502|] ?(?P<text>.*?)\s*[\u2502|]$")
+_BOXED_FRAME = re.compile(r"^(?P<file>\S.*?):(?P<line>\d+) in (?P<function>\S+)$")
+"""rich/traceback.py; a path that is too long goes on in the next line."""
+_GROUP = re.compile(r"^\s*\+ Exception Group (?P<head>Traceback .*)$")
+_RULED = re.compile(r"^\s+(?:\| ?|\+-)")
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|<frozen |^<")
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _CHATTER = re.compile(
@@ -42,8 +51,8 @@ def last_raised(lines: Sequence[str]) -> Raised | None:
     found: Raised | None = None
     frames: list[re.Match[str]] = []
     inside = linked = False
-    for at, raw in enumerate(lines):
-        line = _PREFIX.sub("", raw.rstrip())
+    lines = _plain(lines)
+    for at, line in enumerate(lines):
         if line in _LINKS:
             linked = True
             continue
@@ -72,6 +81,35 @@ def last_raised(lines: Sequence[str]) -> Raised | None:
             )
         frames = []
     return found
+
+
+def _plain(lines: Sequence[str]) -> list[str]:
+    """The lines as Python itself writes them: without prefixes, boxes and rules."""
+    plain: list[str] = []
+    indent, boxed, grouped, path = 0, False, False, ""
+    for raw in lines:
+        line = _PREFIX.sub("", raw.rstrip())
+        box, group = _BOX.match(line), _GROUP.match(line)
+        if box is not None or group is not None:
+            boxed, grouped, path = box is not None, box is None, ""
+            indent = 0 if box is None else len(box["before"])
+            plain.append(_HEAD)
+        elif boxed:
+            side = _SIDE.match(line[indent:])
+            boxed = side is not None
+            text = "" if side is None else side["text"]
+            tries = map(_BOXED_FRAME.match, (path + text, f"{path} {text}"))
+            frame = next((one for one in tries if one is not None), None)
+            if frame is not None:
+                plain.append(f'  File "{frame["file"]}", line {frame["line"]}, in {frame["function"]}')
+            path = path + text if frame is None and text[:1].strip() else ""
+        elif grouped and _RULED.match(line):
+            plain.append(_RULED.sub("", line))
+        else:
+            grouped = False
+            plain.append(line[indent:] if not line[:indent].strip() else line)
+            indent = indent if not line.strip() or line in _LINKS else 0
+    return plain
 
 
 def gist(message: str) -> str:
