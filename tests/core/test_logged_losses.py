@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from faultrun.core.logged_steps import losses_of, place_in, widest
+from faultrun.core.logged_losses import losses_of, place_in, widest
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """Which step a log tells of: global ones, and those that are counted anew in every epoch."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.core.logged_steps import LoggedStep, first_step, last_step
+from faultrun.core.logged_steps import LoggedStep, first_step, last_step, read, unread
 
 
 def loss_monitor(epoch: int, step: int) -> str:
@@ -69,3 +71,116 @@ def test_a_step_beside_the_training_is_none_of_it(line: str) -> None:
     assert first_step([line, "step 16 val_loss 2.0"]) == LoggedStep(step=16)
     assert first_step([line]) is None
     assert last_step(["step 17 loss 1", line]) == LoggedStep(step=17)
+
+
+def bar(done: int, of: int, after: str = "30.1it/s", what: str = "") -> str:
+    share = 100 * done // of
+    drawn = "█" * (share // 10) + "▍" * (share % 10 > 0)
+    return f"{what}{share:3d}%|{drawn}  | {done}/{of} [00:01<00:02, {after}]"
+
+
+LAYOUTS = {
+    "nanogpt": lambda n: f"iter {n}: loss {3 / n:.4f}, time 50.20ms, mfu 1.50%",
+    "megatron": lambda n: (
+        f" [2026-11-28 10:00:{n % 60:02d}] iteration {n:>8}/    4000 | consumed samples: {n * 8:>9} | "
+        f"elapsed time per iteration (ms): 70.1 | global batch size:     8 | lm loss: {1 / n:.6E} |"
+    ),
+    "mmengine by iterations": lambda n: (
+        f"11/28 10:00:00 - mmengine - INFO - Iter(train) [{n:>4}/4000]  lr: 1.0e-02  time: 0.0012  loss: 2.0"
+    ),
+    "xgboost": lambda n: f"[{n}]\ttrain-rmse:0.{n}\tvalid-rmse:0.{n}1",
+    "json": lambda n: f'{{"step": {n}, "loss": 0.5, "lr": 1e-05}}',
+    "coloured": lambda n: f"\x1b[32mINFO\x1b[0m train.py:41 \x1b[1mStep {n}\x1b[0m | loss=0.5 | 1{n} tok/s",
+    "thousands": lambda n: f"step {n + 1000:,} loss 0.4",
+    "no loss": lambda n: f"step {n} took 0.3 s",
+}
+BEFORE = (
+    ["Step 1/3: tokenizing data", "Step 2/3: building index", "Step 3/3: building model"],
+    ["step 1: loading shard a", "step 2: loading shard b", "step 3: loading shard c"],
+    [bar(done, 40, "900 examples/s", "Map: ") for done in (0, 13, 40)],
+    [bar(done, 12) for done in (1, 2, 12)],
+    ["[1/4] install 0.3", "[2/4] compile 2.0"],
+    ["max step: 4000", "begins at step 999", "Resumed from step 999", "sanity check step 1 loss 3.0"],
+    [],
+)
+BESIDE = (
+    lambda n: [f"step {n}: train loss 1.2, val loss 1.3"],
+    lambda n: [f"next checkpoint at step {n + 1000}"],
+    lambda n: [f"dev step {k} loss 0.3" for k in range(3)],
+    lambda n: [f"Epoch(val) [1][{k}/3]    accuracy/top1: 76.1" for k in (1, 2, 3)],
+    lambda n: [bar(k, 3, "9.1it/s", "Evaluating: ") for k in (0, 1, 3)],
+    lambda n: [],
+)
+
+
+@given(
+    layout=st.sampled_from(sorted(LAYOUTS)),
+    before=st.sampled_from(BEFORE),
+    beside=st.sampled_from(BESIDE),
+    first=st.integers(1, 300),
+    steps=st.integers(8, 60),
+)
+def test_training_is_told_from_what_comes_before_it_and_beside_it(
+    layout: str, before: list[str], beside: Callable[[int], list[str]], first: int, steps: int
+) -> None:
+    lines, seen, told = list(before), unread(), None
+    for n in range(first, first + steps):
+        lines += beside(n) if n % 20 == 0 and n > first + 2 else []
+        lines.append(LAYOUTS[layout](n))
+    for line in lines:
+        seen = read(seen, [line])
+        told = told or seen.first(ended=False)
+    more = 1000 if layout == "thousands" else 0
+    assert told is not None
+    assert (told.step, told.epoch) == (first + more, None)
+    last = seen.last()
+    assert last is not None
+    assert last.step == first + steps - 1 + more
+
+
+@pytest.mark.parametrize("before", [one for one in BEFORE if one])
+def test_preparation_alone_is_no_training(before: list[str]) -> None:
+    seen = read(unread(), before)
+    assert seen.first(ended=False) is None
+
+
+def timm(epoch: int, at: int) -> str:
+    return f"Train: {epoch} [{at:>4d}/12 ({100 * at // 11:>3d}%)]  Loss: 6.94 (6.94)  Time: 0.523s"
+
+
+def mmengine(epoch: int, at: int) -> str:
+    return f"11/28 10:00:00 - mmengine - INFO - Epoch(train)  [{epoch}][{at:>2}/40]  lr: 1.0e-02  loss: 2.0"
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([timm(epoch, at) for epoch in range(6) for at in (0, 4)], LoggedStep(step=64, epoch=5, in_epoch=4)),
+        ([timm(5, 0), timm(5, 4)], LoggedStep(epoch=5, in_epoch=4)),
+        ([mmengine(3, 40), mmengine(4, 5)], LoggedStep(step=125, epoch=4, in_epoch=5)),
+        ([bar(at, 9, "loss=0.3") for _ in range(2) for at in (0, 4, 9)], LoggedStep(in_epoch=9)),
+        (
+            [bar(1, 9, "loss=0.3", "Epoch 0: "), bar(4, 9, "loss=0.3", "Epoch 3: ")],
+            LoggedStep(step=31, epoch=3, in_epoch=4),
+        ),
+        (
+            ["step 1 loss 2.0", "step 2 loss 1.9", "step 3 loss 1.8", "step 1 loss 1.7", "step 2 loss 1.6"],
+            LoggedStep(in_epoch=2),
+        ),
+        (
+            [line for n in range(20, 75) for line in (bar(n, 99), f"{{'loss': 2.1, 'epoch': {n / 50}}}")],
+            LoggedStep(step=74),
+        ),
+    ],
+)  # fmt: skip
+def test_a_number_within_an_epoch_is_global_only_where_that_is_sure(
+    lines: list[str], told: LoggedStep
+) -> None:
+    assert last_step(lines) == told
+
+
+def test_lines_may_be_given() -> None:
+    lines = ["step 900 loss 0.1", "== round 7 of age 2 ==", "== round 8 of age 2 =="]
+    assert last_step(lines, r"round (?P<step>\d+)") == LoggedStep(step=8)
+    assert first_step(lines, r"round (?P<step>\d+) of age (?P<epoch>\d+)") == LoggedStep(step=7, epoch=2)
+    assert first_step(lines, r"turn (?P<step>\d+)") is None

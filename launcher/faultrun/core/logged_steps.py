@@ -1,182 +1,221 @@
-"""How far training had come by what a log prints: LossMonitor, Lightning, MindFormers and hand-written loops.
+"""How far training had come by what a log prints, learnt from which of its numbers goes up with training.
 
-A step that is counted anew in every epoch is not a global step; it becomes
-one only where the length of an epoch is seen.
+The marks (``step_marks``) at one place of lines that differ in their numbers alone are a series. Training's
+is the one beside the loss; of several the one with most marks, for evaluations are rarer. Preparation comes
+to its end, changes its words from line to line, or has no loss beside it. Where no series is training's for
+sure nothing is told; nor is a global step where it may count anew in an epoch, and nobody knows from where.
 """
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-_STEP = re.compile(
-    r"\b(?P<whole>global[_ ])?step\b\s?[:=]?\s*\[?\s*(?P<step>\d{1,15})\b(?!\.\d)"
-    r"(?:\s*/\s*(?P<of>\d{1,15})\])?",
-    re.IGNORECASE,
-)
-_EPOCH = re.compile(r"\bepoch\b\s?[:=]?\s*\[?\s*(?P<epoch>\d{1,9})\b(?!\.\d)", re.IGNORECASE)
-_NOT_TRAINING = re.compile(
-    r"\b(load|resum|restor|recover|checkpoint|ckpt|sav|start|begin|from|total|max|warm|every|per|num|config)",
-    re.IGNORECASE,
-)
-_BESIDE = re.compile(
-    r"\b(?:val(?:id(?:ation)?)?|eval(?:uat(?:ion|ing))?|test(?:ing)?|predict(?:ion|ing)?|infer(?:ence)?"
-    r"|sanity(?: check(?:ing)?)?|warm-?up)[\s:_/|,\]-]*(?:global[ _])?step\b",
-    re.IGNORECASE,
-)
-_BESIDES = ("val", "test", "pred", "nfer", "san", "warm")
-"""One of these is in all that it finds; the logs of all ranks are read while all nodes wait.
+from faultrun.core.step_marks import StepMark, read_line
 
-None has an i: ``re`` takes a dotless one for it where case does not matter, and ``casefold`` does not.
-"""
-_LOSS_MONITOR = re.compile(r"^epoch: \d+ step: \d+, loss is ")
-"""mindspore/train/callback/_loss_monitor.py: both count from 1, the step anew in every epoch."""
-
-
-_LOSS = re.compile(
-    r"(?<![A-Za-z_])(?:train(?:ing)?[_ ])?loss\b['\"]?\s*(?:is\b|[:=])?\s*"
-    r"(?P<loss>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)\b",
-    re.IGNORECASE,
-)
-_OTHER_LOSS = re.compile(
-    r"\b(?:val(?:id(?:ation)?)?|eval(?:uat(?:ion|ing))?|test(?:ing)?|held-out)\b", re.IGNORECASE
-)
-_PART_OF_EPOCH = re.compile(r"['\"]?\bepoch['\"]?\s*[:=]\s*['\"]?(?P<epoch>\d+\.\d+)", re.IGNORECASE)
-
-LossPlace = str
-"""A step as a log names it, such as ``step 12``, ``epoch 2 step 5`` or ``epoch 0.53``."""
+_GUESSED, _PLAIN, _NEAR_LOSS, _LOSS = range(4)
+"""How surely a series is training's: not at all, by its name, by losses between its marks, by one in each."""
+_ENOUGH = 3
+_MOST_SERIES = 64
+_BAR_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedStep:
-    """The last word of a log. ``step`` is global, ``in_epoch`` counts anew in every epoch; None: unknown."""
+    """A word of a log. ``step`` is global, ``in_epoch`` counts anew in every epoch; None: unknown."""
 
     step: int | None = None
     epoch: int | None = None
     in_epoch: int | None = None
 
 
-class _Entry(NamedTuple):
-    step: int
-    epoch: int | None
-    whole: bool
-    anew: bool
-    epoch_steps: int | None
+class _Series(NamedTuple):
+    """``marks`` that went up, the ``first`` and the newest two, and the newest two of the epoch before.
 
-
-def last_step(lines: Sequence[str]) -> LoggedStep | None:
-    """The newest step that ``lines`` (the oldest first) tell of; None when they tell of no epoch either."""
-    entries: list[_Entry] = []
-    epoch: int | None = None
-    for line in lines:
-        small = line.casefold()
-        named = _EPOCH.search(line) if "epoch" in small else None
-        epoch = int(named["epoch"]) if named is not None else epoch
-        found = _STEP.search(line) if "step" in small else None
-        if found is None or (any(word in small for word in _BESIDES) and _BESIDE.search(line)):
-            continue
-        of = int(found["of"]) if found["of"] is not None and named is not None else None
-        anew = of is not None or (named is not None and _LOSS_MONITOR.match(line) is not None)
-        entries.append(_Entry(int(found["step"]), epoch, bool(found["whole"]), anew, of))
-    if not entries:
-        return None if epoch is None else LoggedStep(epoch=epoch)
-    last = entries[-1]
-    if last.whole or not (last.anew or _begins_anew(entries)):
-        return LoggedStep(step=last.step, epoch=last.epoch)
-    return LoggedStep(step=_global(entries), epoch=last.epoch, in_epoch=last.step)
-
-
-def first_step(lines: Sequence[str]) -> LoggedStep | None:
-    """The first step of training that ``lines`` tell of; None when they tell of none yet.
-
-    Words about loading, saving and settings name steps, too, that nobody is doing.
+    ``level``: how surely it is training's. ``alike``: so many lines in a row had the same words. ``even``:
+    its marks are equally far apart. ``again``: it began again in one epoch, ``apart``: with a new one.
+    ``from_0``: there was an epoch 0. ``losses``: so many lines with one had been printed at its first mark.
     """
+
+    first: StepMark
+    last: StepMark
+    before: StepMark | None = None
+    ended: tuple[StepMark, ...] = ()
+    marks: int = 1
+    level: int = _GUESSED
+    alike: int = 1
+    even: bool = True
+    again: bool = False
+    apart: bool = False
+    from_0: bool = False
+    losses: int = 0
+
+    def speaks(self, *, ended: bool) -> bool:
+        """Whether it is training's. Before the log has ``ended`` its name alone proves nothing."""
+        last, repeated = self.last, self.marks >= _ENOUGH and self.alike > 1
+        match self.level:
+            case 3:
+                return True
+            case 2:
+                return self.marks > 1 or ended
+            case 1 if last.of is None or last.epoch is not None:
+                return repeated or (ended and (not last.wordy or self.alike > 1))
+            case _:
+                return self.level == _PLAIN and repeated and last.step < (last.of or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsSeen:
+    """What was learnt of one log. With a ``pattern`` its matches alone are steps.
+
+    ``epoch`` was named last, ``trained`` first beside a loss, ``part`` is a fraction of one.
+    ``losses`` counts lines with one.
+    """
+
+    series: Mapping[str, _Series]
     epoch: int | None = None
+    trained: int | None = None
+    part: float | None = None
+    losses: int = 0
+    pattern: re.Pattern[str] | None = None
+
+    def first(self, *, ended: bool = True) -> LoggedStep | None:
+        """The first step of training; None while none is told for sure."""
+        if (best := self._best(ended=ended)) is not None:
+            return _told(best, best.first, self.part)
+        return None if self.trained is None else LoggedStep(epoch=self.trained)
+
+    def last(self, *, ended: bool = True) -> LoggedStep | None:
+        """The newest step; None where none is told, and no epoch either."""
+        if (best := self._best(ended=ended)) is not None:
+            return _told(best, best.last, self.part)
+        return None if self.epoch is None else LoggedStep(epoch=self.epoch)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the newest step is the last of so many: something else comes now, or nothing."""
+        best = self._best(ended=False)
+        return best is not None and best.last.step == best.last.of
+
+    def _best(self, *, ended: bool) -> _Series | None:
+        known = [one for one in self.series.values() if one.speaks(ended=ended)]
+        return max(known, key=_surest, default=None)
+
+
+def unread(pattern: str = "") -> StepsSeen:
+    """Nothing of a log has been read. ``pattern``: the lines that tell steps (``--step_pattern``)."""
+    return StepsSeen(series={}, pattern=re.compile(pattern) if pattern else None)
+
+
+def last_step(lines: Sequence[str], pattern: str = "") -> LoggedStep | None:
+    """The newest step that ``lines`` (the oldest first) tell of; None when they tell of no epoch either."""
+    return read(unread(pattern), lines).last()
+
+
+def first_step(lines: Sequence[str], pattern: str = "") -> LoggedStep | None:
+    """The first step of training that ``lines`` tell of; None when they tell of none."""
+    return read(unread(pattern), lines).first()
+
+
+def read(seen: StepsSeen, lines: Iterable[str]) -> StepsSeen:
+    """What is known after ``lines``, the oldest first."""
+    series = dict(seen.series)
+    epoch, trained, part, losses = seen.epoch, seen.trained, seen.part, seen.losses
     for line in lines:
-        if _NOT_TRAINING.search(line) or _BESIDE.search(line):
-            continue
-        named, found = _EPOCH.search(line), _STEP.search(line)
-        if named is not None and found is None:
-            epoch = int(named["epoch"])
-            if "loss" in line.lower():
-                return LoggedStep(epoch=epoch)
-        elif found is not None:
-            return last_step([line if epoch is None or named is not None else f"epoch {epoch} {line}"])
-    return None
+        if seen.pattern is not None:
+            mark = _given(seen.pattern, line)
+        else:
+            said = read_line(line, epoch)
+            mark, losses = said.mark, losses + said.loss
+            epoch = epoch if said.epoch is None else said.epoch
+            part = part if said.part is None else said.part
+            if trained is None and mark is None and said.loss:
+                trained = said.epoch
+        if mark is not None:
+            series[mark.place] = _joined(series.get(mark.place), mark, losses)
+            if len(series) > _MOST_SERIES:
+                del series[min(series, key=lambda one: series[one].marks)]
+    return replace(seen, series=series, epoch=epoch, trained=trained, part=part, losses=losses)
 
 
-def names_epoch(line: str) -> bool:
-    """Whether the steps below ``line`` may be of the epoch that it names."""
-    return _EPOCH.search(line) is not None
+def _surest(series: _Series) -> tuple[bool, bool, int, int]:
+    """What is beside a loss and does not begin again comes first, then what is printed most often."""
+    return series.level >= _NEAR_LOSS, not series.again, series.marks, series.level
 
 
-def _begins_anew(entries: Sequence[_Entry]) -> bool:
-    """Whether the step went back while the epoch went on."""
-    return any(
-        before.epoch is not None
-        and after.epoch is not None
-        and after.epoch > before.epoch
-        and after.step <= before.step
-        for before, after in pairwise(entries)
+def _given(pattern: re.Pattern[str], line: str) -> StepMark | None:
+    """The step of a line that the user's pattern matches."""
+    found = pattern.search(line)
+    words = {} if found is None else found.groupdict()
+    try:
+        step = int((words.get("step") or "").replace(",", ""))
+        epoch = int(words["epoch"]) if words.get("epoch") else None
+    except ValueError:
+        return None
+    return StepMark(step=step, place="", epoch=epoch, named=True, loss=True)
+
+
+def _joined(known: _Series | None, mark: StepMark, losses: int) -> _Series:
+    """``known`` and the next mark at its place."""
+    level = _GUESSED
+    if mark.loss and (mark.named or mark.of is not None):
+        level = _NEAR_LOSS if mark.other else _LOSS
+    elif mark.named or (mark.of is not None and mark.epoch is not None):
+        level = _PLAIN
+    if known is None:
+        return _Series(first=mark, last=mark, level=level, from_0=mark.epoch == 0, losses=losses)
+    last, stride = known.last, mark.step - known.last.step
+    later = mark.epoch is not None and last.epoch is not None and mark.epoch > last.epoch
+    marks = known.marks + (stride != 0 or later)
+    even = known.even and stride > 0 and (known.before is None or stride == last.step - known.before.step)
+    if mark.named or mark.of is not None:
+        near = losses > known.losses and stride > 0 and not mark.loss
+        level = max(level, known.level, _NEAR_LOSS if near else _GUESSED)
+    elif even and marks >= _ENOUGH and not mark.wordy:
+        level = _NEAR_LOSS
+    return known._replace(
+        last=mark,
+        before=last if stride else known.before,
+        ended=tuple(one for one in (known.before, last) if one is not None) if later else known.ended,
+        marks=marks,
+        level=level,
+        alike=known.alike + 1 if mark.shape == last.shape else 1,
+        even=even,
+        again=known.again or (stride < 0 and not later and mark.step <= known.first.step),
+        apart=known.apart or (later and stride <= 0),
+        from_0=known.from_0 or mark.epoch == 0,
     )
 
 
-def _global(entries: Sequence[_Entry]) -> int | None:
-    """Known where both count from 1 and the length of an epoch is told, seen, or not needed yet."""
-    last = entries[-1]
-    if not last.anew or last.epoch is None or last.epoch < 1:
+def _told(series: _Series, mark: StepMark, part: float | None) -> LoggedStep:
+    """The word that ``mark`` is: a global step only where it cannot be another."""
+    anew = not mark.whole and (mark.anew or series.again or series.apart)
+    if not anew and not mark.named and mark.of is not None:
+        anew = part is None or not _spans_epochs(mark, part)
+    if not anew:
+        return LoggedStep(step=mark.step, epoch=mark.epoch)
+    return LoggedStep(step=_global(series, mark), epoch=mark.epoch, in_epoch=mark.step)
+
+
+def _spans_epochs(mark: StepMark, part: float) -> bool:
+    """Whether a bar goes over all epochs: in the first it is the same, later its share is not the epoch's."""
+    return part < 1 or abs(part % 1 - mark.step / (mark.of or 1)) > _BAR_SHARE
+
+
+def _global(series: _Series, mark: StepMark) -> int | None:
+    """Known where it is seen from where both count, and how long an epoch is, unless it is the first."""
+    if mark.epoch is None or not mark.anew or not (mark.from_1 or series.from_0):
         return None
-    if last.epoch == 1:
-        return last.step
-    length = last.epoch_steps or _seen_length([one for one in entries if one.epoch == last.epoch - 1])
-    return None if length is None else (last.epoch - 1) * length + last.step
+    epochs = mark.epoch - 1 if mark.from_1 else mark.epoch
+    if epochs <= 0:
+        return mark.step if epochs == 0 else None
+    length = mark.of or _seen_length([one for one in series.ended if one.epoch == mark.epoch - 1])
+    return None if length is None else epochs * length + mark.step
 
 
-def _seen_length(epoch: Sequence[_Entry]) -> int | None:
+def _seen_length(epoch: Sequence[StepMark]) -> int | None:
     """Steps of an epoch whose every step was printed at its end, at least."""
     if not epoch:
         return None
     whole = epoch[-1].step == 1 or (len(epoch) > 1 and epoch[-1].step - epoch[-2].step == 1)
     return epoch[-1].step if whole else None
-
-
-def losses_of(lines: Iterable[str]) -> dict[LossPlace, float]:
-    """The loss that ``lines`` print for each place; of several for one place the last."""
-    found: dict[LossPlace, float] = {}
-    for line in lines:
-        loss = None if _OTHER_LOSS.search(line) else _LOSS.search(line)
-        place = place_in(line) if loss is not None else ""
-        if loss is not None and place:
-            found[place] = float(loss["loss"])
-    return found
-
-
-def place_in(line: str) -> LossPlace:
-    """The place in training that one line names; empty if it names none."""
-    step = last_step([line])
-    if step is not None and (step.step is not None or step.in_epoch is not None):
-        number = step.step if step.in_epoch is None else step.in_epoch
-        return f"step {number}" if step.epoch is None else f"epoch {step.epoch} step {number}"
-    part = _PART_OF_EPOCH.search(line)
-    return f"epoch {part['epoch']}" if part is not None else ""
-
-
-def widest(
-    one: Mapping[LossPlace, float], other: Mapping[LossPlace, float]
-) -> tuple[LossPlace, float] | None:
-    """Where both printed and differ most, and by how much; None where no place is in both."""
-    shared = [place for place in one if place in other]
-    apart = {place: _apart(one[place], other[place]) for place in shared}
-    if not apart:
-        return None
-    place = max(shared, key=lambda one: apart[one])
-    return place, apart[place]
-
-
-def _apart(one: float, other: float) -> float:
-    if math.isnan(one) and math.isnan(other):
-        return 0.0
-    difference = abs(one - other) if one != other else 0.0
-    return math.inf if math.isnan(difference) else difference

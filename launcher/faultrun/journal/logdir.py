@@ -265,9 +265,9 @@ def recorded_as(record: object, kind: type[Value], *names: str) -> Value:
     return found
 
 
-def worker_log_name(record: object) -> str:
-    """What the logs of workers are called before their rank, by ``run.json``."""
-    return str(recorded(record, "spec", "logs", "worker_log_name") or Logs().worker_log_name)
+def logs_of(record: object) -> Logs:
+    """How the logs of workers are called and read, by ``run.json``."""
+    return recorded_as(record, Logs, "spec", "logs")
 
 
 def is_supervised(record: Mapping[str, Any]) -> bool:

@@ -21,12 +21,13 @@ from faultrun.model.observed.hang import HangDetected, HangDismissed, HangSuspec
 from faultrun.model.observed.rejoin import RankCannotRejoin, RankCanRejoin
 from faultrun.model.plan import Ledger, Plan
 from faultrun.model.run import Phase
+from faultrun.model.spec.output import Logs
 from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.wire import Progress
 from faultrun.observe.standby_words import StandbyTally
 from faultrun.workers.logs.last_steps import LastSteps, last_steps, progress_of
-from faultrun.workers.logs.log_files import LogFiles
+from faultrun.workers.logs.log_files import LogFiles, files_of
 
 
 @dataclass(slots=True)
@@ -96,16 +97,16 @@ class RunView:
 
     def progress(self, log_dir: Path) -> list[Progress | None]:
         """What the ranks of this incarnation wrote on their page, in their order; None: no step yet."""
-        return progress_of(self._files(log_dir, ""))
+        return progress_of(self._files(log_dir, Logs()))
 
-    def last_steps(self, log_dir: Path, worker_name: str) -> LastSteps:
-        """How far they are: by that page, else by their logs, which are called ``worker_name``."""
-        return last_steps(self._files(log_dir, worker_name), sorted(self.workers) or range(self.world_size))
+    def last_steps(self, log_dir: Path, logs: Logs) -> LastSteps:
+        """How far they are: by that page, else by their logs."""
+        return last_steps(self._files(log_dir, logs), sorted(self.workers) or range(self.world_size))
 
-    def _files(self, log_dir: Path, worker_name: str) -> LogFiles:
+    def _files(self, log_dir: Path, logs: Logs) -> LogFiles:
         # who outlives incarnations writes where it began
         began = self.plan.started if self.plan is not None else -1
-        return LogFiles(log_dir=log_dir, worker_name=worker_name, incarnation=began)
+        return files_of(logs, log_dir, began)
 
     def take(self, line: JournalLine) -> None:
         """One more line."""

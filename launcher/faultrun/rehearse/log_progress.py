@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from faultrun.core.logged_steps import LossPlace, last_step, losses_of
+from faultrun.core.logged_losses import LossPlace, losses_of
+from faultrun.core.logged_steps import StepsSeen, read, unread
 from faultrun.files import bytes_from
 
 _CHUNK_BYTES = 1 << 20
@@ -18,6 +19,7 @@ class _Log:
     read_bytes: int = 0
     rest: str = ""
     lines: list[str] = field(default_factory=list)
+    seen: StepsSeen = field(default_factory=unread)
     losses: dict[LossPlace, float] = field(default_factory=dict)
 
     def look(self) -> bool:
@@ -26,6 +28,7 @@ class _Log:
         self.read_bytes += len(data)
         *lines, self.rest = (self.rest + data.decode("utf-8", "replace")).replace("\r", "\n").split("\n")
         self.losses |= losses_of(lines)
+        self.seen = read(self.seen, lines)
         self.lines = [*self.lines, *lines][-_KEPT_LINES:]
         return bool(data)
 
@@ -45,7 +48,7 @@ class LogsSeen:
 
     def step(self, life: int) -> int | None:
         """The furthest global step that a log of ``life`` tells of."""
-        found = [last_step(self._log(life, rank).lines) for rank in range(self._ranks)]
+        found = [self._log(life, rank).seen.last() for rank in range(self._ranks)]
         return max((one.step for one in found if one is not None and one.step is not None), default=None)
 
     def losses(self, life: int) -> dict[LossPlace, float]:

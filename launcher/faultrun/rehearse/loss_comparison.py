@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from faultrun.core.logged_steps import LossPlace, widest
+from faultrun.core.logged_losses import LossPlace, widest
 from faultrun.rehearse.outcome import Likeness, LossCheck
 
 Losses = Mapping[LossPlace, float]

@@ -82,6 +82,7 @@ class ExitInspector:
                 glance.status if glance is not None else None,
                 self._rows,
                 self._clock.of_utc_ns,
+                logs.step_pattern,
             )
             if glance is not None:
                 known = self._by_kernel(glance, kernel_records) or note.finding

@@ -9,7 +9,8 @@ import pytest
 from faultrun.model.events import Event, IncarnationStarted, Timer
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.run import Phase, Run, Step
-from faultrun.supervisor.checkpoints.first_logged_step import FirstStepWatch
+from faultrun.model.wire import Progress, pack_progress
+from faultrun.supervisor.hangs.log_watch import LogWatch
 from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.workers.logs.log_files import LogFiles
@@ -23,7 +24,7 @@ class Scene:
         self.files.folder.mkdir()
         workers = LiveWorkers(clock=self.reactor.clock, logs=self.files)
         self.page = workers.new_page(self.files, (0, 1))
-        self.watch = FirstStepWatch(self.reactor, workers)
+        self.watch = LogWatch(self.reactor, workers)
 
     def prints(self, rank: int, text: str) -> None:
         with self.files.worker(rank).open("a") as log:
@@ -67,3 +68,24 @@ def test_where_all_begin_a_log_is_read_from_its_beginning(scene: Scene) -> None:
     found = scene.next_event()
     assert isinstance(found, FirstStepLogged)
     assert (found.rank, found.step) == (1, 3)
+
+
+def test_while_no_rank_reports_its_log_tells_how_far_it_is(scene: Scene) -> None:
+    scene.prints(0, "".join(f"iter {n}: loss 0.5\n" for n in range(1, 8)))
+    scene.starts(0)
+    scene.next_event()
+    assert [(beat.rank, beat.begun, beat.step) for beat in scene.watch.beats()] == [(0, True, 7)]
+    with scene.page.path.open("r+b") as page:
+        page.write(pack_progress(Progress(step=1, epoch=-1, phase=0, at_monotonic_s=1.0, count=1)))
+    scene.next_event(within_s=1.0)
+    assert scene.watch.beats() == ()
+
+
+def test_preparation_is_no_first_step(scene: Scene) -> None:
+    scene.starts(0)
+    scene.prints(0, "Step 1/3: tokenizing\nStep 2/3: indexing\n")
+    assert not isinstance(scene.next_event(within_s=0.5), FirstStepLogged)
+    scene.prints(0, "step 21 loss 0.5\n")
+    found = scene.next_event()
+    assert isinstance(found, FirstStepLogged)
+    assert found.step == 21

@@ -245,6 +245,17 @@ def checkpoint_pattern(text: str) -> str:
     return text
 
 
+def step_pattern(text: str) -> str:
+    """A regular expression for the lines of a log that tell steps; empty: they are learnt."""
+    try:
+        groups = re.compile(text).groupindex
+    except re.error as error:
+        raise ValueError(f"it is no regular expression: {error}") from None
+    if text and "step" not in groups:
+        raise ValueError("it has no group (?P<step>...), which is the number of the step")
+    return text
+
+
 def rewrite(text: str) -> Rewrite:
     """``[FORMAT:]FILE:KEY[=TEMPLATE]``; see ``configs.target``."""
     from faultrun.configs.editors.registry import FORMATS

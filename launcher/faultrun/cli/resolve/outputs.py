@@ -49,6 +49,7 @@ def resolve_logs(ctx: ResolveContext, *, join: bool, workers: Workers, master_ad
         shown=frozenset(filtered) if filtered else None,
         picked_out=settings.duplicate_stdout_filters,
         picked_err=settings.duplicate_stderr_filters,
+        step_pattern=settings.step_pattern,
     )
 
 

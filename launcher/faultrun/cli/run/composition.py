@@ -50,7 +50,6 @@ from faultrun.nodes.agent.served_etcd import ServedEtcd
 from faultrun.platforms.cgroup import processor_sample, spendable_bytes
 from faultrun.platforms.this_machine import accelerators_of
 from faultrun.supervisor.checkpoints.finder import CheckpointFinder
-from faultrun.supervisor.checkpoints.first_logged_step import FirstStepWatch
 from faultrun.supervisor.checkpoints.first_save import FirstSaveWatch
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
 from faultrun.supervisor.checkpoints.read_ahead import ReadAhead
@@ -60,6 +59,7 @@ from faultrun.supervisor.emergency_window import let_save
 from faultrun.supervisor.executor import LocalExecutor
 from faultrun.supervisor.exit_inspector import ExitInspector
 from faultrun.supervisor.hangs.inspection import Inspector
+from faultrun.supervisor.hangs.log_watch import LogWatch
 from faultrun.supervisor.hangs.watch import HangWatch
 from faultrun.supervisor.interfaces import Agreement
 from faultrun.supervisor.launch.devices import DeviceAssignment
@@ -178,10 +178,11 @@ class Supervisor:
             helpers.fault_files.attach(reactor, group.incarnation)
         write_heartbeats(reactor, group.incarnation)
         narrator = narrator_for(self._spec, self.log_dir, self._say)
+        logs = LogWatch(reactor, group.incarnation)
         listeners = (
             *(narrator, preparer),
             ResumeCheck(reactor, self._spec.recovery),
-            FirstStepWatch(reactor, group.incarnation),
+            logs,
             HangWatch(self._spec.supervision.hang, group.incarnation, inspector, reactor),
             FirstSaveWatch(reactor, world.readings, catalog.listed),
             ReadAhead(reactor, world.readings, catalog.look_ahead),

@@ -87,8 +87,8 @@ def sidecars(spec: RunSpec, log_dir: Path, next_seq: int, row: BottomRow | None)
         from faultrun.observe.console.live_line import LiveLine
 
         assert row is not None
-        name, unfinished = spec.logs.worker_log_name, _unfinished(spec, log_dir)
-        return LiveLine(row, log_dir, spec.slots, name, unfinished)
+        logs, unfinished = spec.logs, _unfinished(spec, log_dir)
+        return LiveLine(row, log_dir, spec.slots, logs, unfinished)
 
     def event_hooks(lifeline: int) -> Work:
         from faultrun.observe.outlets.hooks import EventHooks

@@ -24,7 +24,8 @@ class Logs:
     Every stream is always in the log file: ask ``console`` what else is copied.
     A log of more than ``max_bytes`` is cut, its first part and its newest kept; 0: never.
     ``shown`` are the local ranks that the console may show, None: all. Lines with one of ``picked_out`` or
-    ``picked_err`` are copied to a file of their stream.
+    ``picked_err`` are copied to a file of their stream. ``step_pattern``: the lines that tell steps; empty:
+    which do is learnt.
     """
 
     log_dir: str = "faultrun_log"
@@ -37,6 +38,7 @@ class Logs:
     shown: frozenset[int] | None = None
     picked_out: tuple[str, ...] = ()
     picked_err: tuple[str, ...] = ()
+    step_pattern: str = ""
 
     def console(self, rank: int, local_rank: int) -> Stream:
         """What of this worker is copied to the console.

@@ -23,6 +23,7 @@ from faultrun.journal.lines import JournalLine
 from faultrun.model.checkpoint import Entry
 from faultrun.model.printable import last_written, one_line
 from faultrun.model.run import Phase
+from faultrun.model.spec.output import Logs
 from faultrun.observe.outlets.sidecar import Work
 from faultrun.observe.run_view import RunView
 from faultrun.terminal import CLEAR, BottomRow, never_waits
@@ -48,6 +49,7 @@ _USUAL_COLUMNS = 80  # a terminal that was made without a size has none
 _NUMBERS = struct.Struct("<qq")
 _SGR = re.compile("\x1b\\[[0-9;:]*m")
 _METER_EVERY_S = 0.3
+_LOGS = Logs()
 _BAR_BYTES = 2048
 _LEAST_BAR_COLUMNS = 20
 _WITH_BARS_S = 0.5
@@ -80,7 +82,7 @@ class LiveLine(Work):
         row: BottomRow,
         log_dir: Path,
         workers: int,
-        worker_name: str = "worker",
+        logs: Logs = _LOGS,
         unfinished: Sequence[UnfinishedLine] = (),
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -88,7 +90,7 @@ class LiveLine(Work):
         self._fd = never_waits(row.fd)
         self._log_dir = log_dir
         self._workers = workers
-        self._name = worker_name
+        self._logs = logs
         self._unfinished = unfinished
         if unfinished:
             self.interval_s = _WITH_BARS_S
@@ -157,7 +159,7 @@ class LiveLine(Work):
         if up < self._workers and not self._looks:
             return [f"starting [{_bar(up / max(1, self._workers))}]"]
         # The slowest of the ranks that report: the others wait for it.
-        step = min((one.step for one in self._view.last_steps(self._log_dir, self._name).steps), default=None)
+        step = min((one.step for one in self._view.last_steps(self._log_dir, self._logs).steps), default=None)
         if step is None:
             return ["running"]
         self._looks.append((now_s, step))

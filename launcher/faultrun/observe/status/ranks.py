@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 
 from faultrun.journal.lines import moment
-from faultrun.journal.logdir import worker_log_name
+from faultrun.journal.logdir import logs_of
 from faultrun.model.events import WorkerExit
 from faultrun.model.observed.progress import RankStep, WorkPhase, phase_of
 from faultrun.model.wire import Progress
@@ -54,7 +54,7 @@ def rank_states(
     ``record`` is ``run.json``.
     """
     page, run_id = view.progress(log_dir), str(record.get("run_id", ""))
-    last = view.last_steps(log_dir, worker_log_name(record))
+    last = view.last_steps(log_dir, logs_of(record))
     told = {one.rank: one for one in last.steps}
     states = []
     for slot, (rank, worker) in enumerate(sorted(view.workers.items())):  # slots are in the order of ranks

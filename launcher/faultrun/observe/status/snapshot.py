@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.journal.lines import JournalLine, moment
-from faultrun.journal.logdir import is_supervised, read_record, worker_log_name
+from faultrun.journal.logdir import is_supervised, logs_of, read_record
 from faultrun.model.run import Phase
+from faultrun.model.spec.output import Logs
 from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.observe.account.accountant import Accountant
 from faultrun.observe.account.records import Account
@@ -40,7 +41,7 @@ def account_now(accountant: Accountant, log_dir: Path, record: Mapping[str, Any]
     at = moment(last.at_utc) if last is not None else None
     if at is None or view.phase is Phase.FINISHED:
         return accountant.account()
-    seen = view.last_steps(log_dir, worker_log_name(record)) if view.phase is Phase.RUNNING else LastSteps()
+    seen = view.last_steps(log_dir, logs_of(record)) if view.phase is Phase.RUNNING else LastSteps()
     until_s = time.time() if is_supervised(record) else (seen.changed_utc_ns or 0) / 1e9
     passed_s = max(0.0, until_s - at.timestamp())
     now = (at + timedelta(seconds=passed_s)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -63,8 +64,8 @@ class RunSnapshot:
         self._taken_s = time.monotonic()
 
     @cached_property
-    def _worker_name(self) -> str:
-        return worker_log_name(read_record(self._log_dir))
+    def _logs(self) -> Logs:
+        return logs_of(read_record(self._log_dir))
 
     def moment(self) -> RunMoment:
         """Where it stands now; the time since the last line goes on as what it was."""
@@ -73,7 +74,7 @@ class RunSnapshot:
         running = view.phase is Phase.RUNNING
         slots = view.progress(self._log_dir) if running else []
         known = [slot for slot in slots if slot is not None]
-        seen = view.last_steps(self._log_dir, self._worker_name).steps if running else ()
+        seen = view.last_steps(self._log_dir, self._logs).steps if running else ()
         steps = tuple(one.step for one in seen)
         run_s = view.last.run_s if view.last is not None else 0.0
         return RunMoment(

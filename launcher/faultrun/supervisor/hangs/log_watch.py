@@ -1,104 +1,168 @@
-"""Reads the workers' new logs for the first step that one of them tells of, where ranks do not report theirs.
+"""Reads the workers' new logs, where ranks do not report their steps: the first one, and how far they are.
 
-Only the beginning of each log is read, and only until there is a step, a rank that reports, or the end. Where
-ranks have stayed, only what those that came print is read: their logs go on where the dead ones' ended.
+A log is read from its beginning, and where that is too much its newest lines. Where ranks have stayed, only
+what those that came print is read: their logs go on where the dead ones' ended. Files are read by a thread;
+a disk that hangs holds up nobody, and ``beats`` says nothing while it does.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from faultrun.core.logged_steps import LoggedStep, first_step, names_epoch
+from faultrun.core.hangs.limits import Beat
+from faultrun.core.logged_steps import LoggedStep, StepsSeen, read, unread
 from faultrun.files import bytes_from
 from faultrun.model.events import Event, IncarnationStarted
+from faultrun.model.observed.progress import WorkPhase
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.run import Phase, Step
 from faultrun.supervisor.launch.progress_page import LiveWorkers
-from faultrun.supervisor.reactor import Reactor
+from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 
-_MOST_BYTES = 1 << 20
-_SOONEST_S, _LATEST_S = 0.1, 5.0
+_MOST_BYTES, _NEWEST_BYTES = 1 << 20, 1 << 13
+_SOONEST_S, _LATEST_S, _RANK_S = 0.1, 5.0, 0.1
 _SHARE = 0.05
+_FRESH = 3
+
+NOT_GLOBAL = 10**9
+"""The step of a beat is no global one from here on, but goes up with training as well."""
 
 
 @dataclass(slots=True)
-class _Beginning:
-    """What has been read of one log. ``rest`` is being written, ``epoch`` is the last line that names one."""
+class _Stream:
+    """One file of a log. ``begin`` is what it held before, ``rest`` is being written."""
 
     path: Path
     begin: int = 0
-    size_bytes: int = 0
+    at: int = 0
     rest: str = ""
-    epoch: str = ""
 
-    def first(self) -> LoggedStep | None:
-        """The first step, once a whole line tells of it."""
-        data = bytes_from(self.path, self.begin + self.size_bytes, _MOST_BYTES - self.size_bytes)
-        self.size_bytes += len(data)
+    def lines(self) -> list[str] | None:
+        """The whole lines that came; None if nothing did. Later only the newest are read."""
+        size = self.path.stat().st_size if self.path.exists() else 0
+        if size < self.at:  # it was cut
+            self.at, self.rest = size, ""
+        self.at = max(self.at, self.begin)
+        if size - self.at > _NEWEST_BYTES and self.at - self.begin >= _MOST_BYTES:
+            self.at, self.rest = size - _NEWEST_BYTES, ""
+        data = bytes_from(self.path, self.at, _MOST_BYTES)
+        self.at += len(data)
         *lines, self.rest = (self.rest + data.decode("utf-8", "replace")).replace("\r", "\n").split("\n")
-        found = first_step([self.epoch, *lines])
-        self.epoch = next((line for line in reversed(lines) if names_epoch(line)), self.epoch)
-        return found
+        return lines if data else None
 
 
-class FirstStepWatch:
+@dataclass(slots=True)
+class _Log:
+    """What one rank prints, and what was learnt of it. ``grew_s``: when it was seen to grow last."""
+
+    streams: tuple[_Stream, ...]
+    seen: StepsSeen
+    grew_s: float = 0.0
+
+    def look(self, now_s: float) -> None:
+        """Read on."""
+        for stream in self.streams:
+            lines = stream.lines()
+            if lines is not None:
+                self.seen, self.grew_s = read(self.seen, lines), now_s
+
+    def beat(self, rank: int) -> Beat | None:
+        """The rank's word by its log; None while that tells no step. Behind the last anything may come."""
+        told = self.seen.last(ended=False)
+        if told is None or (told.step is None and told.in_epoch is None):
+            return None
+        within = ((told.epoch or 0) + 1) * NOT_GLOBAL + (told.in_epoch or 0)
+        phase = WorkPhase.UNKNOWN if self.seen.at_end else WorkPhase.COMPUTING
+        step = within if told.step is None else told.step
+        return Beat(rank=rank, begun=True, stepped=True, step=step, phase=phase, spoke_at_s=self.grew_s)
+
+
+@dataclass(slots=True)
+class _Life:
+    """One incarnation's logs. ``beats`` and ``read_s`` are of the last look."""
+
+    incarnation: int
+    began_s: float
+    logs: Mapping[int, _Log]
+    told: bool = False
+    beats: tuple[Beat, ...] = ()
+    read_s: float = field(default=float("-inf"))
+
+
+class LogWatch:
     """Implements ``interfaces.EventListener``. A life's logs are looked at until its workers are ended."""
 
     def __init__(self, reactor: Reactor, workers: LiveWorkers) -> None:
         self._reactor = reactor
         self._workers = workers
-        self._began_s = 0.0
-        self._incarnation = -1
-        self._logs: Mapping[int, _Beginning] = {}
+        self._tasks = BackgroundTasks(reactor)
+        self._life: _Life | None = None
 
     def tell(self, event: Event, step: Step) -> None:
         """See ``interfaces.EventListener``."""
-        files = self._workers.logs
-        if self._logs and step.state.phase is not Phase.RUNNING:
-            # A life that was short may have said more than was read.
-            for found in self._look(self._logs):
-                self._reactor.post(found)
-            self._logs = {}
+        files, life = self._workers.logs, self._life
+        if life is not None and step.state.phase is not Phase.RUNNING:
+            self._life = None  # a life that was short may have said more than was read
+            if not life.told:
+                self._tasks.send(lambda: self._read(life, ended=True))
         if (
             not isinstance(event, IncarnationStarted)
             or step.state.phase is not Phase.RUNNING
             or files is None
         ):
             return
-        self._began_s, self._incarnation = self._reactor.now(), event.incarnation
         plan = step.state.plan
         stayed = frozenset[int]() if plan is None else plan.kept
-        logs = {rank: files.worker(rank) for rank in event.ranks if rank not in stayed}
-        began = {path: path.stat().st_size for path in logs.values() if stayed and path.exists()}
-        self._logs = {rank: _Beginning(path, began.get(path, 0)) for rank, path in logs.items()}
-        self._again()
+        logs = {}
+        for rank in event.ranks:
+            if rank not in stayed:
+                paths = (files.worker(rank), files.worker_errors(rank))
+                began = [path.stat().st_size if stayed and path.exists() else 0 for path in paths]
+                streams = tuple(_Stream(path, size) for path, size in zip(paths, began, strict=True))
+                logs[rank] = _Log(streams, unread(files.step_pattern))
+        self._life = _Life(event.incarnation, self._reactor.now(), logs)
+        self._again(self._life)
 
-    def _again(self) -> None:
-        now_s = self._reactor.now()
-        interval_s = min(_LATEST_S, max(_SOONEST_S, _SHARE * (now_s - self._began_s)))
-        logs = self._logs
-        self._reactor.call_at(now_s + interval_s, lambda: self._look(logs))
+    def beats(self) -> tuple[Beat, ...]:
+        """How far those ranks are whose logs tell; empty while nobody knows, or a rank speaks for itself."""
+        life = self._life
+        if life is None or self._reactor.now() - life.read_s > _FRESH * self._interval_s(life):
+            return ()
+        return life.beats
 
-    def _look(self, logs: Mapping[int, _Beginning]) -> Iterable[Event]:
-        if logs is not self._logs or self._reports():
-            return
-        for rank, log in logs.items():
-            found = log.first()
-            if found is not None:
-                self._logs = {}
-                yield FirstStepLogged(
-                    at_s=self._reactor.now(),
-                    incarnation=self._incarnation,
-                    rank=rank,
-                    step=found.step,
-                    epoch=found.epoch,
-                    in_epoch=found.in_epoch,
-                )
-                return
-        if any(log.size_bytes < _MOST_BYTES for log in logs.values()):
-            self._again()
+    def _interval_s(self, life: _Life) -> float:
+        latest_s = max(_LATEST_S, _RANK_S * len(life.logs))
+        return min(latest_s, max(_SOONEST_S, _SHARE * (self._reactor.now() - life.began_s)))
 
-    def _reports(self) -> bool:
-        """Whether a rank speaks for itself."""
+    def _again(self, life: _Life) -> None:
+        self._reactor.call_at(self._reactor.now() + self._interval_s(life), lambda: self._look(life))
+
+    def _look(self, life: _Life) -> Iterable[Event]:
         page = self._workers.page
-        return page is None or bool(page.reporting())
+        if life is self._life and page is not None and not page.reporting():
+            self._tasks.offer(lambda: self._read(life, ended=False))
+            self._again(life)
+        return ()
+
+    def _read(self, life: _Life, *, ended: bool) -> Iterable[Event]:
+        """In the thread."""
+        now_s = self._reactor.now()
+        for log in life.logs.values():
+            log.look(now_s)
+        life.beats = tuple(beat for rank, log in life.logs.items() if (beat := log.beat(rank)) is not None)
+        life.read_s = now_s
+        for rank, log in life.logs.items() if not life.told else ():
+            if (found := log.seen.first(ended=ended)) is not None:
+                life.told = True
+                yield self._first(life, rank, found)
+                return
+
+    def _first(self, life: _Life, rank: int, found: LoggedStep) -> FirstStepLogged:
+        return FirstStepLogged(
+            at_s=self._reactor.now(),
+            incarnation=life.incarnation,
+            rank=rank,
+            step=found.step,
+            epoch=found.epoch,
+            in_epoch=found.in_epoch,
+        )

@@ -14,7 +14,7 @@ from faultrun.model.spec.output import Logs
 from faultrun.model.wire import SLOT_BYTES, Progress, unpack_word
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.workers.logs.last_steps import last_steps
-from faultrun.workers.logs.log_files import LogFiles
+from faultrun.workers.logs.log_files import LogFiles, files_of
 
 _SOONEST_S, _LATEST_S = 60.0, 600.0
 _SHARE = 0.01
@@ -134,7 +134,7 @@ def lost_workers(past: RunState, logs: Logs, log_dir: Path, clock: RunClock) -> 
     """How far the workers were that a killed supervisor took along; ``past`` is its journal's end."""
     if past.plan is None or past.phase.without_workers or past.done:
         return
-    files = LogFiles(log_dir=log_dir, worker_name=logs.worker_log_name, incarnation=past.plan.started)
+    files = files_of(logs, log_dir, past.plan.started)
     left = last_steps(files, past.plan.topology.ranks_of(past.node))
     alive_s = None if left.changed_utc_ns is None else clock.of_utc_ns(left.changed_utc_ns)
     yield WorkersLost(

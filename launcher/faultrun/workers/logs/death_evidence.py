@@ -35,6 +35,7 @@ def death_note(
     status: ExitStatus | None = None,
     rows: Sequence[Row] = (),
     run_seconds: RunSeconds | None = None,
+    step_pattern: str = "",
 ) -> DeathNote:
     """The line that tells most, the last step, the exception and what the table says of all that.
 
@@ -42,7 +43,7 @@ def death_note(
     """
     text = "".join(tail(log) for log in logs)[-_TAIL_BYTES:]
     said = [line.rstrip() for line in text.splitlines() if line.strip()]
-    told = last_step(said) or LoggedStep()
+    told = last_step(said, step_pattern) or LoggedStep()
     raised = None
     if isinstance(status, Exited) and status.code:
         raised = noted(error_file, run_seconds) or last_raised(said)

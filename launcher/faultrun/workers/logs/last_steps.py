@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from faultrun.core.logged_steps import first_step, last_step
+from faultrun.core.logged_steps import last_step
 from faultrun.files import bytes_from
 from faultrun.model.observed.progress import RankStep
 from faultrun.model.wire import SLOT_BYTES, Progress, unpack_progress
@@ -55,8 +55,7 @@ def logged_steps(logs: LogFiles, ranks: Sequence[int]) -> tuple[RankStep, ...]:
     found = []
     for rank in ranks:
         text = b"".join(bytes_from(part, -_TAIL_BYTES, _TAIL_BYTES) for part in logs.parts(rank))
-        lines = text.decode("utf-8", "replace").splitlines()
-        told = last_step(lines) if first_step(lines) is not None else None  # else settings may name a step
+        told = last_step(text.decode("utf-8", "replace").splitlines(), logs.step_pattern)
         if told is not None and told.step is not None:
             found.append(RankStep(rank=rank, step=told.step, epoch=told.epoch))
     return tuple(found)

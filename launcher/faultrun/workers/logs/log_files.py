@@ -5,6 +5,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from faultrun.model.spec.output import Logs
 from faultrun.model.wire import STACKS_FILE, THREADS_FILE
 
 
@@ -13,12 +14,13 @@ class LogFiles:
     """Paths of one incarnation's logs and the links that point at them.
 
     ``incarnation_<n>/<name>_<rank>.log`` is the file, ``<name>_<rank>.log``
-    beside it the link that msrun's users know.
+    beside it the link that msrun's users know. ``step_pattern``: see ``Logs``.
     """
 
     log_dir: Path
     worker_name: str
     incarnation: int
+    step_pattern: str = ""
 
     @property
     def folder(self) -> Path:
@@ -88,6 +90,16 @@ class LogFiles:
     def link_scheduler(self) -> None:
         """Point ``scheduler.log`` at this incarnation's."""
         point_link(self.log_dir / self.scheduler.name, self.scheduler)
+
+
+def files_of(logs: Logs, log_dir: Path, incarnation: int) -> LogFiles:
+    """The files of ``incarnation``, as the run was told to call and to read them."""
+    return LogFiles(
+        log_dir=log_dir,
+        worker_name=logs.worker_log_name,
+        incarnation=incarnation,
+        step_pattern=logs.step_pattern,
+    )
 
 
 def point_link(link: Path, target: Path) -> None:

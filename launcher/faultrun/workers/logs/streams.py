@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from faultrun.model.spec.output import Logs, Stream
-from faultrun.workers.logs.log_files import LogFiles
+from faultrun.workers.logs.log_files import LogFiles, files_of
 from faultrun.workers.logs.log_follower import Follower
 from faultrun.workers.logs.log_rotation import Rotator
 
@@ -21,8 +21,7 @@ class Streams:
 
     def files(self, incarnation: int) -> LogFiles:
         """The log files of one incarnation."""
-        name = self._wanted.worker_log_name
-        return LogFiles(log_dir=self._log_dir, worker_name=name, incarnation=incarnation)
+        return files_of(self._wanted, self._log_dir, incarnation)
 
     def open(self, files: LogFiles, ranks: tuple[int, ...]) -> None:
         """Begin the logs of ``ranks``, which come in the order of their local ranks. OSError: no room."""

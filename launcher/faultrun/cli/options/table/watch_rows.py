@@ -22,6 +22,16 @@ class LogOptions(Options):
         "SIZE", values.size, default=_LOGS.max_bytes, shown=f"{_LOGS.max_bytes >> 30}g", example="200m"
     )
     """A longer worker log is cut: its first and its newest part are kept. 0: never."""
+    step_pattern = Option(
+        "REGEX",
+        values.step_pattern,
+        default=_LOGS.step_pattern,
+        shown="learnt from the logs",
+        example=r"'round (?P<step>\d+)'",
+    )
+    """The lines of a log that tell how far training is: (?P<step>...), and (?P<epoch>...) where steps count
+    anew in each epoch.
+    """
     tail_worker_log = Option(
         "RANKS",
         values.or_none(values.ranks, None),
