@@ -183,7 +183,7 @@ class Supervisor:
             *(narrator, preparer),
             ResumeCheck(reactor, self._spec.recovery),
             logs,
-            HangWatch(self._spec.supervision.hang, group.incarnation, inspector, reactor),
+            HangWatch(self._spec.supervision.hang, group.incarnation, inspector, reactor, logs),
             FirstSaveWatch(reactor, world.readings, catalog.listed),
             ReadAhead(reactor, world.readings, catalog.look_ahead),
             HeadroomWatch(self._spec.standby, self._spec.slots, processor_sample, reactor),

@@ -100,6 +100,8 @@ def acts(blamed: Blamed, suspicion: Suspicion) -> bool:
     A limit is over, or the rank was stopped again each time that it was woken.
     Nobody is replaced for being stopped before it was woken, nor for waiting for nodes that were not asked.
     """
+    if suspicion.by_log:
+        return False
     if blamed.stance is Activity.STOPPED:
         return suspicion.woken >= (1 if suspicion.acts else _WAKES)
     return suspicion.acts and (suspicion.asked or not blamed.elsewhere)

@@ -23,6 +23,7 @@ from dataclasses import replace
 from faultrun.core.hangs.limits import (
     AUTO_S,
     DEFAULT,
+    LOGGED_PAUSE_S,
     LONGEST_FACTOR,
     OUTSIDE,
     Beat,
@@ -139,6 +140,25 @@ def suspect(watch: Watch, stopped: frozenset[int] = frozenset(), *, share: float
     )
 
 
+def suspect_logged(
+    watch: Watch, ranks: frozenset[int], stopped: frozenset[int] = frozenset()
+) -> Suspicion | None:
+    """As ``suspect``, where logs tell the steps; a rank of ``ranks`` whose log does not may be who hangs."""
+    found = suspect(watch, stopped)
+    if found is None:
+        return None
+    mute = tuple(sorted(ranks - {one.beat.rank for one in watch.seen}))
+    return replace(
+        found,
+        front=(*found.front, *mute),
+        behind=(*found.behind, *mute),
+        final=False,
+        acts=False,
+        acts_s=0.0,
+        by_log=True,
+    )
+
+
 def suspect_quiet(
     watch: Watch, stopped: frozenset[int] = frozenset(), *, share: float = 1.0
 ) -> Suspicion | None:
@@ -247,7 +267,8 @@ def _gone_on(watch: Watch, known: dict[int, Seen]) -> Watch:
     # What a rank did before its first step, or at its end, is no measure of a pause in training.
     trained = {rank: s for rank, s in pauses.items() if _trains(known[rank].beat)}
     rank = max(trained, key=lambda one: trained[one], default=-1)
-    if trained.get(rank, 0.0) <= max(_WORTH_KEEPING_S, watch.run.longest_s):
+    kept_s = LOGGED_PAUSE_S if watch.by_log else _WORTH_KEEPING_S
+    if trained.get(rank, 0.0) <= max(kept_s, watch.run.longest_s):
         return replace(watch, over=None)
     return _told(watch, Pause(rank=rank, paused_s=trained[rank], warned=False))
 

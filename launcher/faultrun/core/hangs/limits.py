@@ -30,6 +30,12 @@ _AGAIN_FACTOR = 2.0
 STOPPED_S = 10.0
 """A stopped process (state T) does nothing slowly: it is looked into then, whatever it does."""
 
+LOGGED = Span(low_s=20.0, high_s=1800.0)
+"""Between these bounds a silence of a log that tells steps is unusual."""
+
+LOGGED_PAUSE_S = 5.0
+"""By its log the longest pause is learnt from here on: three times as much is within the bounds anyway."""
+
 REPEAT_S = 60.0
 """A warning is repeated after this, and then each time that the silence has doubled."""
 
@@ -149,7 +155,8 @@ class Watch:
     ``stepping_s`` counts those of them in which every rank was in its training
     loop; ``front`` is the step that all have finished, and when by that clock.
     ``over`` is a pause worth telling that ended at the last look. ``forgiven_s``
-    is the longest in the loop that was warned of in vain: it is usual by now.
+    is the longest in the loop that was warned of in vain: it is usual by now. ``by_log``: steps are read in
+    logs, which do not say whether somebody saves or evaluates: any pause that there was may come again.
     """
 
     policy: HangPolicy
@@ -166,6 +173,7 @@ class Watch:
     run: PauseHistory = PauseHistory()
     over: Pause | None = None
     forgiven_s: float = 0.0
+    by_log: bool = False
 
     @property
     def usual_s(self) -> float | None:
@@ -274,5 +282,6 @@ def _learnt(watch: Watch, one: Seen) -> float | None:
             usual_s = watch.usual_s
             if usual_s is None:
                 return None
-            return max(watch.policy.factor * usual_s, _OF_LATE_FACTOR * max(watch.paces))
+            longest_s = max(*watch.paces, watch.run.longest_s if watch.by_log else 0.0)
+            return max(watch.policy.factor * usual_s, _OF_LATE_FACTOR * longest_s)
     return watch.policy.factor * max(known) if known else None

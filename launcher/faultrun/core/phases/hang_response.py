@@ -29,6 +29,8 @@ from faultrun.model.observed.hang import (
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.run import RunState, Step
 
+_FOR_NOTHING = "by its log alone nobody is replaced (--hang_signal=log, or the SDK)"
+
 ANSWERS_S = 10.0
 """Other nodes have looked at their ranks by then; a look takes some seconds at most."""
 
@@ -61,9 +63,10 @@ def warn(state: RunState, event: HangWarned) -> Step:
     if event.stance is not Activity.WAITING:
         state, told = _no_hang(state, f"rank {event.rank} {event.why}")
     if event.stance is Activity.STOPPED:
-        why = f"rank {event.rank} is stopped: it is woken (SIGCONT), and replaced if it does not go on"
+        why = f"rank {event.rank} is stopped: it is woken (SIGCONT){_replaced(event)}"
         return Step(state=state, actions=(Wake(ranks=frozenset({event.rank})), *told, *shown), why=why)
-    why = f"rank {event.rank} may hang; it is replaced after {span(event.acts_s)} if it does not go on"
+    after = f"it is replaced after {span(event.acts_s)} if it does not go on"
+    why = f"rank {event.rank} may hang; {after if event.acts_s else _FOR_NOTHING}"
     return Step(state=state, actions=(*told, *shown), why=why)
 
 
@@ -167,12 +170,16 @@ def _look(state: RunState, suspicion: Suspicion) -> Inspect:
     return Inspect(incarnation=state.incarnation, number=state.incidents + 1, suspicion=suspicion)
 
 
+def _replaced(event: HangWarned) -> str:
+    return ", and replaced if it does not go on" if event.acts_s else ""
+
+
 def warning(event: HangWarned) -> str:
     """The warning in words: who, since when, where, and what comes of it."""
     step = "" if event.step is None else f" after step {event.step}"
     where = f"; at {event.where}" if event.where else ""
-    until = f"no rank is replaced before {span(event.acts_s)}"
+    until = f"no rank is replaced before {span(event.acts_s)}" if event.acts_s else _FOR_NOTHING
     if event.stance is Activity.STOPPED:
-        until = "it is woken, and replaced if it does not go on"
+        until = f"it is woken{_replaced(event)}"
     stacks = f"; stacks in {event.folder}" if event.folder else ""
     return f"rank {event.rank} may hang{step}: {event.why}{where}; {until}{stacks}"

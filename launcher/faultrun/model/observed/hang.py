@@ -100,6 +100,7 @@ class Suspicion:
     is the limit without the patience for ranks that were found at work;
     ``final`` is False while such a rank may get more time. At ``acts_s`` a rank
     is replaced; ``acts``: so long it has been silent. Until then it is warned of.
+    ``by_log``: only their logs tell steps, so that nobody is ended for it, whatever is found.
     ``woken``: so often a stopped rank was woken in this silence. ``asked``: so were the other nodes, what
     their ranks do, and none has said that one of them is stuck, or works.
     """
@@ -115,6 +116,7 @@ class Suspicion:
     acts_s: float = 0.0
     woken: int = 0
     asked: bool = False
+    by_log: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +160,7 @@ class HangFound(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangWarned(HangFound):
-    """Nobody is replaced for it before ``acts_s`` of silence."""
+    """Nobody is replaced for it before ``acts_s`` of silence; 0: nobody ever is."""
 
     acts_s: float
 

@@ -160,7 +160,7 @@ class Inspector:
         page = self._group.incarnation.page
         if event.stance is not Activity.STOPPED and page is not None:
             for rank, beat in page.beats(self._reactor.clock).items():
-                if rank in front and beat != beats.get(rank):
+                if rank in front and beat.begun and beat != beats.get(rank):
                     return self._dismissed(f"rank {rank} spoke while it was looked at")
         return event
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from faultrun.core.hangs import detector
-from faultrun.core.hangs.limits import Beat, Sign, Watch, silence
+from faultrun.core.hangs.limits import LOGGED, Beat, Sign, Watch, silence
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.observed.hang import (
     HangDismissed,
@@ -24,6 +24,7 @@ from faultrun.model.observed.hang import (
     Suspicion,
 )
 from faultrun.model.run import Phase, Step
+from faultrun.supervisor.hangs.log_watch import NOT_GLOBAL, LogWatch
 from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import Reactor
 from faultrun.workers.proc_reader import snapshots, state_of
@@ -44,21 +45,31 @@ class Glances(Protocol):
         ...
 
 
+def _by_logs(watch: Watch) -> Watch:
+    """The limits that the user gave are for ranks that speak."""
+    policy = replace(watch.policy, step=LOGGED, given=frozenset())
+    return replace(watch, policy=policy, by_log=True)
+
+
 class HangWatch:
     """Implements ``interfaces.EventListener``: it hears when workers run, and what became of its suspicions.
 
-    Both ways of seeing are kept, for a rank may begin to speak: ``_watch`` by the SDK's words,
-    ``_quiet`` by logs and consumption.
+    All ways of seeing are kept, for a rank may begin to speak: ``_watch`` by the SDK's words, ``_quiet`` by
+    logs and consumption, ``_logged`` by the steps that logs tell, for which nobody is ended.
     """
 
-    def __init__(self, policy: HangPolicy, workers: LiveWorkers, glances: Glances, reactor: Reactor) -> None:
+    def __init__(
+        self, policy: HangPolicy, workers: LiveWorkers, glances: Glances, reactor: Reactor, logs: LogWatch
+    ) -> None:
         self._policy = policy
         self._workers = workers
         self._glances = glances
         self._reactor = reactor
+        self._logs = logs
         self._life = 0
         self._beats: dict[int, Beat] = {}
         self._watch = self._quiet = Watch(policy=policy, at_s=0.0)
+        self._logged = _by_logs(self._watch)
         self._suspicion: Suspicion | None = None
         self._glanced = False
 
@@ -76,10 +87,12 @@ class HangWatch:
                 self._suspicion = None  # what was seen is the next one's glance
                 self._watch = detector.dismissed(self._watch, suspicion, event.excused_s)
                 self._quiet = detector.dismissed(self._quiet, suspicion)
+                self._logged = detector.dismissed(self._logged, suspicion, event.excused_s)
             case HangWarned() if ours:
                 self._suspicion = None
                 self._watch = detector.warned(self._watch, event)
                 self._quiet = detector.warned(self._quiet, event)
+                self._logged = detector.warned(self._logged, event)
             case NodeSpoke(works="") if ours and suspicion is None:
                 life = self._life
                 self._reactor.call_at(self._reactor.now(), lambda: self._asked(life))
@@ -88,6 +101,7 @@ class HangWatch:
                     self._suspicion = None
                     self._watch = detector.dismissed(self._watch, suspicion)
                     self._quiet = detector.dismissed(self._quiet, suspicion)
+                    self._logged = detector.dismissed(self._logged, suspicion)
             case _:
                 pass
 
@@ -97,6 +111,7 @@ class HangWatch:
         self._life += 1
         self._beats, self._suspicion, self._glanced = {}, None, False
         self._watch = self._quiet = Watch(policy=self._policy, at_s=now_s, run=patience)
+        self._logged = _by_logs(self._watch)
         self._again(self._life)
 
     def _again(self, life: int) -> None:
@@ -124,7 +139,7 @@ class HangWatch:
         if self._suspicion is None:
             self._suspicion = self._suspect(pids, now_s, interval_s)
             yield from self._suspected(now_s)
-        for watch in (self._watch, self._quiet):
+        for watch in (self._watch, self._quiet, self._logged):
             if watch.over is not None:  # a pause that is worth a line, by either way of seeing it
                 yield PauseOver(
                     at_s=now_s,
@@ -134,7 +149,9 @@ class HangWatch:
                     longest_s=watch.run.longest_s,
                     warned=watch.over.warned,
                 )
-        self._watch, self._quiet = replace(self._watch, over=None), replace(self._quiet, over=None)
+        self._watch, self._quiet, self._logged = (
+            replace(watch, over=None) for watch in (self._watch, self._quiet, self._logged)
+        )
 
     def _asked(self, life: int) -> Iterable[Event]:
         """Another node waits for somebody: ours are looked at, although no limit of theirs may be over."""
@@ -151,14 +168,33 @@ class HangWatch:
             yield HangSuspected(at_s=now_s, incarnation=self._workers.number, suspicion=self._suspicion)
 
     def _suspect(self, pids: Mapping[int, int], now_s: float, interval_s: float) -> Suspicion | None:
+        logged = self._logged_suspects(pids, now_s, interval_s)
         if self._by_log():
-            return self._quiet_suspects(pids, now_s, interval_s)
+            return self._quiet_suspects(pids, now_s, interval_s) or logged
+        if logged is not None:
+            return logged
         half = detector.suspect(self._watch, share=_GLANCE_SHARE) is not None
         if half and not self._glanced:
             # When half of the time is over: to know later what everybody did in the other half.
             self._glances.glance()
         self._glanced = half
         return detector.suspect(self._watch, self._stopped(pids))
+
+    def _logged_suspects(self, pids: Mapping[int, int], now_s: float, interval_s: float) -> Suspicion | None:
+        """By the steps that logs tell, while nobody speaks and the logs can be read."""
+        told = {beat.rank: beat for beat in self._logs.beats() if beat.rank in pids}
+        if not told or any(one.begun for one in self._beats.values()):
+            self._logged = replace(self._logged, at_s=now_s)
+            return None
+        self._logged = detector.observe(self._logged, told.values(), now_s, interval_s)
+        stopped = frozenset(rank for rank, pid in pids.items() if state_of(pid) == "T")
+        found = detector.suspect_logged(self._logged, frozenset(pids), stopped)
+        if found is not None:  # whether it speaks is asked of the page
+            self._beats |= {
+                rank: replace(beat, begun=False, stepped=beat.step < NOT_GLOBAL)
+                for rank, beat in told.items()
+            }
+        return found
 
     def _stopped(self, pids: Mapping[int, int]) -> frozenset[int]:
         """Ranks in state T, of those that have been silent for a while."""
