@@ -224,7 +224,7 @@ def test_without_steps_only_the_wait_for_running_workers_is_compared() -> None:
     assert one.here.total_s == pytest.approx(3)
     assert one.by_hand.total_s == pytest.approx(1500)
     assert (
-        "1 fault stopped the run for 3 s here, for 350 ms with torchrun, for 25 min by hand"
+        "1 fault left it without workers for 3 s here, for 350 ms with torchrun, for 25 min by hand"
         in what_it_saved(known)
     )
 

@@ -43,7 +43,8 @@ class Interruption:
 
     ``by_hand`` is one restart, ``launcher`` one for each fault (None where none restarts). ``steps_again`` is
     what would have been trained again by hand, from the script's own last save; None: unknown, so ``again_s``
-    is 0 everywhere, and ``unpaired_s`` is what was measured of it here.
+    is 0 everywhere, and ``unpaired_s`` is what was measured of it here. ``trained``: a step ended it here;
+    else all that was seen, and is compared, is the time until workers ran.
     """
 
     faults: tuple[int, ...]
@@ -54,6 +55,7 @@ class Interruption:
     by_hand: Cost
     launcher: Cost | None
     unpaired_s: float = 0.0
+    trained: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,11 @@ class Savings:
     def steps_unknown(self) -> int:
         """Interruptions of which nobody knows how many steps would have been trained again."""
         return sum(one.steps_again is None for one in self.interruptions)
+
+    @property
+    def untrained(self) -> int:
+        """Interruptions of which no step is known to have ended them."""
+        return sum(not one.trained for one in self.interruptions)
 
     @property
     def unpaired_s(self) -> float:
@@ -181,6 +188,7 @@ def _interruption(chain: FaultChain, assumed: Assumptions, known: _Known) -> Int
         by_hand=Cost(waiting_s=assumed.notice_s + assumed.restart_s + start_s, again_s=again_s),
         launcher=by_launcher,
         unpaired_s=unpaired_s,
+        trained=last.end == TRAINING_AGAIN,
     )
 
 

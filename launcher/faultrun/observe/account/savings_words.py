@@ -29,6 +29,8 @@ def what_it_saved(savings: Savings) -> str:
     launcher, device_s = savings.launcher, savings.device_s_launcher
     told = savings.steps_unknown < len(savings.interruptions)
     did, lasting = ("cost", "") if told else ("stopped the run for", "for ")
+    if savings.untrained == len(savings.interruptions):
+        did, lasting = "left it without workers for", "for "
     cost = f"{several(savings.counted, 'fault')} {did} {span(savings.here.total_s)} here, "
     gain = "saved "
     if launcher is not None and device_s is not None:
@@ -37,7 +39,7 @@ def what_it_saved(savings: Savings) -> str:
     cost += f"{lasting}{span(savings.by_hand.total_s)} by hand ({_by_hand(savings)}; --assume)"
     gain += _gain(savings, savings.by_hand, savings.device_s_by_hand, "a restart by hand")
     missing = f"not counted: {_left_out(savings)}" if savings.left_out else ""
-    return "; ".join(filter(None, (f"{cost}: {gain}", _steps(savings), missing)))
+    return "; ".join(filter(None, (f"{cost}: {gain}", _untrained(savings), _steps(savings), missing)))
 
 
 def savings_document(savings: Savings) -> dict[str, Any]:
@@ -144,6 +146,13 @@ def _by_hand(savings: Savings) -> str:
 
 def _launcher(savings: Savings) -> str:
     return (savings.assumptions.launcher or UsualLauncher.NONE).value
+
+
+def _untrained(savings: Savings) -> str:
+    """What is missing where no step was seen behind a fault."""
+    unknown, known = savings.untrained, len(savings.interruptions)
+    of = "" if unknown == known else f" of {unknown} of {known} interruptions"
+    return f"when it trained again{of} is not known, here until workers ran" if unknown else ""
 
 
 def _steps(savings: Savings) -> str:
