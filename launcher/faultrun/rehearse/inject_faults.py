@@ -192,9 +192,10 @@ class Striker:
             resumed=resumed_from(life, self._origin),
             life=life.number,
         )
-        checked = life.checked
-        if checked is not None and checked.began is Began.ELSEWHERE and life.point is not None:
-            return _with(found, self._anew, checked.why, fate=Fate.LOST)
+        if life.point is not None and _ignored(life):
+            began = f"it began at step {life.first} although step {life.point.global_step} was chosen"
+            why = began if life.checked is None else life.checked.why
+            return _with(found, self._anew, why, fate=Fate.LOST)
         if not _is_judged(life):
             note = "where it went on was not seen in time"
             return replace(found, lost_steps=None, resumed="unknown", note=note)
@@ -234,7 +235,7 @@ def start_of(life: LifeSeen, origin: int | None) -> int | None:
     nothing smaller, and whoever is there again began anew.
     """
     if life.point is not None and not _ignored(life):
-        return life.point.global_step
+        return None if _unknown(life) else life.point.global_step
     if life.first is None:
         return None
     return 0 if life.first == origin else max(0, life.first - 1)
@@ -242,6 +243,8 @@ def start_of(life: LifeSeen, origin: int | None) -> int | None:
 
 def resumed_from(life: LifeSeen, origin: int | None) -> str:
     """In a few words, for the table."""
+    if _unknown(life):
+        return "unknown"
     if life.point is not None and not _ignored(life):
         step = life.point.global_step
         name = life.point.path.rstrip("/").rpartition("/")[2]
@@ -259,7 +262,16 @@ def _is_judged(life: LifeSeen | None) -> bool:
 
 
 def _ignored(life: LifeSeen) -> bool:
-    return life.checked is not None and life.checked.began is Began.ELSEWHERE
+    """Whether it began elsewhere: by the comparison, else by the first step that was seen."""
+    if life.checked is not None or life.point is None:
+        return life.checked is not None and life.checked.began is Began.ELSEWHERE
+    chosen = life.point.global_step
+    return life.first is not None and chosen is not None and life.first < chosen
+
+
+def _unknown(life: LifeSeen) -> bool:
+    """Whether nobody knows if it went on from its point."""
+    return life.point is not None and life.checked is not None and life.checked.began is Began.UNKNOWN
 
 
 def _with(found: Tried, ailment: Ailment, note: str, *, fate: Fate | None = None) -> Tried:
