@@ -21,7 +21,7 @@ from faultrun.model.actions import (
     StartStandby,
 )
 from faultrun.model.events import Event, Timer
-from faultrun.model.exits import Exited, ExitStatus
+from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.observed.standby import EVERY_RANK, StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.supervisor.reactor import Reactor
 from faultrun.workers.launch import Launch
@@ -282,7 +282,8 @@ class Standbys:
         self._close(standby)
         status = standby.process.reap()
         if status is not None:
-            self._post(rank, StandbyPhase.LOST, f"it {describe(status)}")
+            was = "was " if isinstance(status, Signaled) else ""
+            self._post(rank, StandbyPhase.LOST, f"its process {was}{describe(status)}")
         return ()
 
     def _dismiss(self, rank: int) -> None:
