@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,10 +18,12 @@ from faultrun.errors import LogDirError
 from faultrun.files import replace_whole
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.lines import decoded
-from faultrun.journal.logdir import read_record, which_log_dir
+from faultrun.journal.logdir import beside, read_record, which_log_dir
+from faultrun.model.topology import NodeId, node_folder
 from faultrun.observe.account.accountant import Accountant
 from faultrun.observe.account.records import Account
 from faultrun.observe.account.savings_words import assumptions_of
+from faultrun.observe.account.whole_run import whole_run
 from faultrun.observe.report.document import document
 from faultrun.observe.report.pages import document_of_nodes, html, html_of_nodes, markdown, markdown_of_nodes
 from faultrun.observe.report.words import goodput, twice
@@ -41,14 +43,7 @@ def _of_nodes(look: RunLook, typed: Mapping[str, Any]) -> int:
     status = look()
     folders = reachable(status)
     if folders:
-        if not typed["quiet"]:
-            others = len(status.members) - 1
-            theirs = (
-                "the other node has" if others == 1 else f"each of the other {several(others, 'node')} has"
-            )
-            more = f"; {theirs} its own" if others else ""
-            say(f"from the journal in {folders[0]}{more}")
-        return _in_full(folders[0], **typed)
+        return _in_full(folders, [node_folder(NodeId(one.node)) for one in status.members], **typed)
     places = "; ".join(where_files_are(status)) or "none had ranks yet"
     if typed["assume"]:
         raise LogDirError(
@@ -98,11 +93,13 @@ def _write_page(page: Path, text: str) -> None:
 @or_in_etcd(_of_nodes, *_BESIDE)
 def report(log_dir: str, **typed: Any) -> int:
     """Write report.html, report.md and report.json: where the run's time went, and what would lose less."""
-    return _in_full(Path(log_dir), **typed)
+    folder = Path(log_dir)
+    return _in_full([folder, *beside(folder)], [], **typed)
 
 
 def _in_full(
-    folder: Path,
+    folders: Sequence[Path],
+    nodes: Sequence[str],
     *,
     html_file: str | None,
     as_json: bool,
@@ -110,8 +107,17 @@ def _in_full(
     quiet: bool,
     assume: str | None,
 ) -> int:
-    account, record = account_of(folder), read_record(folder)
+    """From every journal in ``folders``; of ``nodes`` and of the plan's those that have none are named."""
+    folder, read = folders[0], [_read(one) for one in folders]
+    account, record = whole_run([one for one, _ in read]), read_record(folder)
+    every = {*nodes, *(node_folder(node) for _, known in read for node in known if len(known) > 1)}
+    missing = sorted(every - {one.name for one in folders})
+    several_nodes = len(folders) > 1 or bool(missing)
+    if several_nodes and not quiet:
+        lacks = f"; those of {', '.join(missing)} cannot be read from here" if missing else ""
+        say(f"from the journals in {', '.join(str(one) for one in folders)}{lacks}")
     data = document(account, record, assumed(assumptions_of(record), assume))
+    data |= {"missing_nodes": missing} if several_nodes else {}
     if as_json:
         answer(json.dumps(data, indent=2))
         return 0
@@ -133,6 +139,11 @@ def account_of(folder: Path) -> Account:
 
     LogDirError when there is no journal.
     """
+    return _read(folder)[0]
+
+
+def _read(folder: Path) -> tuple[Account, tuple[NodeId, ...]]:
+    """The account, and the nodes of the newest plan."""
     accountant = Accountant()
     try:
         with (folder / FILE_NAME).open("rb") as file:
@@ -144,7 +155,9 @@ def account_of(folder: Path) -> Account:
             because=f"{folder / FILE_NAME}: {error.strerror}",
             hint=which_log_dir(folder),
         ) from error
-    return account_now(accountant, folder, read_record(folder))
+    plan = accountant.view.plan
+    nodes = tuple(seat.node for seat in plan.topology.nodes) if plan is not None else ()
+    return account_now(accountant, folder, read_record(folder)), nodes
 
 
 def write(folder: Path, data: Mapping[str, Any], page: Path, text: str) -> None:
