@@ -120,6 +120,10 @@ class Plan:
         """Whether its ranks have no state to go on with."""
         return self.point is None and not self.kept
 
+    def restarts_begun(self, *, begun: bool) -> int:
+        """How often workers were started again; a plan after a fault that has not ``begun`` started none."""
+        return max(0, self.ledger.total_restarts - (self.reason is Reason.FAULT and not begun))
+
     def keeps_on(self, node: NodeId) -> frozenset[int]:
         """The ranks of ``node`` whose workers live on; none where it has no seat."""
         seated = self.kept and any(seat.node == node for seat in self.topology.nodes)

@@ -64,6 +64,7 @@ class RunView:
         self.warned: int | None = None
         self.stopping = False
         self.ended: tuple[int, str] | None = None
+        self._begun = True
         self._restarts: int | None = None
         self.standbys = StandbyTally()
 
@@ -84,8 +85,13 @@ class RunView:
 
     @property
     def restarts(self) -> int:
-        """Of the whole run: a node without a seat hears of them with the end."""
-        return self.ledger.total_restarts if self._restarts is None else self._restarts
+        """How often workers were started again: by its plan, unless that has started nobody.
+
+        A node without a seat hears it at the end.
+        """
+        if self._restarts is not None or self.plan is None:
+            return self._restarts or 0
+        return self.plan.restarts_begun(begun=self._begun)
 
     def high_step(self, log_dir: Path) -> int:
         """The furthest step that a rank of this incarnation has reported; -1: none."""
@@ -113,12 +119,13 @@ class RunView:
         self._hangs(line)
         self._survivors(line)
         self.standbys = self.standbys.after(line.event)
+        self._begun |= isinstance(line.event, IncarnationStarted)
         match line.event:
             case RunStarted():
                 self.up.clear()
                 self.stopping, self.ended, self._restarts = False, None, None
             case PlanAdopted(plan=plan):
-                self.plan, self.first_step = plan, None
+                self.plan, self.first_step, self._begun = plan, None, False
                 self.workers = {rank: one for rank, one in self.workers.items() if rank in plan.kept}
                 self.up &= plan.kept
             case WorkerStarted(rank=rank, pid=pid):

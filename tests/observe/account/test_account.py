@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from faultrun.model.events import Timer
 from faultrun.model.exits import Signaled
+from faultrun.model.observed.hang import PauseOver
 from faultrun.model.observed.recovery import Began, RecoveryTimed, ResumeChecked
 from faultrun.model.run import Phase
 from faultrun.model.stop import StopSource
 from faultrun.observe.account.accountant import Accountant
 from faultrun.observe.account.advice import advise
 from faultrun.observe.account.timeline import Spending
+from faultrun.observe.account.whole_run import whole_run
 from support.stories.account_stories import (
     account_of,
     begins,
@@ -25,6 +27,7 @@ from support.stories.account_stories import (
     passes,
     written,
 )
+from support.stories.savings_stories import NO_WAIT
 from support.stories.story import SIGSEGV, SIGTERM, Story, checkpoint
 
 
@@ -243,3 +246,38 @@ def test_between_lines_a_run_goes_on_and_what_it_repeats_is_not_called_training_
     assert later.spent[Spending.TRAINING] == pytest.approx(200)
     assert later.wall_s == pytest.approx(story.now_s + 200)
     assert accountant.account().wall_s == pytest.approx(story.now_s)
+
+
+def test_time_in_which_everything_stood_still_is_none_of_training() -> None:
+    story = begins(Story(2))
+    passes(story, 50).reported(r0=51, r1=51)
+    passes(story, 30).now(PauseOver, rank=0, paused_s=28.0, longest_s=0.0, warned=False, all_stood=True)
+    account = account_of(lines_of(passes(story, 10).reported(r0=61, r1=61)))
+    assert account.spent[Spending.IDLE] == pytest.approx(28)
+    assert account.spent[Spending.TRAINING] == pytest.approx(62)
+
+
+def test_a_restart_whose_preparation_failed_started_nobody() -> None:
+    story = begins(Story(1))
+    passes(story, 5).killed(0).drained().chose(checkpoint(1))
+    assert account_of(lines_of(story)).restarts == 0
+    story.prepared().all_run()
+    assert account_of(lines_of(story)).restarts == 1
+
+
+def test_the_account_of_a_run_has_what_only_one_of_its_nodes_saw() -> None:
+    story = begins(Story(1, policy=NO_WAIT))
+    passes(story, 50).killed(0).recovers(checkpoint(40)).all_run()
+    first_step(passes(story, 5), 41)
+    early = account_of(lines_of(story))
+    passes(story, 50).killed(0).recovers(checkpoint(80)).all_run()
+    first_step(passes(story, 5), 81)
+    whole = account_of(lines_of(story))
+    first = lines_of(story)[0]
+    later = replace(whole, faults=whole.faults[1:], lives=whole.lives[1:], began_utc=first["at_utc"])
+    for order in ([early, later], [later, early]):
+        told = whole_run(order)
+        assert [fault.number for fault in told.faults] == [1, 2]
+        assert [life.number for life in told.lives] == [life.number for life in whole.lives]
+        assert (told.restarts, told.high_step) == (2, whole.high_step)
+    assert whole_run([whole]) == whole

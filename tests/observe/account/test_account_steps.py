@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from faultrun.model.exits import Exited, WorkerExitCodes
+from faultrun.model.observed.evidence import DeathNote
 from faultrun.observe.account.timeline import Spending
 from support.stories.account_stories import (
     account_of,
@@ -172,3 +173,11 @@ def test_steps_that_a_lost_supervisor_cost_count_as_trained_twice_though_they_ar
     passes(story, 60).reported(r0=101)
     account = account_of(lines_of(story))
     assert (account.faults, account.lost_steps) == ([], 11)
+
+
+def test_nobody_lost_a_supervisor_where_the_end_of_a_log_was_not_read() -> None:
+    story = logs_a_step(passes(Story(1).begins().all_run(), 5), 1)
+    passes(story, 30).killed(0).drained(DeathNote(rank=0)).chose(checkpoint(5)).prepared().all_run()
+    logs_a_step(passes(story, 5), 6)
+    why = account_of(lines_of(passes(story, 5).returned(0).drained())).unknown_because
+    assert why == "how far training was when it failed is not known"

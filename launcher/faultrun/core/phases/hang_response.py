@@ -72,6 +72,9 @@ def warn(state: RunState, event: HangWarned) -> Step:
 
 def goes_on(state: RunState, event: PauseOver) -> Step:
     """It was a pause. The longest raises the limits, in later lives too."""
+    if event.all_stood:
+        why = f"all processes stood still for {span(event.paused_s)}, the supervisor too"
+        return Step(state=state, why=f"{why}: that is no time of training")
     before = state.run.patience
     patience = replace(before, longest_s=max(before.longest_s, event.longest_s))
     longest = span(patience.longest_s)

@@ -1,10 +1,10 @@
 """Hangs: what may be called one, what was seen of one, and what was concluded."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
-from faultrun.model.event_base import Fact
+from faultrun.model.event_base import UNLESS_USED, Fact
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.model.topology import NodeId
 
@@ -186,13 +186,15 @@ class HangDetected(HangFound):
 class PauseOver(Fact):
     """A rank goes on after ``paused_s``: it was ``warned`` of, or the run had no longer pause before.
 
-    ``longest_s`` is the longest pause of the run that raises limits, this one included.
+    ``longest_s`` is the longest pause of the run that raises limits, this one included, unless ``all_stood``:
+    the supervisor stood still as long, and no rank did anything meanwhile (SIGSTOP, a suspended machine).
     """
 
     rank: int
     paused_s: float
     longest_s: float
     warned: bool
+    all_stood: bool = field(default=False, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

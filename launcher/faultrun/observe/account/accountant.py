@@ -29,7 +29,7 @@ from faultrun.model.events import (
 )
 from faultrun.model.observed.agreement import IncarnationOver
 from faultrun.model.observed.dying_gasp import GaspSaved
-from faultrun.model.observed.hang import HangDetected, HangSuspected
+from faultrun.model.observed.hang import HangDetected, HangSuspected, PauseOver
 from faultrun.model.observed.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
 from faultrun.model.observed.standby import StandbyChanged
 from faultrun.model.plan import Plan
@@ -117,6 +117,9 @@ class Accountant:
                 self._trains(line.event)
             case Heartbeat(steps=steps):
                 self._stepped(max((one.step for one in steps), default=None))
+            case PauseOver(all_stood=True, paused_s=paused_s) if self._life is not None:
+                number, until_s = self._life.number, self._now_s
+                self._timeline.relabel(until_s - paused_s, until_s, Spending.IDLE, number)
             case RecoveryTimed() if self._account.faults:
                 self._account.faults[-1].timed(line.event)
             case ResumeChecked(why=why) if self._account.faults and self._life is not None:
@@ -128,8 +131,7 @@ class Accountant:
                 self._logged([note.logged_step for note in notes])
             case RecoveryPointChosen() | NothingWhole():
                 self._chose(line.event)
-            case RunFinished(restarts=restarts):
-                self._account.restarts = self._account.restarts if restarts is None else restarts
+            case RunFinished():
                 if line.judged is not None and self._fault is not None:
                     self._fault.judged(line.judged)
                 self._end_life("ended")
@@ -169,6 +171,7 @@ class Accountant:
             now._timeline.rename(Spending.UNREPORTED, Spending.START, mute)
         return replace(
             now._account,
+            restarts=self.view.restarts,
             began_utc=self._clock.began_utc,
             last_utc=self._clock.last_utc,
             wall_s=now._timeline.end_s,
@@ -266,7 +269,6 @@ class Accountant:
         )
         if self._fault is not None:
             self._fault.resumes_with(plan)
-        self._account.restarts = plan.ledger.total_restarts
 
     def _runs(self, workers: int) -> None:
         self._workers = max(self._workers, workers)

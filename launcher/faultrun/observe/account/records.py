@@ -25,7 +25,7 @@ from faultrun.model.observed.recovery import PARTS, RecoveryTimed
 from faultrun.model.observed.rejoin import MemoryFaultFound
 from faultrun.model.plan import Plan
 from faultrun.model.run import Phase
-from faultrun.observe.account.incarnations import IncarnationRecord
+from faultrun.observe.account.incarnations import STOPPED, SUPERVISOR_LOST, IncarnationRecord
 from faultrun.observe.account.timeline import Segment, Spending, Timeline, productive_share
 
 NOT_OVER = "not over"
@@ -40,6 +40,7 @@ RUNNING_AGAIN = "running again"
 FAILED_AGAIN = "failed again before every rank had done a step"
 """How it ends where the next incarnation did not get that far either: another incident goes on."""
 
+_UNSEEN = {SUPERVISOR_LOST: "its supervisor was lost", STOPPED: "it was stopped"}
 _LONGEST = 300
 _MOST_TIMES = 10_000
 
@@ -298,7 +299,9 @@ class Account:
             return "no worker ran"
         blind = [life for life in self.lives if life.blind and life.first_step_s is not None]
         if blind:
-            when = "a rank died and the others stayed" if blind[0].stayed else "its supervisor was lost"
+            unseen = next((life.end for life in self.lives if not life.known_end), "")
+            when = _UNSEEN.get(unseen, "it failed")
+            when = "a rank died and the others stayed" if blind[0].stayed else when
             return f"how far training was when {when} is not known"
         if self.high_step is not None:
             return "the steps in its logs are counted anew in every epoch"

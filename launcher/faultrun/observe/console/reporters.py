@@ -87,6 +87,7 @@ class ConsoleReporter:
         self._cards = CardKeeper(spec, log_dir, say, now)
         self._standbys = StandbyTally(wanted=spec.standby.count)
         self._no_standbys = ""
+        self._begun = True
         self.outcome: Outcome | None = None
 
     def tell(self, event: Event, step: Step) -> None:
@@ -126,6 +127,7 @@ class ConsoleReporter:
                 ranks = tuple(range(step.state.seats.world_size)) if kept else ranks
                 self._say(f"incarnation {life}: {running_words(ranks, kept, port)}")
                 self._cards.running(event.at_s)
+                self._begun = True
             case RankRejoined(step=at) if before and before.life.rejoining and not step.state.life.rejoining:
                 self._cards.rejoined(at)
             case RankCannotRejoin() | TimerFired(timer=Timer.REJOIN) if (
@@ -153,7 +155,7 @@ class ConsoleReporter:
                 self._exit(event, before, step.state)
             case HangWarned() if step.state.phase is Phase.RUNNING:
                 self._warn(warning(event))
-            case PauseOver(warned=True) if step.state.phase is Phase.RUNNING:
+            case PauseOver(warned=True) | PauseOver(all_stood=True) if step.state.phase is Phase.RUNNING:
                 self._good(step.why)
             case HangElsewhere():
                 self._say(step.why)
@@ -271,7 +273,7 @@ class ConsoleReporter:
                 )
 
     def _adopted(self, event: PlanAdopted, before: RunState | None) -> None:
-        plan = event.plan
+        plan, self._begun = event.plan, False
         for one in plan.replaced:
             words = place_taken(one)
             self._say(words.removeprefix(f"node {one.by} ") if one.by == self._spec.node else words)
@@ -314,7 +316,7 @@ class ConsoleReporter:
         elif state.life.incident is not None and not (_answered(state) or self._cards.answered(state)):
             self._cards.given_up(state, self._refused, why)
         saved = saved_words(state) if state.stop is not None else ""
-        restarts = state.plan.ledger.total_restarts if state.plan is not None else 0
+        restarts = state.plan.restarts_begun(begun=self._begun) if state.plan is not None else 0
         restarts = restarts if event.restarts is None else event.restarts
         if "\n" in why:
             self._say(why)

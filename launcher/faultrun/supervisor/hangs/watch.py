@@ -31,6 +31,9 @@ from faultrun.workers.proc_reader import snapshots, state_of
 
 _LOOK_AT_STATE_S = 5.0
 _GLANCE_SHARE = 0.5
+_STOOD_S = 5.0
+"""A supervisor that is so late has been stopped; no busy machine keeps it waiting that long."""
+_AWAKE_S = 1.0
 
 
 class Glances(Protocol):
@@ -134,6 +137,9 @@ class HangWatch:
         now_s = self._reactor.now()
         self._beats = page.beats(self._reactor.clock)
         living = [beat for rank, beat in self._beats.items() if rank in pids]
+        stood_s = now_s - self._watch.at_s - interval_s
+        if stood_s > max(_STOOD_S, 2 * (self._watch.usual_s or self._logged.usual_s or 0.0)):
+            yield from self._all_stood(pids, now_s, stood_s)
         self._watch = detector.observe(self._watch, living, now_s, interval_s)
         self._again(life)
         if self._suspicion is None:
@@ -152,6 +158,23 @@ class HangWatch:
         self._watch, self._quiet, self._logged = (
             replace(watch, over=None) for watch in (self._watch, self._quiet, self._logged)
         )
+
+    def _all_stood(self, pids: Mapping[int, int], now_s: float, stood_s: float) -> Iterable[Event]:
+        """We were late by that much: so was everybody, unless a rank spoke or printed meanwhile."""
+        logs, clock = self._workers.logs, self._reactor.clock
+        said_s = [beat.spoke_at_s for rank, beat in self._beats.items() if beat.begun and rank in pids]
+        parts = [part for rank in pids for part in logs.parts(rank)] if logs is not None else []
+        said_s += [clock.of_utc_ns(part.stat().st_mtime_ns) for part in parts if part.exists()]
+        if not any(now_s - stood_s + _AWAKE_S < at_s < now_s - _AWAKE_S for at_s in said_s):
+            yield PauseOver(
+                at_s=now_s,
+                incarnation=self._workers.number,
+                rank=min(pids),
+                paused_s=round(stood_s, 3),
+                longest_s=self._watch.run.longest_s,
+                warned=False,
+                all_stood=True,
+            )
 
     def _asked(self, life: int) -> Iterable[Event]:
         """Another node waits for somebody: ours are looked at, although no limit of theirs may be over."""
