@@ -29,7 +29,7 @@ from faultrun.model.observed.hang import (
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.run import RunState, Step
 
-_FOR_NOTHING = "by its log alone nobody is replaced (--hang_signal=log, or the SDK)"
+_FOR_NOTHING = "no rank is replaced for what its log says (--hang_signal=log, or the SDK)"
 
 ANSWERS_S = 10.0
 """Other nodes have looked at their ranks by then; a look takes some seconds at most."""

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 from faultrun.journal.lines import moment
 from faultrun.observe.account.incarnations import IncarnationRecord
-from faultrun.observe.account.records import Account, IncidentRecord
+from faultrun.observe.account.records import Account
+
+_TIMES = ("begin_s", "running_s", "first_step_s", "reached_s", "stuck_s", "end_s")
 
 
 def whole_run(accounts: Sequence[Account]) -> Account:
@@ -25,15 +27,11 @@ def whole_run(accounts: Sequence[Account]) -> Account:
     steps = [one.high_step for one in accounts if one.high_step is not None]
     return replace(
         most,
-        faults=sorted(faults.values(), key=_when),
+        faults=[faults[number] for number in sorted(faults)],
         lives=[lives[number] for number in sorted(lives)],
         restarts=max(one.restarts for one in accounts),
         high_step=max(steps, default=None),
     )
-
-
-def _when(fault: IncidentRecord) -> tuple[int, float]:
-    return fault.number, fault.at_s
 
 
 def _later_s(other: Account, than: Account) -> float:
@@ -43,15 +41,5 @@ def _later_s(other: Account, than: Account) -> float:
 
 
 def _shifted(life: IncarnationRecord, later_s: float) -> IncarnationRecord:
-    def moved(at_s: float | None) -> float | None:
-        return None if at_s is None else at_s + later_s
-
-    return replace(
-        life,
-        begin_s=life.begin_s + later_s,
-        running_s=moved(life.running_s),
-        first_step_s=moved(life.first_step_s),
-        reached_s=life.reached_s + later_s,
-        stuck_s=moved(life.stuck_s),
-        end_s=life.end_s + later_s,
-    )
+    known = {name: at_s for name in _TIMES if (at_s := getattr(life, name)) is not None}
+    return replace(life, **{name: at_s + later_s for name, at_s in known.items()})

@@ -19,8 +19,8 @@ from faultrun.model.run import Phase, Step
 from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 
-_MOST_BYTES, _NEWEST_BYTES = 1 << 20, 1 << 13
-_SOONEST_S, _LATEST_S, _RANK_S = 0.1, 5.0, 0.1
+_MOST_BYTES, _NEWEST_BYTES = 1 << 20, 1 << 11
+_SOONEST_S, _LATEST_S, _RANK_S = 0.1, 5.0, 0.25
 _SHARE = 0.05
 _FRESH = 3
 

@@ -201,7 +201,7 @@ class HangWatch:
             # When half of the time is over: to know later what everybody did in the other half.
             self._glances.glance()
         self._glanced = half
-        return detector.suspect(self._watch, self._stopped(pids))
+        return detector.suspect(self._watch, self._stopped(self._watch, pids))
 
     def _logged_suspects(self, pids: Mapping[int, int], now_s: float, interval_s: float) -> Suspicion | None:
         """By the steps that logs tell, while nobody speaks and the logs can be read."""
@@ -210,8 +210,7 @@ class HangWatch:
             self._logged = replace(self._logged, at_s=now_s)
             return None
         self._logged = detector.observe(self._logged, told.values(), now_s, interval_s)
-        stopped = frozenset(rank for rank, pid in pids.items() if state_of(pid) == "T")
-        found = detector.suspect_logged(self._logged, frozenset(pids), stopped)
+        found = detector.suspect_logged(self._logged, frozenset(pids), self._stopped(self._logged, pids))
         if found is not None:  # whether it speaks is asked of the page
             self._beats |= {
                 rank: replace(beat, begun=False, stepped=beat.step < NOT_GLOBAL)
@@ -219,10 +218,10 @@ class HangWatch:
             }
         return found
 
-    def _stopped(self, pids: Mapping[int, int]) -> frozenset[int]:
+    def _stopped(self, watch: Watch, pids: Mapping[int, int]) -> frozenset[int]:
         """Ranks in state T, of those that have been silent for a while."""
-        after_s = 0.0 if self._watch.looks.woken else _LOOK_AT_STATE_S
-        silent = [one for one in self._watch.seen if silence(self._watch, one) >= after_s]
+        after_s = 0.0 if watch.looks.woken else _LOOK_AT_STATE_S
+        silent = [one for one in watch.seen if silence(watch, one) >= after_s]
         return frozenset(one.beat.rank for one in silent if state_of(pids[one.beat.rank]) == "T")
 
     def _quiet_suspects(self, pids: Mapping[int, int], now_s: float, interval_s: float) -> Suspicion | None:
