@@ -88,6 +88,8 @@ LAYOUTS = {
     "mmengine by iterations": lambda n: (
         f"11/28 10:00:00 - mmengine - INFO - Iter(train) [{n:>4}/4000]  lr: 1.0e-02  time: 0.0012  loss: 2.0"
     ),
+    "detectron": lambda n: f"[11/28 10:00:00 d2.utils.events]:  eta: 0:10:00  iter: {n}  total_loss: 0.5",
+    "it": lambda n: f"it {n} | loss 0.5 | 3.1 it/s",
     "xgboost": lambda n: f"[{n}]\ttrain-rmse:0.{n}\tvalid-rmse:0.{n}1",
     "json": lambda n: f'{{"step": {n}, "loss": 0.5, "lr": 1e-05}}',
     "coloured": lambda n: f"\x1b[32mINFO\x1b[0m train.py:41 \x1b[1mStep {n}\x1b[0m | loss=0.5 | 1{n} tok/s",

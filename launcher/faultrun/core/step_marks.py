@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 _WHOLE_NUMBER = r"(?P<step>\d{1,3}(?:,\d{3})+(?![\d,])|\d{1,15})(?!\w)(?![.,:]\d)(?!\s?%)"
 _NAMED = re.compile(
-    r"\b(?P<whole>global[_ ]?)?(?:step|iter(?:ation)?)\b(?:\(train\))?['\"]?\s?[:=#]?\s*(?P<open>\[)?\s*"
+    r"\b(?P<whole>global[_ ]?)?(?:step|it(?:er(?:ation)?)?)\b(?:\(train\))?['\"]?\s?[:=#]?\s*(?P<open>\[)?\s*"
     + _WHOLE_NUMBER
     + r"(?:\s*/\s*(?P<of>\d{1,15})(?![\w.]))?",
     re.IGNORECASE,
@@ -50,7 +50,7 @@ _LOSS_MONITOR = re.compile(r"^epoch: \d+ step: \d+, loss is ")
 _MMENGINE = re.compile(r"\bEpoch\(train\)")
 """mmengine/runner/log_processor.py: likewise."""
 LOSS = re.compile(
-    r"(?<![A-Za-z_])(?:train(?:ing)?[_ ])?loss\b['\"]?\s*(?:is\b|[:=])?\s*"
+    r"(?<![A-Za-z_])(?:(?:train(?:ing)?|total|mean|avg)[_ ])?loss\b['\"]?\s*(?:is\b|[:=])?\s*"
     r"(?P<loss>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)\b",
     re.IGNORECASE,
 )
@@ -130,7 +130,7 @@ def read_line(raw: str, epoch: int | None) -> LineRead:
 
 def _number(line: str, small: str, told: re.Match[str] | None) -> re.Match[str] | None:
     """The step's own words first, then a fraction, then what leads the line; never the epoch's number."""
-    if "step" in small or "iter" in small:
+    if "step" in small or "it" in small:
         named = list(_NAMED.finditer(line))
         if named:
             return next((one for one in named if one["whole"]), named[0])

@@ -181,7 +181,7 @@ def test_one_that_dies_while_it_waits_is_lost_and_another_one_comes(house: Calla
     (pid,) = actors.standbys.pids()
     os.kill(pid, signal.SIGKILL)
     actors.until(lambda: StandbyPhase.LOST in actors.states())
-    assert actors.told[-1].why == "it killed by SIGKILL"
+    assert actors.told[-1].why == "its process was killed by SIGKILL"
     assert actors.standbys.take(0, actors.launch, None) is None
 
 

@@ -30,7 +30,7 @@ _AGAIN_FACTOR = 2.0
 STOPPED_S = 10.0
 """A stopped process (state T) does nothing slowly: it is looked into then, whatever it does."""
 
-LOGGED = Span(low_s=20.0, high_s=1800.0)
+LOGGED = Span(low_s=20.0, high_s=86_400.0)
 """Between these bounds a silence of a log that tells steps is unusual."""
 
 LOGGED_PAUSE_S = 5.0

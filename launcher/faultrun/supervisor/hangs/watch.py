@@ -49,8 +49,8 @@ class Glances(Protocol):
 
 
 def _by_logs(watch: Watch) -> Watch:
-    """The limits that the user gave are for ranks that speak."""
-    policy = replace(watch.policy, step=LOGGED, given=frozenset())
+    """The limits that the user gave are for ranks that speak. Until steps have a usual length nothing is unusual."""
+    policy = replace(watch.policy, step=LOGGED, compile_s=LOGGED.high_s, given=frozenset())
     return replace(watch, policy=policy, by_log=True)
 
 
