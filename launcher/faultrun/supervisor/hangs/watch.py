@@ -49,7 +49,7 @@ class Glances(Protocol):
 
 
 def _by_logs(watch: Watch) -> Watch:
-    """The limits that the user gave are for ranks that speak. Until steps have a usual length nothing is unusual."""
+    """The user's limits are for ranks that speak; until steps have a usual length nothing is unusual."""
     policy = replace(watch.policy, step=LOGGED, compile_s=LOGGED.high_s, given=frozenset())
     return replace(watch, policy=policy, by_log=True)
 
