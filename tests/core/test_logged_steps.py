@@ -79,7 +79,7 @@ def bar(done: int, of: int, after: str = "30.1it/s", what: str = "") -> str:
     return f"{what}{share:3d}%|{drawn}  | {done}/{of} [00:01<00:02, {after}]"
 
 
-LAYOUTS = {
+LAYOUTS: dict[str, Callable[[int], str]] = {
     "nanogpt": lambda n: f"iter {n}: loss {3 / n:.4f}, time 50.20ms, mfu 1.50%",
     "megatron": lambda n: (
         f" [2026-11-28 10:00:{n % 60:02d}] iteration {n:>8}/    4000 | consumed samples: {n * 8:>9} | "
@@ -96,7 +96,7 @@ LAYOUTS = {
     "thousands": lambda n: f"step {n + 1000:,} loss 0.4",
     "no loss": lambda n: f"step {n} took 0.3 s",
 }
-BEFORE = (
+BEFORE: tuple[list[str], ...] = (
     ["Step 1/3: tokenizing data", "Step 2/3: building index", "Step 3/3: building model"],
     ["step 1: loading shard a", "step 2: loading shard b", "step 3: loading shard c"],
     [bar(done, 40, "900 examples/s", "Map: ") for done in (0, 13, 40)],
@@ -105,7 +105,7 @@ BEFORE = (
     ["max step: 4000", "begins at step 999", "Resumed from step 999", "sanity check step 1 loss 3.0"],
     [],
 )
-BESIDE = (
+BESIDE: tuple[Callable[[int], list[str]], ...] = (
     lambda n: [f"step {n}: train loss 1.2, val loss 1.3"],
     lambda n: [f"next checkpoint at step {n + 1000}"],
     lambda n: [f"dev step {k} loss 0.3" for k in range(3)],

@@ -9,7 +9,6 @@ import pytest
 from faultrun.model.events import Event, IncarnationStarted, Timer
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.run import Phase, Run, Step
-from faultrun.model.wire import Progress, pack_progress
 from faultrun.supervisor.hangs.log_watch import LogWatch
 from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import Reactor, RunClock
@@ -75,10 +74,6 @@ def test_while_no_rank_reports_its_log_tells_how_far_it_is(scene: Scene) -> None
     scene.starts(0)
     scene.next_event()
     assert [(beat.rank, beat.begun, beat.step) for beat in scene.watch.beats()] == [(0, True, 7)]
-    with scene.page.path.open("r+b") as page:
-        page.write(pack_progress(Progress(step=1, epoch=-1, phase=0, at_monotonic_s=1.0, count=1)))
-    scene.next_event(within_s=1.0)
-    assert scene.watch.beats() == ()
 
 
 def test_preparation_is_no_first_step(scene: Scene) -> None:

@@ -1,6 +1,6 @@
 """Reads the workers' new logs, where ranks do not report their steps: the first one, and how far they are.
 
-A log is read from its beginning, and where that is too much its newest lines. Where ranks have stayed, only
+A log is read from its beginning until one tells a step, then its newest lines. Where ranks have stayed, only
 what those that came print is read: their logs go on where the dead ones' ended. Files are read by a thread;
 a disk that hangs holds up nobody, and ``beats`` says nothing while it does.
 """
@@ -19,7 +19,7 @@ from faultrun.model.run import Phase, Step
 from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 
-_MOST_BYTES, _NEWEST_BYTES = 1 << 20, 1 << 11
+_MOST_BYTES, _NEWEST_BYTES = 1 << 20, 1 << 10
 _SOONEST_S, _LATEST_S, _RANK_S = 0.1, 5.0, 0.25
 _SHARE = 0.05
 _FRESH = 3
@@ -37,13 +37,14 @@ class _Stream:
     at: int = 0
     rest: str = ""
 
-    def lines(self) -> list[str] | None:
-        """The whole lines that came; None if nothing did. Later only the newest are read."""
+    def lines(self, *, newest: bool) -> list[str] | None:
+        """The whole lines that came; None if nothing did. Of many only the ``newest``, or behind a limit."""
         size = self.path.stat().st_size if self.path.exists() else 0
         if size < self.at:  # it was cut
             self.at, self.rest = size, ""
         self.at = max(self.at, self.begin)
-        if size - self.at > _NEWEST_BYTES and self.at - self.begin >= _MOST_BYTES:
+        newest |= self.at - self.begin >= _MOST_BYTES
+        if newest and size - self.at > _NEWEST_BYTES:
             self.at, self.rest = size - _NEWEST_BYTES, ""
         data = bytes_from(self.path, self.at, _MOST_BYTES)
         self.at += len(data)
@@ -59,10 +60,10 @@ class _Log:
     seen: StepsSeen
     grew_s: float = 0.0
 
-    def look(self, now_s: float) -> None:
+    def look(self, now_s: float, *, newest: bool) -> None:
         """Read on."""
         for stream in self.streams:
-            lines = stream.lines()
+            lines = stream.lines(newest=newest)
             if lines is not None:
                 self.seen, self.grew_s = read(self.seen, lines), now_s
 
@@ -124,7 +125,7 @@ class LogWatch:
         self._again(self._life)
 
     def beats(self) -> tuple[Beat, ...]:
-        """How far those ranks are whose logs tell; empty while nobody knows, or a rank speaks for itself."""
+        """How far those ranks are whose logs tell; empty while the logs are not read any more."""
         life = self._life
         if life is None or self._reactor.now() - life.read_s > _FRESH * self._interval_s(life):
             return ()
@@ -132,7 +133,8 @@ class LogWatch:
 
     def _interval_s(self, life: _Life) -> float:
         latest_s = max(_LATEST_S, _RANK_S * len(life.logs))
-        return min(latest_s, max(_SOONEST_S, _SHARE * (self._reactor.now() - life.began_s)))
+        soon_s = max(_SOONEST_S, _SHARE * (self._reactor.now() - life.began_s))
+        return latest_s if life.told else min(latest_s, soon_s)
 
     def _again(self, life: _Life) -> None:
         self._reactor.call_at(self._reactor.now() + self._interval_s(life), lambda: self._look(life))
@@ -148,7 +150,7 @@ class LogWatch:
         """In the thread."""
         now_s = self._reactor.now()
         for log in life.logs.values():
-            log.look(now_s)
+            log.look(now_s, newest=life.told)
         life.beats = tuple(beat for rank, log in life.logs.items() if (beat := log.beat(rank)) is not None)
         life.read_s = now_s
         for rank, log in life.logs.items() if not life.told else ():
