@@ -9,8 +9,8 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from heapq import nlargest, nsmallest
+from dataclasses import replace
+from heapq import nlargest
 from itertools import chain, islice
 from pathlib import Path
 
@@ -19,34 +19,24 @@ from faultrun.checkpoints.formats import faultrun_manifest
 from faultrun.checkpoints.listing import (
     Named,
     claimed,
-    combined,
     links_out,
-    stamp_of,
     unfinished_files,
     walk,
 )
-from faultrun.checkpoints.names import place_of
-from faultrun.checkpoints.reading import compare_digest, each_of, sampled_digest, stored_digest
+from faultrun.checkpoints.reading import each_of, sampled_digest
 from faultrun.checkpoints.registry import Registry, load_registry
+from faultrun.checkpoints.save_groups import grouped
 from faultrun.checkpoints.scan_result import Pile, Scan
+from faultrun.checkpoints.stages import with_stages
 from faultrun.checkpoints.verdict_cache import LEFT_ALONE, LeftAlone, Memory, stamp_in
+from faultrun.checkpoints.verifier import Known, Verifier, as_entry, failed, series_of
 from faultrun.model.checkpoint import Depth, Entry, Refusal, Verdict
+from faultrun.model.observed.saves import NOTHING_SEEN
 
 _SIBLINGS = 4
 _AHEAD_FILES, _AHEAD_BYTES = 16, 16 << 20
 """To read these is cheaper than to have all ranks wait for it; more belongs to those who train."""
 _RECENT_NS = 2_000_000_000
-
-
-@dataclass(slots=True)
-class _Known:
-    """A path of the last scan: since when its stamp is this one (monotonic), and why it is no checkpoint."""
-
-    stamp: Stamp
-    members: tuple[str, ...]
-    at_s: float
-    unreadable: str = ""
-    contents: str = ""
 
 
 class Catalog:
@@ -55,7 +45,8 @@ class Catalog:
     ``memory_path`` is a file in the log_dir that remembers headers and
     verdicts, and beside it lies the list of what is left alone; None remembers
     only in this process. ``settle_s``: a file written to in the last seconds and not proved by a checksum
-    must stay unchanged for so long; 0 when every writer is known to be dead.
+    must stay unchanged for so long; 0 when every writer is known to be dead. ``seen`` is what the run's
+    saves were seen to be made of.
     """
 
     def __init__(
@@ -68,14 +59,14 @@ class Catalog:
     ) -> None:
         self.roots = tuple(dict.fromkeys(roots))
         self.registry = load_registry() if registry is None else registry
-        self._settle_s = settle_s
         self._memory = Memory(memory_path)
         beside = memory_path and str(Path(memory_path).with_name(LEFT_ALONE))
         self._left_alone = LeftAlone(beside, self._contents)
         self._formats = {one.name: one for one in self.registry.formats}
-        self._known: dict[str, _Known] = {}
-        self._series: dict[tuple[str, str, str], list[Entry]] = {}
+        self._verifier = Verifier(self._memory, self._formats, settle_s)
+        self._absolute_roots = tuple(str(Path(root).absolute()) for root in self.roots)
         self._adopted: tuple[str, ...] = ()
+        self.seen = NOTHING_SEEN
         self._unproved: set[Stamp] = set()
 
     @property
@@ -103,17 +94,30 @@ class Catalog:
         for folder in self._adopted:
             self._look(folder, islice(walk(folder), 1), (faultrun_manifest.GASP_MANIFEST,), pile)
         pile.keep_one_name_each()
-        self._known = {path: self._known_as(one) for path, one in pile.named.items()}
+        pile.forget_part_steps()
+        self._verifier.known = {path: self._known_as(one) for path, one in pile.named.items()}
         described = each_of(tuple(pile.named.values()), self._header)
         marks = frozenset[str]().union(*map(faultrun_manifest.marks_of, self.places))
         entries = [self._as_of_now(one, marks) for one in self._reconciled(described)]
         self._memory.save()
+        ours = [one for one in entries if not self._left_alone.holds(one)]
+        members = {path: one.members for path, one in self._verifier.known.items()}
+        saves = grouped(ours, members, pile.listings, self._absolute_roots, self.seen)
+        self._verifier.beside = {
+            path: [*map(as_entry(ours), others)] for path, others in saves.beside.items()
+        }
         return Scan(
-            entries=tuple(one for one in entries if not self._left_alone.holds(one)),
+            entries=tuple(with_stages(saves.entries)),
             refused=(*pile.refused, *pile.linked.values()),
             unfinished=tuple(pile.unfinished),
             left_alone=tuple(one for one in entries if self._left_alone.holds(one)),
         )
+
+    def beside(self, path: str) -> tuple[str, ...]:
+        """What is saved with the file ``path``, by the last scan; the members of a folder."""
+        known = self._verifier.known.get(path)
+        inside = () if known is None or known.members == (path,) else known.members
+        return tuple(one.path for one in self._verifier.beside.get(path, ())) or inside
 
     def look_ahead(self) -> int:
         """Have headers remembered, and which small new saves are proved whole; how many files there are."""
@@ -125,12 +129,13 @@ class Catalog:
             if room_bytes < 0:
                 break
             stamp = stamp_in(entry)
-            if stamp not in self._unproved and not self._verified(entry, Look(), ahead=True).proved:
+            if stamp not in self._unproved and not self._verifier.proved_ahead(entry):
                 self._unproved.add(stamp)
         self._unproved &= set(map(stamp_in, there))
         self._memory.forget_contents_but(there)
-        self._known.clear()
-        self._series.clear()
+        self._verifier.known.clear()
+        self._verifier.beside.clear()
+        self._verifier.series.clear()
         return len(there)
 
     def listed(self) -> dict[str, Stamp]:
@@ -185,8 +190,8 @@ class Catalog:
         self._memory.forget_all_but((*scan.entries, *scan.left_alone))
 
     def verify(self, entry: Entry, *, depth: Depth = Depth.CHECKSUM, meter: Meter = no_meter) -> Verdict:
-        """Whether ``entry`` (of the last scan) is whole, to ``depth``; remembered until the file changes."""
-        return self._verified(entry, Look(depth=depth, meter=meter))
+        """Whether ``entry`` (of the last scan) is whole, to ``depth``; see ``Verifier.verify``."""
+        return self._verifier.verify(entry, Look(depth=depth, meter=meter))
 
     def _as_of_now(self, entry: Entry, marks: frozenset[str]) -> Entry:
         """With what is no part of the file, and so of no header."""
@@ -209,20 +214,21 @@ class Catalog:
                 pile.parts.update(map(found.join, found.directories))
                 continue
             if formats is self.registry.formats:
+                pile.listings.append(found)
                 pile.unfinished += unfinished_files(found)
                 pile.linked.update({one.path: one for one in links_out(found, formats)})
             for one in claimed(found, root, formats):
                 pile.add(one)
 
-    def _known_as(self, named: Named) -> "_Known":
+    def _known_as(self, named: Named) -> Known:
         """What is known of a path, as long as its stamp is the same."""
-        known = self._known.get(named.first.path)
+        known = self._verifier.known.get(named.first.path)
         stamp = stamp_in(named.first)
-        return known if known and known.stamp == stamp else _Known(stamp, named.members, time.monotonic())
+        return known if known and known.stamp == stamp else Known(stamp, named.members, time.monotonic())
 
     def _contents(self, entry: Entry) -> str:
         """A digest of a few places of what lies there, read once for each time that it was written."""
-        listed = self._known.get(entry.path)
+        listed = self._verifier.known.get(entry.path)
         if listed is None:
             return sampled_digest((entry.path,))
         listed.contents = listed.contents or sampled_digest(sorted(listed.members))
@@ -230,7 +236,7 @@ class Catalog:
 
     def _header(self, named: Named) -> Entry:
         """The first claimant's entry that its bytes confirm; as named, and unreadable, if there is none."""
-        listed, whys = self._known[named.first.path], list[str]()
+        listed, whys = self._verifier.known[named.first.path], list[str]()
         listed.unreadable = ""
         for entry in named.entries:
             known = self._memory.header(entry)
@@ -257,16 +263,16 @@ class Catalog:
         except Unreadable:
             raise
         except Exception as err:  # formats may be plug-ins; one bad file must not hide the rest
-            raise Unreadable(_failed(entry, err)) from err
+            raise Unreadable(failed(entry, err)) from err
 
     def _reconciled(self, entries: Sequence[Entry]) -> list[Entry]:
         series: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
         for entry in entries:
-            series[_series(entry)].append(entry)
-        self._series.clear()
+            series[series_of(entry)].append(entry)
+        self._verifier.series.clear()
         for key, found in series.items():
-            self._series[key] = self._with_common_steps(key[0], found)
-        return list(chain.from_iterable(self._series.values()))
+            self._verifier.series[key] = self._with_common_steps(key[0], found)
+        return list(chain.from_iterable(self._verifier.series.values()))
 
     def _with_common_steps(self, form: str, series: list[Entry]) -> list[Entry]:
         """As the format corrects them; where it fails nobody knows which of them is the newest."""
@@ -275,73 +281,5 @@ class Catalog:
             return series if reconcile is None else list(reconcile(series))
         except Exception as err:  # noqa: BLE001 - formats may be plug-ins; one must not end a run that trains
             for entry in series:
-                self._known[entry.path].unreadable = _failed(entry, err)
+                self._verifier.known[entry.path].unreadable = failed(entry, err)
             return series
-
-    def _siblings(self, entry: Entry) -> list[Entry]:
-        """The nearest other saves of the same rank, and other ranks' files of the same save."""
-        series = self._series.get(_series(entry), ())
-        told = entry.identity.told
-        own = (one for one in series if one.rank == entry.rank and one.path != entry.path)
-        others = (one for one in series if one.rank != entry.rank and one.identity.told == told)
-        near = nsmallest(_SIBLINGS, own, key=lambda one: abs(one.mtime_ns - entry.mtime_ns))
-        return [*near, *nsmallest(_SIBLINGS, others, key=lambda one: one.rank or 0)]
-
-    def _verified(self, entry: Entry, look: Look, *, ahead: bool = False) -> Verdict:
-        """``ahead``: others write, so only what its own checksums prove is worth remembering."""
-        if self._stamp(entry) != stamp_in(entry):
-            return _changed("changed since it was listed: still being written")
-        known = self._memory.verdict(entry, look.depth)
-        if known is not None:
-            return known
-        listed = self._known.get(entry.path)
-        if listed is not None and listed.unreadable:
-            return Verdict(whole=False, why=listed.unreadable, depth=Depth.STRUCTURE)
-        verdict = self._judge(entry, replace(look, siblings=self._siblings(entry)))
-        if ahead and not verdict.proved:
-            return verdict
-        if verdict.whole and not verdict.proved:
-            self._settle(entry)
-        if self._stamp(entry) != stamp_in(entry):
-            return _changed("still growing: it changed while it was read")
-        if not verdict.provisional:
-            self._memory.remember_verdict(entry, verdict, look.depth)
-            self._memory.save()
-        return verdict
-
-    def _judge(self, entry: Entry, look: Look) -> Verdict:
-        try:
-            verdict = self._formats[entry.format].verify(entry, look)
-            provable = verdict.unverifiable or (verdict.whole and verdict.depth is not Depth.CHECKSUM)
-            if not provable or look.depth is not Depth.CHECKSUM:
-                return verdict
-            digest = stored_digest(entry.path)
-            return verdict if digest is None else compare_digest(entry.path, digest, look.meter)
-        except Unreadable as err:
-            return Verdict(whole=False, why=err.why, depth=Depth.STRUCTURE)
-        except Exception as err:  # noqa: BLE001 - formats may be plug-ins; a failed proof is no proof
-            return Verdict(whole=False, why=_failed(entry, err), depth=Depth.NAME, provisional=True)
-
-    def _settle(self, entry: Entry) -> None:
-        """Wait until a file written to a moment ago had time to show that it goes on changing."""
-        if time.time_ns() - entry.mtime_ns > _RECENT_NS:
-            return
-        now_s = time.monotonic()
-        listed = self._known.get(entry.path)
-        time.sleep(max(0.0, (listed.at_s if listed else now_s) + self._settle_s - now_s))
-
-    def _stamp(self, entry: Entry) -> Stamp | None:
-        listed = self._known.get(entry.path)
-        return combined(map(stamp_of, listed.members if listed else (entry.path,)))
-
-
-def _changed(why: str) -> Verdict:
-    return Verdict(whole=False, why=why, depth=Depth.NAME, provisional=True)
-
-
-def _failed(entry: Entry, err: Exception) -> str:
-    return f"the format {entry.format} failed on it: {type(err).__name__}: {err}"
-
-
-def _series(entry: Entry) -> tuple[str, str, str]:
-    return (entry.format, place_of(entry.path.rpartition("/")[0]), entry.series)

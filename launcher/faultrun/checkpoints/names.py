@@ -35,8 +35,16 @@ _NEVER_ALONE = re.compile(
 _DCP_PART = re.compile(r"(?:pytorch_model_fsdp|optimizer)_\d+")
 _BEST = re.compile(r"(?:^|[^a-z])best(?:[^a-z]|$)", re.IGNORECASE)
 _GASP = re.compile(r"(?:^|[^a-z])(?:breakpoint|gasp|preempt|emergency)(?:[^a-z]|$)", re.IGNORECASE)
-_STEP = re.compile(r"(?:^|[^a-z])(?:global_?step|step|iter|iteration)[-_=]?(\d{1,15})(?!\d)", re.IGNORECASE)
-_EPOCH = re.compile(r"(?:^|[^a-z])(?:epoch|ep)[-_=]?(\d{1,9})(?!\d)", re.IGNORECASE)
+_ALL_OF_A_NUMBER = r"(?!\d|[,_.']\d{3}(?!\d)|\.\d|(?:\.\d+)?e[+-]?\d|[kmg](?![a-z]))"
+"""``1,000``, ``1_000``, ``1.5e+06`` and ``10k`` are not read: a part of a number is another number."""
+_STEP = re.compile(
+    rf"(?:^|[^a-z])(?P<word>global_?step|step|iter|iteration)[-_=]?(?P<number>\d{{1,15}}){_ALL_OF_A_NUMBER}",
+    re.IGNORECASE,
+)
+_BEGIN_OF_STEP = re.compile(r"(?:^|[^a-z])(?:step|iter|iteration)[-_=]?\d", re.IGNORECASE)
+_EPOCH = re.compile(
+    rf"(?:^|[^a-z])(?P<word>epoch|ep)[-_=]?(?P<number>\d{{1,9}}){_ALL_OF_A_NUMBER}", re.IGNORECASE
+)
 # DeepSpeed's mp_rank and pp_rank are places in a grid, not global ranks.
 _RANK = re.compile(r"(?:^|[-.]|(?<![mpdte]p)_)rank[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)
 # Not "ckpt_500": that is the directory of rank 500 in ResNet's layout.
@@ -120,6 +128,32 @@ def is_dcp_part(name: str) -> bool:
     return _DCP_PART.fullmatch(name) is not None
 
 
+def step_in(name: str) -> tuple[str, int] | None:
+    """The word and the number by which ``name`` says a step, else an epoch; None where it says neither.
+
+    ``checkpoint-20`` and ``checkpoint_20`` say one, too.
+    """
+    whole = _CHECKPOINT.fullmatch(name)
+    if whole is not None:
+        return "checkpoint", int(whole[1])
+    found = _STEP.search(name) or _EPOCH.search(name)
+    return None if found is None else (found["word"].lower(), int(found["number"]))
+
+
+def has_part_of_step(name: str) -> bool:
+    """Whether ``name`` says a step in a spelling that is not read, as ``step_1,000`` does."""
+    return _BEGIN_OF_STEP.search(name) is not None and _STEP.search(name) is None
+
+
+def rank_left_open(name: str) -> str:
+    """``name`` without the number of the rank that it says: the same for the files of all ranks."""
+    counted = _RANK_DIRECTORY.fullmatch(name)
+    if counted is not None:
+        return name[: counted.start(1)]
+    found = _RANK.search(name)
+    return name if found is None else name[: found.start(1)] + name[found.end(1) :]
+
+
 def base_name(path: str) -> str:
     """The last component of a path."""
     return path.rsplit("/", 1)[-1]
@@ -187,4 +221,4 @@ def _series(name: str) -> str:
 
 def _number(pattern: re.Pattern[str], name: str) -> int | None:
     found = pattern.search(name)
-    return int(found[1]) if found else None
+    return int(found[found.lastindex or 0]) if found else None

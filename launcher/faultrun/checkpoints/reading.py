@@ -13,8 +13,9 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
+from pathlib import Path
 from typing import Any, TypeVar
 
 from faultrun.checkpoints.format import Meter, Stamp, Unreadable, no_meter
@@ -27,6 +28,7 @@ _Found = TypeVar("_Found")
 _READERS, _BATCH = 8, 32
 _BLOCK_BYTES = 1 << 20
 _MOST_BESIDE = 10_000
+_POINTER_BYTES = 4096
 _MAX_SIDECAR_BYTES = 64 << 10
 _PLACES, _PLACE_BYTES = 16, 1024
 _SIDECAR_LINE = re.compile(r"\\?([0-9a-fA-F]{64})(?:[ \t]+\*?(.*?))?[ \t\r]*")
@@ -233,3 +235,18 @@ def compare_digest(path: str, digest: str, meter: Meter) -> Verdict:
         same = digest_matches(file, digest)
     why = "matches its .sha256" if same else "its bytes do not match its .sha256"
     return Verdict(whole=same, why=why, depth=Depth.CHECKSUM, digest=digest if same else "")
+
+
+def naming(folder: str, name: str) -> Iterator[str]:
+    """The names of small files and links in ``folder`` that name the file ``name``, as ``latest`` does."""
+    with suppress(OSError), os.scandir(folder) as found:
+        for one in found:
+            with suppress(OSError):
+                if one.is_symlink():
+                    said = os.readlink(one.path)  # noqa: PTH115 - a string is all there is
+                elif one.is_file() and 0 < one.stat().st_size <= _POINTER_BYTES:
+                    said = Path(one.path).read_text(encoding="utf-8", errors="replace")
+                else:
+                    continue
+                if name in said:
+                    yield one.name

@@ -1,8 +1,10 @@
 """What one look through the folders collects on its way, and what it found."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from faultrun.checkpoints.format import Listing
 from faultrun.checkpoints.listing import Named
+from faultrun.checkpoints.names import has_part_of_step, step_in
 from faultrun.checkpoints.verdict_cache import stamp_in
 from faultrun.model.checkpoint import Entry, Refusal
 
@@ -29,7 +31,8 @@ class Scan:
 class Pile:
     """Claims, links, and what is no checkpoint.
 
-    ``parts`` are directories that belong to a checkpoint which was found above them.
+    ``parts`` are directories that belong to a checkpoint which was found above them. ``listings`` are
+    what the run's own folders hold.
     """
 
     named: dict[str, Named] = field(default_factory=dict)
@@ -37,6 +40,7 @@ class Pile:
     refused: list[Refusal] = field(default_factory=list)
     unfinished: list[Refusal] = field(default_factory=list)
     parts: set[str] = field(default_factory=set)
+    listings: list[Listing] = field(default_factory=list)
 
     def add(self, one: Named | Refusal) -> None:
         """Sort in what is claimed, or why a format could not claim."""
@@ -49,6 +53,22 @@ class Pile:
             self.unfinished.append(Refusal(path=one.first.path, global_step=step, why=one.unfinished))
         else:
             self.named[one.first.path] = one
+
+    def forget_part_steps(self) -> None:
+        """Have names of one folder say no step if one of them spells it so that it cannot be read.
+
+        Of ``step_900``, ``step_1,000`` and ``step_1,100`` the first would be the newest.
+        """
+        for listing in self.listings:
+            names = {*listing.files, *listing.directories}
+            if not any(map(has_part_of_step, names)):
+                continue
+            begin = len(listing.path) + 1
+            for path, one in self.named.items():
+                name = path[begin:].partition("/")[0] if path.startswith(f"{listing.path}/") else ""
+                if name in names and step_in(name) is not None:
+                    entries = tuple(replace(entry, global_step=None) for entry in one.entries)
+                    self.named[path] = replace(one, entries=entries)
 
     def keep_one_name_each(self) -> None:
         """Leave out links to what was found under a name of its own, or under another link."""

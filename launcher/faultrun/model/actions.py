@@ -139,6 +139,7 @@ class FindRecoveryPoint:
     many workers the run had, where somebody has started it again with another number. ``resumed`` is what
     the plan of several nodes resumed from: a node that came late may have taken it for a stranger's.
     ``reached`` is the largest step that this run is known to have trained, None where nobody saw one.
+    ``opened`` are files that the script read before it failed.
     """
 
     WIRE_NAME: ClassVar[str] = "Survey"
@@ -154,6 +155,7 @@ class FindRecoveryPoint:
     before: int = field(default=0, metadata=UNLESS_USED)
     resumed: str = field(default="", metadata=UNLESS_USED)
     reached: int | None = field(default=None, metadata=UNLESS_USED)
+    opened: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,6 +81,10 @@ class Entry:
     ``finished``: the run that wrote it has ended well since.
     ``fits_any_world``: its code loads it into another number of workers, where the data takes another order.
     ``first_seen``: the life at whose end the run saw it first, and did not doubt it.
+    ``save`` names the save of several files that it is of, and ``turn`` when of those it is tried;
+    ``lacks`` says what the save has not, where those before it had it, ``saved_ns`` when its newest file was
+    written. ``about``: the step is that of the training when the file was seen. ``stage`` counts the stages
+    of a training that begins to count again in another folder.
     """
 
     path: str
@@ -104,6 +108,12 @@ class Entry:
     fits_any_world: bool = False
     finished: bool = False
     first_seen: int | None = None
+    save: str = ""
+    turn: int = 0
+    lacks: str = ""
+    saved_ns: int = 0
+    about: bool = False
+    stage: int = 0
 
     @property
     def known(self) -> bool:

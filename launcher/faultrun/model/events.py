@@ -29,6 +29,7 @@ from faultrun.model.observed.platform_notice import Notice
 from faultrun.model.observed.progress import RankStep
 from faultrun.model.observed.recovery import RecoveryEvent
 from faultrun.model.observed.rejoin import RejoinEvent
+from faultrun.model.observed.saves import SavesEvent
 from faultrun.model.observed.standby import StandbyEvent
 from faultrun.model.plan import Plan
 from faultrun.model.stop import StopRequested, StopSource
@@ -300,7 +301,7 @@ _OfStart = (
 )
 _OfWorkers = WorkerStarted | SpawnFailed | IncarnationStarted | WorkerExit | HelperExit | Drained
 _OfSteps = Heartbeat | FirstStep | RecoveryEvent
-_OfTrouble = HangEvent | GaspEvent | RejoinEvent | ElasticEvent
+_OfTrouble = HangEvent | GaspEvent | SavesEvent | RejoinEvent | ElasticEvent
 Event = (
     _OfRun | _OfStart | _OfWorkers | _OfSteps | _OfTrouble | RendezvousEvent | StandbyEvent | AgreementEvent
 )

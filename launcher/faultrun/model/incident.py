@@ -44,6 +44,7 @@ class Incident:
     ``own_step`` is the newest step of ``rank`` itself, None where nobody knows.
     ``node`` is where it was, empty in older journals; ``at_utc`` the moment, where several nodes tell of it.
     ``unkept``: why no rank kept its process although one could have; "" where that was no question.
+    ``opened`` are files of checkpoints that were read before the first step; None: nobody could see that.
     """
 
     number: int
@@ -71,6 +72,7 @@ class Incident:
     node: NodeId = NodeId("")
     at_utc: str = ""
     unkept: str = field(default="", metadata=UNLESS_USED)
+    opened: tuple[str, ...] | None = field(default=None, metadata=UNLESS_USED)
 
     @property
     def ordered(self) -> bool:
@@ -148,7 +150,8 @@ class Card:
     ``replaced``: whose place another node takes. ``kept`` are ranks that stayed, and ``rejoined_step`` the
     step that all went on after, once they were one group; None before. ``recovers_itself``: those that stayed
     do that in their own way. ``workers`` is how many the run goes on with and why, empty where that is no
-    question.
+    question. ``told_by`` is the argument that tells the script to resume, and not from what; ``opened`` is
+    what it had opened that is no whole checkpoint.
     """
 
     incident: Incident
@@ -175,3 +178,5 @@ class Card:
     rejoined_step: int | None = None
     recovers_itself: bool = False
     workers: str = field(default="", metadata=UNLESS_USED)
+    told_by: str = field(default="", metadata=UNLESS_USED)
+    opened: str = field(default="", metadata=UNLESS_USED)

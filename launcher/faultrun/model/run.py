@@ -11,6 +11,7 @@ from faultrun.model.incident import Incident, Save
 from faultrun.model.observed.hang import PauseHistory, Standstill
 from faultrun.model.observed.platform_notice import Platform
 from faultrun.model.observed.progress import RankStep
+from faultrun.model.observed.saves import SavesSeen
 from faultrun.model.plan import Ledger, Plan
 from faultrun.model.spec.windows import NO_TIME, Deadline, Windows
 from faultrun.model.stop import Stop, StopSource
@@ -108,7 +109,8 @@ class Life:
     take a vacant seat. ``open_port``: where the ranks of the next life could meet, if nothing else has to be
     prepared for it. ``offered`` are this node's own points before a plan took the one of all nodes.
     ``reached``: how far the ranks were that an earlier supervisor had. ``lacks``: nothing that was
-    seen last can be resumed from.
+    seen last can be resumed from. ``opened`` are files of checkpoints that were read before the first step;
+    None: nobody can see that.
     """
 
     topology: Topology | None = None
@@ -135,6 +137,7 @@ class Life:
     offered: tuple[RecoveryPoint, ...] = ()
     reached: int = -1
     lacks: Lack | None = None
+    opened: tuple[str, ...] | None = None
 
     @property
     def newest(self) -> RankStep | None:
@@ -170,8 +173,9 @@ class Run:
     ``native_scheduler``: our own scheduler for MindSpore is given up for the rest of the run.
     ``patience``: what its lives have come through. ``known_save`` is the newest checkpoint that the run
     resumed from or was told of: where one was, "nothing found" is no beginning.
-    ``save_folders`` are where ranks said that they saved. ``look``: the newest request of the other nodes to
-    look through the checkpoints again that this one has answered.
+    ``seen``: what its saves were seen to be made of. ``save_folders`` are where ranks said that they saved.
+    ``look``: the newest request of the other nodes to look through the checkpoints again that this one has
+    answered.
     """
 
     plan: Plan | None = None
@@ -182,6 +186,7 @@ class Run:
     known_save: str = ""
     save_folders: tuple[str, ...] = ()
     look: int = 0
+    seen: SavesSeen = SavesSeen()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.core.recovery.resume_verdict import check, place_of
+from faultrun.core.recovery.resume_verdict import Opened, check, opened_of, place_of
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import FirstStep
 from faultrun.model.observed.recovery import Began, FirstStepLogged, ResumeChecked
@@ -109,3 +109,37 @@ def test_whoever_resumes_is_never_said_to_have_begun_anew_and_who_begins_anew_ne
         assert found is not Began.ELSEWHERE
     if not honest and point > 0:
         assert found is Began.ELSEWHERE
+
+
+@pytest.mark.parametrize(
+    ("first", "opened", "began"),
+    [
+        (stepped(81), Opened(seen=True, chosen=True, others=("best.pt",)), Began.AS_CHOSEN),
+        (stepped(81), Opened(seen=True), Began.AS_CHOSEN),  # by its step
+        (stepped(81), Opened(seen=True, others=("last.pt",)), Began.AS_CHOSEN),  # a copy of it
+        (stepped(61), Opened(seen=True, others=("last.pt",)), Began.ELSEWHERE),
+        (stepped(141), Opened(seen=True, others=("last.pt",)), Began.ELSEWHERE),
+        (stepped(141), Opened(seen=True), Began.UNKNOWN),
+        (stepped(141), Opened(), Began.UNKNOWN),
+        (stepped(1), Opened(seen=True, chosen=True), Began.ELSEWHERE),
+        (logged(90), Opened(), Began.AS_CHOSEN),
+        (logged(900), Opened(), Began.UNKNOWN),
+        (logged(900), Opened(seen=True, chosen=True), Began.AS_CHOSEN),
+    ],
+)
+def test_what_was_opened_is_laid_beside_the_step(
+    first: FirstStep | FirstStepLogged, opened: Opened, began: Began
+) -> None:
+    assert check(first, AT_80, TOLD, None, opened).began is began
+
+
+def test_it_says_what_was_opened_instead() -> None:
+    opened = opened_of(("/c/last.pt",), replace(AT_80, path="/c/step-80.pt", files=()))
+    found = check(stepped(61), replace(AT_80, path="/c/step-80.pt"), TOLD, None, opened)
+    assert found.why == "the script opened last.pt, not step-80.pt, and began at step 61"
+
+
+def test_a_folder_was_opened_if_a_file_in_it_was() -> None:
+    point = replace(AT_80, path="/c/step_80", files=())
+    assert opened_of(("/c/step_80/model.pt",), point) == Opened(seen=True, chosen=True)
+    assert opened_of(("/c/step_800/model.pt",), point).others == ("/c/step_800/model.pt",)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
-from faultrun.model.events import Event, IncarnationStarted, WorkerExit
+from faultrun.model.events import Event, FirstStep, IncarnationStarted, WorkerExit
 from faultrun.model.exits import Signaled
 from faultrun.model.topology import NodeId
 from faultrun.supervisor.checkpoints.read_ahead import ReadAhead
@@ -46,7 +46,7 @@ class Clock:
 def training(clock: Clock, ranks: int = 1) -> tuple[ReadAhead, Story]:
     everything: Any = clock
     story = Story(ranks, POLICY, WINDOWS).begins()
-    story = story.now(IncarnationStarted, ranks=tuple(range(ranks)), master_port=29500)
+    story = story.now(IncarnationStarted, ranks=tuple(range(ranks)), master_port=29500).now(FirstStep, step=1)
     ahead = ReadAhead(everything, everything, clock.look)
     for event, step in story.steps:
         ahead.tell(event, step)
@@ -112,6 +112,7 @@ def test_where_there_are_too_many_to_remember_nobody_looks_before_the_next_life(
     clock.there = 10_000
     clock.passes(until_s=22)
     assert [round(at) for at in clock.looks] == [1, 2]
-    ahead.tell(*story.steps[-1])
+    for event, step in story.steps[-2:]:
+        ahead.tell(event, step)
     clock.passes(until_s=40)
     assert [round(at) for at in clock.looks] == [1, 2, 23]

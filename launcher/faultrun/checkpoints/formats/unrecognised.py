@@ -43,7 +43,7 @@ def unknown_files(roots: Sequence[str], formats: Sequence[Format]) -> str:
         there = f"a file of no known format, {shown(name)}, lies"
     return (
         f"{there} in {shown(example[: -len(name) - 1])}; if that is a checkpoint, try "
-        f"--checkpoint_pattern={shlex.quote(_pattern_of(name))} or a recipe (faultrun recipes)"
+        f"--checkpoint_pattern={shlex.quote(pattern_of(name))} or a recipe (faultrun recipes)"
     )
 
 
@@ -63,7 +63,7 @@ def _unclaimed(listing: Listing, root: str, formats: Sequence[Format]) -> dict[s
     }
 
 
-def _pattern_of(name: str) -> str:
+def pattern_of(name: str) -> str:
     """A pattern for names that differ in their numbers; the only number of a name is taken for the step."""
     name = "".join(one if one.isprintable() else "?" for one in name)
     numbers = _NUMBER.findall(name)

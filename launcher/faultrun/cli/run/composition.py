@@ -54,6 +54,7 @@ from faultrun.supervisor.checkpoints.first_save import FirstSaveWatch
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
 from faultrun.supervisor.checkpoints.read_ahead import ReadAhead
 from faultrun.supervisor.checkpoints.resume_check import ResumeCheck
+from faultrun.supervisor.checkpoints.save_watch import SaveWatch
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.emergency_window import let_save
 from faultrun.supervisor.executor import LocalExecutor
@@ -166,8 +167,11 @@ class Supervisor:
         group = WorkerGroup(self._spec, env, reactor, control, standbys)
         inspector = Inspector(group, reactor, self.log_dir)
         catalog, agreement = self._catalog(), self._agreement(reactor, nodes, group.incarnation)
-        finder = self._finder(catalog, clock)
+        logs = LogWatch(reactor, group.incarnation)
+        saves = self._kept(SaveWatch(reactor, catalog.roots, logs, self._state.run.seen))
+        finder = self._finder(catalog, clock, saves)
         world = LocalExecutor(group, inspector, agreement, finder, preparer, reactor)
+        saves.attach(world.readings, finder.first_save)
         self._stack.callback(world.settle)
         self._stack.callback(devices.abandon)
         self._listen_to_signals(reactor, group, control)
@@ -178,13 +182,12 @@ class Supervisor:
             helpers.fault_files.attach(reactor, group.incarnation)
         write_heartbeats(reactor, group.incarnation)
         narrator = narrator_for(self._spec, self.log_dir, self._say)
-        logs = LogWatch(reactor, group.incarnation)
         listeners = (
-            *(narrator, preparer),
-            ResumeCheck(reactor, self._spec.recovery),
+            *(narrator, preparer, saves),
+            ResumeCheck(reactor, self._spec.recovery, saves),
             logs,
             HangWatch(self._spec.supervision.hang, group.incarnation, inspector, reactor, logs),
-            FirstSaveWatch(reactor, world.readings, catalog.listed),
+            FirstSaveWatch(reactor, world.readings, catalog.listed, saves.is_early),
             ReadAhead(reactor, world.readings, catalog.look_ahead),
             HeadroomWatch(self._spec.standby, self._spec.slots, processor_sample, reactor),
             *self._slot_watch(reactor, world, catalog, finder),
@@ -256,11 +259,11 @@ class Supervisor:
         memory, registry = str(self.log_dir / "checkpoints.jsonl"), registry_for(self._spec.recovery)
         return Catalog(roots, memory_path=memory, settle_s=0.0, registry=registry)
 
-    def _finder(self, catalog: Catalog, clock: RunClock) -> CheckpointFinder:
+    def _finder(self, catalog: Catalog, clock: RunClock, saves: SaveWatch) -> CheckpointFinder:
         meter = meter_for(self._row, self.log_dir)
         apart, several = tells_apart(self._spec, self._claimed, self._boot), self._spec.agreement is not None
         neighbours = OtherRuns(catalog.roots, self._spec.run_id, apart=apart, several=several)
-        return CheckpointFinder(self._spec, catalog, clock, meter, neighbours)
+        return CheckpointFinder(self._spec, catalog, clock, meter, neighbours, saves)
 
     def _slot_watch(
         self, reactor: Reactor, world: LocalExecutor, catalog: Catalog, finder: CheckpointFinder

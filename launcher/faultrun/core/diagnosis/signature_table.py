@@ -29,7 +29,18 @@ def _row(name: str, fault_class: FaultClass, pattern: str, says: str, source: st
     return Row(name=name, fault_class=fault_class, pattern=pattern, says=says, source=source, hint=hint)
 
 
+NOT_LOADABLE = "weights-only"
+"""What torch refuses to load by its nature, from whichever file."""
+
 ROWS: tuple[Row, ...] = (
+    _row(
+        NOT_LOADABLE,
+        _DETERMINISTIC,
+        r"Weights only load failed",
+        "torch.load takes nothing but tensors and plain values from a file unless it is told to",
+        "torch/serialization.py: weights_only, True by default since 2.6",
+        "torch.load(..., weights_only=False) for files of your own, or torch.serialization.add_safe_globals",
+    ),
     # Memory, disk, descriptors.
     _row(
         "device-memory",

@@ -22,6 +22,7 @@ from faultrun.core.phases import (
     node_statement,
     platform_notices,
     replace_ranks,
+    saves_seen,
 )
 from faultrun.core.phases.may_stay import why_not_stay
 from faultrun.model.actions import RequestSave
@@ -87,6 +88,7 @@ from faultrun.model.observed.rejoin import (
     RankRejoined,
     SurvivorsFreed,
 )
+from faultrun.model.observed.saves import CheckpointsOpened, FirstSaveTold, SavesObserved
 from faultrun.model.observed.standby import RoomFound, StandbyChanged
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.stop import StopRequested
@@ -120,10 +122,8 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: PLR0911  one row a c
             return drain.fence(state, event)
         case AgreementSilent(why=why):
             return Step(state=state, why=f"{why}; what was agreed on goes on")
-        case SaveSeen(path=path):
-            known = replace(state.run, known_save=state.run.known_save or path)
-            why = "a checkpoint of this run lies there: it will never begin at zero"
-            return node_statement.first_save(replace(state, run=known), state, event.at_s, why)
+        case SaveSeen() | SavesObserved() | FirstSaveTold() | CheckpointsOpened():
+            return saves_seen.noted(state, event)
         case WorkerExit() | RankCannotRejoin() if _lived_on(state, event):
             return _decide_in_phase(state, event)
         case _ if event.incarnation != state.incarnation:

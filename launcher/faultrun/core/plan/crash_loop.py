@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 
+from faultrun.core.diagnosis.signature_table import NOT_LOADABLE
 from faultrun.core.diagnosis.signatures import PROGRAM_ERRORS
 from faultrun.core.plan.restart_budget import progressed
+from faultrun.core.recovery.quarantine import was_opened
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.observed.evidence import FaultClass
@@ -52,6 +54,8 @@ def hopeless(incident: Incident, plan: Plan, high_step: int, point: RecoveryPoin
     ``point`` is where the next incarnation would begin: one that could not be
     got past is left out by then, and an older one deserves its own attempts.
     """
+    if _never_loads(incident, plan):
+        return f"the script cannot load what it saved: {_words(incident)}"
     if nature(incident) is not Nature.CERTAIN:
         return ""
     if _before_the_first_step(incident, plan, high_step):
@@ -60,6 +64,22 @@ def hopeless(incident: Incident, plan: Plan, high_step: int, point: RecoveryPoin
     if _again(incident, plan) and same_start and not progressed(plan.ledger, high_step, point):
         return f"the same failure twice without progress: {_words(incident)}"
     return ""
+
+
+def _never_loads(incident: Incident, plan: Plan) -> bool:
+    """Whether it failed alike as it loaded, from two different checkpoints, or as no file makes it fail.
+
+    Each was whole, and was seen to be opened; no step was done with any.
+    """
+    now, last, point = incident.signature, plan.ledger.last_signature, plan.point
+    if now is None or last is None or (now.what, now.where) != (last.what, last.where) or point is None:
+        return False
+    if incident.opened is None or incident.raised is None or not was_opened(incident, point):
+        return False
+    if incident.step is not None and incident.step > saved_step(point):
+        return False
+    by_nature = incident.finding is not None and incident.finding.name == NOT_LOADABLE
+    return by_nature or any(not one.accuses(point.path, point.identity) for one in plan.ledger.attempts)
 
 
 def exit_code(incident: Incident, own_code: int) -> int:

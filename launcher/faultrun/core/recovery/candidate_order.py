@@ -33,9 +33,12 @@ _NO_TIME, _ONLY_EPOCH, _KNOWN = range(3)
 
 @dataclass(frozen=True, slots=True)
 class CandidateGroup:
-    """All candidates that claim one point of training; ``last_rank`` is the highest of each series."""
+    """All candidates that claim one point of training; ``last_rank`` is the highest of each series.
 
-    place: TrainingPoint
+    ``place`` is the point, after the stage that it is of.
+    """
+
+    place: tuple[int, ...]
     entries: tuple[Entry, ...]
     last_rank: Mapping[str, int]
 
@@ -44,16 +47,16 @@ def moments(entries: Iterable[Entry]) -> list[CandidateGroup]:
     """Candidates by the point of training that they claim, newest first; preferred files first."""
     known = tuple(entries)
     places = _ByEpoch(known) if _steps_start_anew(known) else _ByStep(known)
-    together: dict[tuple[TrainingPoint, str], list[Entry]] = {}
+    together: dict[tuple[int, TrainingPoint, str], list[Entry]] = {}
     told = [entry for entry in known if entry.global_step is not None or entry.epoch is not None]
     silent = _places_of_silent(known, {entry.path: places.place(entry) for entry in told})
     for entry in known:
         place = silent.get(entry.path)
-        key = (places.place(entry), "") if place is None else (place, entry.path)
-        together.setdefault(key, []).append(entry)
+        key = (places.place(entry), "") if place is None else (place, entry.save or entry.path)
+        together.setdefault((entry.stage, *key), []).append(entry)
     found = [
-        CandidateGroup(place, tuple(sorted(same, key=_preference)), _last_ranks(same))
-        for (place, _), same in together.items()
+        CandidateGroup((stage, *place), tuple(sorted(same, key=_preference)), _last_ranks(same))
+        for (stage, place, _), same in together.items()
     ]
     return sorted(found, key=lambda one: (one.place, one.entries[0].path), reverse=True)
 
@@ -69,11 +72,12 @@ def least_preferred(entries: Iterable[Entry]) -> Kind:
     return max((entry.kind for entry in entries), key=_PREFERENCE.__getitem__)
 
 
-def _preference(entry: Entry) -> tuple[int, int, int, int, int, str]:
+def _preference(entry: Entry) -> tuple[int, int, int, int, int, int, str]:
     """Which of several files of one step is tried first; names and times only break ties."""
     rank = -1 if entry.rank is None else entry.rank
     return (
-        _PREFERENCE[entry.kind], -(entry.incarnation or 0), -entry.session, rank, -entry.mtime_ns, entry.path,
+        _PREFERENCE[entry.kind], -(entry.incarnation or 0), -entry.session, rank, entry.turn, -entry.mtime_ns,
+        entry.path,
     )  # fmt: skip
 
 
@@ -87,7 +91,7 @@ def _places_of_silent(
     before: dict[tuple[str, str], TrainingPoint] = {}
     found: dict[str, TrainingPoint] = {}
     for entry in sorted(entries, key=lambda one: (one.save_number or 0, one.path)):
-        place = told.get(entry.path, (_NO_TIME, entry.mtime_ns, 0, 0, 0))
+        place = told.get(entry.path, (_NO_TIME, entry.saved_ns or entry.mtime_ns, 0, 0, 0))
         if entry.save_number is not None:
             writer = (entry.path.rpartition("/")[0], entry.series)
             if entry.path not in told and writer in before:

@@ -143,6 +143,8 @@ def _unfit(entry: Entry, moment: CandidateGroup, need: Need) -> str:
     """Why ``entry`` must not be used, whatever its bytes are; '' if it may."""
     if any(one.accuses(entry.path, entry.identity) for one in need.doubt.quarantine):
         return "quarantined: two restarts made no progress past it"
+    if entry.lacks:
+        return entry.lacks
     serves_any = serves_any_world(entry, need.world.groups, need.world.resharded)
     if entry.world_size not in (None, need.world.size) and not serves_any:
         return f"written by {entry.world_size} ranks, this run has {need.world.size}{_why_not_any(entry)}"

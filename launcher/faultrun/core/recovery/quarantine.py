@@ -25,14 +25,25 @@ def attempts_of(incident: Incident, plan: Plan) -> tuple[Attempt, ...]:
     """The attempts after ``incident`` ended ``plan``.
 
     What was ordered, and what was lost with its node, accuses no checkpoint, nor does the weather of a
-    network, a full disk or a faulty device. However it ended, training past it clears it.
+    network, a full disk or a faulty device, nor what failed without having opened it. However it ended,
+    training past it clears it.
     """
     passed = _trained_past(plan, incident.step)
-    return attempts_after(plan, incident.step) if passed or _accuses(incident) else plan.ledger.attempts
+    return attempts_after(plan, incident.step) if passed or _accuses(incident, plan) else plan.ledger.attempts
 
 
-def _accuses(incident: Incident) -> bool:
+def was_opened(incident: Incident, point: RecoveryPoint) -> bool:
+    """Whether ``point`` was read before the first step, or nobody could see what was."""
+    paths = {point.path, *(file.path for file in point.files)}
+    inside = tuple(f"{path}/" for path in paths)
+    opened = incident.opened
+    return opened is None or any(one in paths or one.startswith(inside) for one in opened)
+
+
+def _accuses(incident: Incident, plan: Plan) -> bool:
     if incident.ordered or incident.cause in (Cause.ELSEWHERE, Cause.NODE, Cause.FENCE):
+        return False
+    if plan.point is not None and not was_opened(incident, plan.point):
         return False
     finding = incident.finding
     if finding is None:

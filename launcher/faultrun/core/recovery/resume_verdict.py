@@ -1,8 +1,10 @@
-"""Whether a script went on from the recovery point: its first step, laid beside the one that was chosen.
+"""Whether a script went on from the recovery point: what it opened, and its first step beside the chosen one.
 
-A resume is proved by that step, or it is not; that a path was handed over proves nothing.
+That a path was handed over proves nothing. A step that fits is no proof either, where the script was seen to
+open another checkpoint and not the chosen one.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from faultrun.model.checkpoint import RecoveryPoint
@@ -11,6 +13,8 @@ from faultrun.model.observed.recovery import Began, FirstStepLogged, ResumeCheck
 from faultrun.model.spec.run_spec import Recovery
 
 First = FirstStep | FirstStepLogged
+_STRIDE, _STRIDE_BY_LOG = 10, 100
+"""How many steps may lie between two that are told, where the first life did not show it."""
 _BY_ITSELF = "; the script resumed by itself"
 
 
@@ -38,6 +42,28 @@ class StartPlace:
         return f"epoch {self.epoch}{within}{by_log}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What was opened to be read between the start of the workers and their first step.
+
+    ``chosen``: the recovery point was; ``others`` are the paths of other checkpoints. ``seen`` is False where
+    nobody could see it.
+    """
+
+    seen: bool = False
+    chosen: bool = False
+    others: tuple[str, ...] = ()
+
+
+def opened_of(paths: Iterable[str], point: RecoveryPoint) -> Opened:
+    """What ``paths`` of opened checkpoints are beside ``point``, which may be a folder."""
+    ours = {point.path, *(file.path for file in point.files)}
+    others = tuple(
+        path for path in paths if not any(path == one or path.startswith(f"{one}/") for one in ours)
+    )
+    return Opened(seen=True, chosen=len(others) < len(tuple(paths)), others=others)
+
+
 def place_of(first: First) -> StartPlace:
     """Where an incarnation began."""
     match first:
@@ -55,7 +81,11 @@ def place_checked(checked: ResumeChecked) -> StartPlace:
 
 
 def check(
-    first: First, point: RecoveryPoint | None, recovery: Recovery, origin: StartPlace | None
+    first: First,
+    point: RecoveryPoint | None,
+    recovery: Recovery,
+    origin: StartPlace | None,
+    opened: Opened = Opened(),
 ) -> ResumeChecked:
     """Compare the ``first`` step of an incarnation with its recovery ``point``.
 
@@ -63,12 +93,12 @@ def check(
     printed in the same way: who is there again began anew, whatever it counts.
     """
     place = place_of(first)
-    began = _from_nothing(place, origin) if point is None else _from(place, point, origin)
+    began = _from_nothing(place, origin) if point is None else _from(place, point, origin, opened)
     return ResumeChecked(
         at_s=first.at_s,
         incarnation=first.incarnation,
         began=began,
-        why=_why(began, place, point, recovery),
+        why=_why(began, place, point, recovery, opened),
         step=place.step,
         epoch=place.epoch,
         in_epoch=place.in_epoch,
@@ -90,9 +120,16 @@ def _from_nothing(place: StartPlace, origin: StartPlace | None) -> Began:
     return Began.ELSEWHERE if further else Began.UNKNOWN
 
 
-def _from(place: StartPlace, point: RecoveryPoint, origin: StartPlace | None) -> Began:
-    """By the global step where both are sure, by the epoch where both name one."""
+def _from(place: StartPlace, point: RecoveryPoint, origin: StartPlace | None, opened: Opened) -> Began:
+    """By the global step where both are sure, by the epoch where both name one; unless it opened another."""
     chosen = point.global_step
+    if opened.others and not opened.chosen and (chosen is None or place.step not in (chosen, chosen + 1)):
+        return Began.ELSEWHERE
+    if chosen is not None and place.step is not None and not opened.chosen:
+        told = origin.step if origin is not None and origin.step else None
+        stride = max(1, told) if told is not None else _STRIDE_BY_LOG if place.by_log else _STRIDE
+        if place.step > chosen + stride:
+            return Began.UNKNOWN
     if place.step is not None and chosen is not None and place.step >= chosen:
         return Began.AS_CHOSEN
     if place.sure and chosen is not None:
@@ -107,7 +144,9 @@ def _from(place: StartPlace, point: RecoveryPoint, origin: StartPlace | None) ->
     return Began.UNKNOWN if place.epoch + 1 == point.epoch else Began.ELSEWHERE
 
 
-def _why(began: Began, place: StartPlace, point: RecoveryPoint | None, recovery: Recovery) -> str:
+def _why(
+    began: Began, place: StartPlace, point: RecoveryPoint | None, recovery: Recovery, opened: Opened
+) -> str:
     if began is Began.UNKNOWN:
         return f"training from {place.words}"
     if point is None:
@@ -116,6 +155,9 @@ def _why(began: Began, place: StartPlace, point: RecoveryPoint | None, recovery:
     if began is Began.AS_CHOSEN:
         how = ", as chosen" if recovery.handed_over else _BY_ITSELF
         return f"training again at {place.words}{how}"
+    if opened.others and not opened.chosen:
+        name, chosen = opened.others[-1].rpartition("/")[2], point.path.rpartition("/")[2]
+        return f"the script opened {name}, not {chosen}, and began at {place.words}"
     was = "was handed over" if recovery.handed_over else "lies there"
     return f"the script began at {place.words} although {_chosen(point)} {was}: {_reason(recovery)}"
 

@@ -200,6 +200,13 @@ class Recovery:
         told = self.rewrites or self.pointers or self.resume_args or self.resume_environment
         return bool(told) or self.script_asks is not False
 
+    @property
+    def names_it(self) -> bool:
+        """Whether the script is told *which* recovery point, and not only that it shall resume."""
+        by_option = any("{" in one for one in self.resume_args)
+        named = self.rewrites or self.pointers or self.resume_environment or by_option
+        return bool(named) or (not self.resume_args and self.script_asks is not False)
+
 
 class SignalAnswer(Enum):
     """What a signal to faultrun means (``--signals``)."""

@@ -44,6 +44,7 @@ def render(card: Card) -> str:
         ("place", "; ".join(map(place_taken, card.replaced))),
         ("stayed", f"nobody: {card.incident.unkept}" if card.incident.unkept else ""),
         ("workers", card.workers),
+        ("opened", card.opened),
         ("resume", _resume(card)),
         ("restart", _restart(card)),
     ]
@@ -259,6 +260,9 @@ def _resume(card: Card) -> str:
     if checked is not None and elsewhere:
         return f"{checked.why}{lost_text.replace(',', ';', 1)}{refused}"
     began = checked is not None and checked.began is Began.AS_CHOSEN
+    if card.told_by and not began:
+        newest = f"{point.path} ({_step_of(point)})"
+        return f"by the script itself, told {card.told_by}; the newest whole one is {newest}{refused}"
     if not card.handed_over and not began:
         return (
             f"not handed over: no option tells the script of {point.path} ({_step_of(point)}); "

@@ -156,6 +156,8 @@ class CardKeeper:
             log_name=f"{self._spec.logs.worker_log_name}_{rank}.log" if rank is not None else "",
             unsaved=grace_window.unsaved(state.life),
             handed_over=recovery.handed_over,
+            told_by="" if recovery.names_it else recovery.resume_args[0] if recovery.resume_args else "",
+            opened=_torn_opened(state.life.incident, refused),
             looked_in=tuple(dict.fromkeys((*recovery.checkpoint_dirs, *state.run.save_folders))),
             at_local="" if self._moment is None else self._moment.isoformat(" ", "milliseconds"),
             host=self._spec.node,
@@ -177,6 +179,11 @@ class CardKeeper:
                 replace_whole(self._log_dir / f"incident_{number}.txt", text)
             data = json.dumps(encode(card), indent=2)
             replace_whole(self._log_dir / f"incident_{number}.json", f"{data}\n".encode())
+
+
+def _torn_opened(incident: Incident, refused: tuple[Refusal, ...]) -> str:
+    found = (one for one in refused if one.path in (incident.opened or ()))
+    return next((f"{one.path}: {one.why}" for one in found), "")
 
 
 def newer(refused: tuple[Refusal, ...], point: RecoveryPoint | None) -> tuple[Refusal, ...]:

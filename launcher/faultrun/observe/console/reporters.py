@@ -42,6 +42,7 @@ from faultrun.model.observed.mindspore_rendezvous import RankMissed
 from faultrun.model.observed.platform_notice import Notice, UnreadableNotice
 from faultrun.model.observed.recovery import Began, RecoveryTimed, ResumeChecked
 from faultrun.model.observed.rejoin import RankCannotRejoin, RankRejoined
+from faultrun.model.observed.saves import FirstSaveTold
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.printable import one_line
@@ -50,7 +51,7 @@ from faultrun.model.spec.run_spec import RunSpec
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.observe.card.card import duration, place_taken
 from faultrun.observe.card.card_keeper import CardKeeper, local_time, newer
-from faultrun.observe.console_words import running_words, saved_words, shown_output
+from faultrun.observe.console_words import first_save_words, running_words, saved_words, shown_output
 from faultrun.observe.standby_words import StandbyTally
 
 _FENCED = "the other nodes decide how the run goes on; this one comes back as a spare"
@@ -118,6 +119,8 @@ class ConsoleReporter:
                     self._warn(f"{event.why}\n  {step.why}")
             case GaspSaved() if before is not None and not before.run.save_folders:
                 self._saves_elsewhere(event.rank, step.state.run.save_folders)
+            case FirstSaveTold():
+                self._say(first_save_words(event, self._spec.recovery))
             case PlanAdopted():
                 self._adopted(event, before)
             case ConfigRewritten(file=file, key=key, after=after):

@@ -1,13 +1,13 @@
 """Which checkpoint to resume from: the catalog's findings under the run's rules."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import Findings, VerifyProgress, further, scan_and_choose
-from faultrun.checkpoints.formats.unrecognised import unknown_files
+from faultrun.checkpoints.formats.unrecognised import pattern_of, unknown_files
+from faultrun.checkpoints.save_groups import main_files
 from faultrun.core.recovery import choose
 from faultrun.core.recovery.candidate_order import own_saves
 from faultrun.core.recovery.need import Disks, Doubt, Need, Whose, World, last_resorts
@@ -17,9 +17,11 @@ from faultrun.files import DISK_FULL
 from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verdict
 from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
+from faultrun.model.observed.saves import NOTHING_SEEN, FirstSaveTold, SavesSeen
 from faultrun.model.spec.run_spec import Resume, RunSpec
 from faultrun.supervisor.checkpoints.mounts import Mounts, unreadable
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
+from faultrun.supervisor.checkpoints.refusal_words import as_opened, made_to_fit, of_no_save
 from faultrun.supervisor.checkpoints.replicas import KnownReplicas, known_replicas
 from faultrun.supervisor.reactor import RunClock
 
@@ -31,6 +33,19 @@ _FILES = 1024
 """A statement of a node stays far below what etcd takes in one value."""
 
 Surveyed = RecoveryPointChosen | NothingWhole | PrepareFailed
+
+
+class SavesKnown:
+    """What was seen of the run's saves: nothing, where nobody watches."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing can have been missed since the run's first start."""
+        return False
+
+    def seen(self) -> SavesSeen:
+        """The newest saves, and what is of none."""
+        return NOTHING_SEEN
 
 
 class CheckpointFinder:
@@ -47,11 +62,13 @@ class CheckpointFinder:
         clock: RunClock,
         meter: VerifyProgress | None = None,
         neighbours: OtherRuns | None = None,
+        saves: SavesKnown | None = None,
     ) -> None:
         self._meter = meter
         self._spec = spec
         self._catalog = catalog
         self._clock = clock
+        self._saves = SavesKnown() if saves is None else saves
         self._neighbours = neighbours
         self._beside: tuple[str, ...] = ()
         self._grounds: Mounts | None = None
@@ -61,7 +78,10 @@ class CheckpointFinder:
     def find(self, request: FindRecoveryPoint, at_s: float) -> Surveyed:
         """The recovery point, why there is none, or why nobody can go on."""
         try:
-            return self._surveyed(request, at_s)
+            found = self._surveyed(request, at_s)
+            if request.opened and isinstance(found, RecoveryPointChosen | NothingWhole):
+                found = replace(found, refused=tuple(as_opened(one, request.opened) for one in found.refused))
+            return found
         finally:
             if self._meter is not None:
                 self._meter.over()
@@ -75,11 +95,14 @@ class CheckpointFinder:
         grounds = self._grounds = self._grounds or Mounts(
             self._catalog.places, Path(self._spec.logs.log_dir), anew=not request.continuing
         )
+        seen = self._catalog.seen = self._saves.seen()
         begun = self._begun(request, at_s)
         if begun is not None:
             return begun
         self._catalog.reached(request.reached)
         self._catalog.take_back(request.resumed)
+        prepared = self._prepared(request, seen)
+        self._catalog.pass_over(prepared)
         replicas = known_replicas(self._spec, self._world_size(request))
         need = self._need(request, replicas)
         found = scan_and_choose(self._catalog, *last_resorts(need), progress=self._meter)
@@ -103,11 +126,20 @@ class CheckpointFinder:
             case choose.NothingFound() if request.expects or grounds.changed():
                 return self._gone(request, found.refused)
             case choose.NothingFound():
-                return self._chosen(request, at_s, refused=found.refused)
+                no_saves = tuple(map(of_no_save, prepared))
+                return self._chosen(request, at_s, refused=(*no_saves, *found.refused))
             case choose.NoneUsable() if not found.scan.entries and self._unreadable():
                 return self._gone(request, found.refused)
             case choose.NoneUsable(unverifiable=unverifiable):
                 return self._nothing(request, found, replicas, unverifiable)
+
+    def _prepared(self, request: FindRecoveryPoint, seen: SavesSeen) -> list[Entry]:
+        """What the script wrote before it began to train: of no save, where nothing else was saved either."""
+        asked = self._spec.recovery.resume is Resume.ALWAYS or self._spec.recovery.formats
+        several = len(self._spec.topology.nodes) > 1
+        if asked or several or request.expects or not (seen.prepared and self._saves.whole):
+            return []
+        return [one for one in self._catalog.scan().entries if one.path in seen.prepared]
 
     def _ended_elsewhere(self, found: Findings) -> bool:
         """Whether other nodes noted beside the saves that the run ended well: they need not come back."""
@@ -151,6 +183,19 @@ class CheckpointFinder:
     @property
     def _has_namesake(self) -> bool:
         return self._neighbours is not None and bool(self._neighbours.namesakes)
+
+    def first_save(self, incarnation: int) -> FirstSaveTold:
+        """What would be handed over if a fault came now; nothing is read but headers."""
+        self._catalog.seen = self._saves.seen()
+        told = FirstSaveTold(at_s=self._clock.now(), incarnation=incarnation, path="")
+        newest = next(iter(own_saves(self._catalog.scan().entries, ())), None)
+        if newest is None:
+            return told
+        beside = self._catalog.beside(newest.path)
+        mains = main_files([newest.path, *beside]) if newest.save else (newest.path,)
+        instead = tuple(path for path in mains or beside if path != newest.path)
+        pattern = pattern_of(newest.path.rpartition("/")[2]) if instead else ""
+        return replace(told, path=newest.path, beside=beside, instead=instead, pattern=pattern)
 
     def read_back(self, path: str) -> Verdict:
         """Whether a save that was just reported is whole, and a candidate; ``find`` need not read it anew."""
@@ -284,7 +329,7 @@ class CheckpointFinder:
         hint = f"faultrun ckpt list --why {roots}"
         as_many = written_by(found.scan.entries, self._world_size(request))
         if as_many:
-            hint = f"--worker_num={as_many}, as many as wrote them{_made_to_fit(found.scan.entries)}"
+            hint = f"--worker_num={as_many}, as many as wrote them{made_to_fit(found.scan.entries)}"
         if unverifiable:
             what = f"no checkpoint in {roots} can be verified" if unverifiable == count else what
             because = f"{count} found, {unverifiable} of them not torn, but nothing can prove them whole"
@@ -299,12 +344,3 @@ class CheckpointFinder:
             refused=(*found.refused, *replicas.refused)[:_SHOWN],
             why=f"{what}\n  because: {because}\n  try:     {hint}",
         )
-
-
-def _made_to_fit(entries: Sequence[Entry]) -> str:
-    """What else a person can do for another number of workers."""
-    if any(one.replica_group and not one.replicated for one in entries):
-        return ": a shard serves no other world"
-    if all(one.rank is not None for one in entries):
-        return "; or move the files of all ranks but rank 0 away, if all of them hold the same"
-    return "; or a recipe with world_size: any, if the script loads them into another number"

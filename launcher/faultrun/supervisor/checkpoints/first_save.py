@@ -27,13 +27,20 @@ class FirstSaveWatch:
     """Implements ``interfaces.EventListener``. Looks while workers run, until a save of the run is known.
 
     ``listed`` names the checkpoints that lie there; it is called by ``errands``, whose thread may hang
-    with its file system.
+    with its file system. What ``is_early``, written before training began, may be no save.
     """
 
-    def __init__(self, reactor: Reactor, errands: BackgroundTasks, listed: Listed) -> None:
+    def __init__(
+        self,
+        reactor: Reactor,
+        errands: BackgroundTasks,
+        listed: Listed,
+        is_early: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self._reactor = reactor
         self._errands = errands
         self._listed = listed
+        self._is_early = is_early
         self._life = -1
         self._began_s = 0.0
         self._before: Mapping[str, Stamp] | None = None
@@ -96,7 +103,11 @@ class FirstSaveWatch:
         self._took_s = self._reactor.now() - began_s
         before, self._before = self._before, there if self._before is None else self._before
         if before is not None and life == self._life:
-            fresh = {path: stamp for path, stamp in there.items() if before.get(path) != stamp}
+            fresh = {
+                path: stamp
+                for path, stamp in there.items()
+                if before.get(path) != stamp and not self._is_early(path)
+            }
             found = next((path for path, stamp in fresh.items() if self._fresh.get(path) == stamp), "")
             self._fresh = fresh
             if found:

@@ -6,11 +6,14 @@ file system from those who train, and is done when one could be resumed from.
 
 from collections.abc import Callable, Iterable
 
-from faultrun.model.events import Event, IncarnationStarted
+from faultrun.model.events import Event, FirstStep, IncarnationStarted
+from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.run import Phase, Step
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 
 _SOONEST_S, _LATEST_S = 1.0, 30.0
+_UNTOLD_S = 60.0
+"""Who tells of no step for so long tells of none."""
 _SHARE = 0.05
 """Of the time since the start: every node of a run does this, on one file system."""
 _COST = 200
@@ -32,7 +35,7 @@ class ReadAhead:
         self._reactor = reactor
         self._errands = errands
         self._look = look
-        self._life = -1
+        self._life = self._begun = -1
         self._began_s = self._took_s = 0.0
         self._too_many = False
 
@@ -46,7 +49,17 @@ class ReadAhead:
             self._life = -1
         elif isinstance(event, IncarnationStarted):
             self._life, self._too_many, self._began_s = event.incarnation, False, self._reactor.now()
-            self._later(self._life)
+            self._begun = -1
+            self._reactor.call_at(self._began_s + _UNTOLD_S, lambda: self._first(event.incarnation))
+        elif isinstance(event, FirstStep | FirstStepLogged) and event.incarnation == self._life:
+            self._reactor.call_at(self._reactor.now(), lambda: self._first(event.incarnation))
+
+    def _first(self, life: int) -> Iterable[Event]:
+        """Not before training has begun: what is read until then is what the script resumes from."""
+        if life == self._life and life != self._begun:
+            self._begun = life
+            self._later(life)
+        return ()
 
     def _later(self, life: int) -> None:
         now_s = self._reactor.now()

@@ -1,6 +1,8 @@
 """Posts what a start came to: whether the script went on from its recovery point, and how long that took."""
 
-from faultrun.core.recovery.resume_verdict import StartPlace, check, place_of
+from typing import Protocol
+
+from faultrun.core.recovery.resume_verdict import Opened, StartPlace, check, opened_of, place_of
 from faultrun.core.recovery_timing import Stopwatch, look
 from faultrun.model.events import Event, FirstStep
 from faultrun.model.observed.recovery import FirstStepLogged
@@ -10,12 +12,23 @@ from faultrun.model.spec.run_spec import Recovery
 from faultrun.supervisor.reactor import Reactor
 
 
+class _Opens(Protocol):
+    """What a script opened before its first step, if that could be seen ``whole``."""
+
+    @property
+    def whole(self) -> bool: ...
+
+    @property
+    def opened(self) -> tuple[str, ...]: ...
+
+
 class ResumeCheck:
     """Implements ``interfaces.EventListener``. It has no times of a recovery that another began."""
 
-    def __init__(self, reactor: Reactor, recovery: Recovery) -> None:
+    def __init__(self, reactor: Reactor, recovery: Recovery, saves: _Opens) -> None:
         self._reactor = reactor
         self._recovery = recovery
+        self._saves = saves
         self._origin: StartPlace | None = None
         self._watch = Stopwatch()
 
@@ -34,4 +47,6 @@ class ResumeCheck:
         if plan.point is None and plan.reason is Reason.FIRST:
             self._origin = place_of(first)
         elif not plan.kept:
-            self._reactor.post(check(first, plan.point, self._recovery, self._origin))
+            seen = plan.point is not None and plan.of_one_node and self._saves.whole
+            opened = opened_of(self._saves.opened, plan.point) if plan.point and seen else Opened()
+            self._reactor.post(check(first, plan.point, self._recovery, self._origin, opened))

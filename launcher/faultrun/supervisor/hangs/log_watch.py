@@ -23,6 +23,7 @@ _MOST_BYTES, _NEWEST_BYTES = 1 << 20, 1 << 10
 _SOONEST_S, _LATEST_S, _RANK_S = 0.1, 5.0, 0.25
 _SHARE = 0.05
 _FRESH = 3
+_MOST_LOGS = 8
 
 NOT_GLOBAL = 10**9
 """The step of a beat is no global one from here on, but goes up with training as well."""
@@ -90,6 +91,14 @@ class _Life:
     read_s: float = field(default=float("-inf"))
 
 
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """A moment of a training: the newest ``step`` that was reported, else how far logs were written."""
+
+    step: int | None
+    sizes: tuple[tuple[_Log, Path, int], ...] = ()
+
+
 class LogWatch:
     """Implements ``interfaces.EventListener``. A life's logs are looked at until its workers are ended."""
 
@@ -123,6 +132,26 @@ class LogWatch:
                 logs[rank] = _Log(streams, unread(files.step_pattern))
         self._life = _Life(event.incarnation, self._reactor.now(), logs)
         self._again(self._life)
+
+    def place(self) -> LogPlace:
+        """Where training is at this moment, to be asked of ``step_at`` later; quick."""
+        page, life = self._workers.page, self._life
+        told = max((one.step for one in page.steps()), default=None) if page is not None else None
+        logs = () if told is not None or life is None else tuple(life.logs.values())[:_MOST_LOGS]
+        sizes = ((log, one) for log in logs for one in log.streams if one.path.exists())
+        return LogPlace(told, tuple((log, one.path, one.path.stat().st_size) for log, one in sizes))
+
+    def step_at(self, place: LogPlace) -> int | None:
+        """The newest step of training at ``place``, as ranks reported it or their logs told it by then."""
+        if place.step is not None:
+            return place.step
+        steps = []
+        for log, path, size in place.sizes:
+            begin = max(0, size - _NEWEST_BYTES)
+            lines = bytes_from(path, begin, size - begin).decode("utf-8", "replace").splitlines()
+            told = read(log.seen, lines).last(ended=False)
+            steps += [told.step] if told is not None and told.step is not None else []
+        return max(steps, default=None)
 
     def beats(self) -> tuple[Beat, ...]:
         """How far those ranks are whose logs tell; empty while the logs are not read any more."""

@@ -1,0 +1,33 @@
+"""What was seen of saves and loads: it is remembered, and decides nothing at once. Called by ``decide``."""
+
+from dataclasses import replace
+
+from faultrun.core.phases import node_statement
+from faultrun.errors import assert_never
+from faultrun.model.observed.dying_gasp import SaveSeen
+from faultrun.model.observed.saves import CheckpointsOpened, FirstSaveTold, SavesEvent, SavesObserved
+from faultrun.model.run import RunState, Step
+
+_MOST_OPENED = 32
+
+
+def noted(state: RunState, event: SaveSeen | SavesEvent) -> Step:
+    """The state that knows of it."""
+    match event:
+        case FirstSaveTold():
+            return Step(state=state, why="what would be handed over")
+        case CheckpointsOpened() if event.incarnation != state.incarnation:
+            return Step(state=state, why="read in another life")
+        case CheckpointsOpened(paths=paths):
+            opened = tuple(dict.fromkeys((*(state.life.opened or ()), *paths)))
+            life = replace(state.life, opened=opened[:_MOST_OPENED])
+            return Step(state=replace(state, life=life), why="read before the first step")
+        case SavesObserved(seen=seen):
+            run = replace(state.run, seen=seen)
+            return Step(state=replace(state, run=run), why="what a save of this run is made of")
+        case SaveSeen(path=path):
+            known = replace(state.run, known_save=state.run.known_save or path)
+            why = "a checkpoint of this run lies there: it will never begin at zero"
+            return node_statement.first_save(replace(state, run=known), state, event.at_s, why)
+        case _:
+            assert_never(event)

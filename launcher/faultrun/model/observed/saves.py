@@ -1,0 +1,66 @@
+"""What was seen of a run's saves: which files one save is made of, and at which step of the training."""
+
+from dataclasses import dataclass, field
+
+from faultrun.model.event_base import UNLESS_USED, Fact
+
+KEPT = 4
+"""Saves that are remembered: what the newest lacks shows in the three before it."""
+MOST_FILES = 24
+"""Files of one save that are remembered; of many ranks one stands for all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenSave:
+    """The files that were written as one save, by their paths, and the newest step of training by then."""
+
+    files: tuple[str, ...]
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavesSeen:
+    """The newest saves, the last one perhaps unfinished, and what was written before training began.
+
+    ``prepared`` are paths of files that are of no save: a cache, weights that were fetched. ``opened`` is the
+    name, without numbers, of the file that the script opened when it last resumed.
+    """
+
+    saves: tuple[SeenSave, ...] = ()
+    prepared: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
+    opened: str = field(default="", metadata=UNLESS_USED)
+
+
+NOTHING_SEEN = SavesSeen()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavesObserved(Fact):
+    """What one save of this run is has changed."""
+
+    seen: SavesSeen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstSaveTold(Fact):
+    """What would be handed over if a fault came now, after the first save that was seen.
+
+    ``path`` is the checkpoint, "" where what was saved is in no known format; ``beside`` are the files that
+    belong to it, ``instead`` those of which the script may want one instead: nobody can tell, unless it is
+    given ``pattern``.
+    """
+
+    path: str
+    beside: tuple[str, ...] = ()
+    instead: tuple[str, ...] = ()
+    pattern: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointsOpened(Fact):
+    """Files of checkpoints that were read before the first step; none: reads can be seen from here on."""
+
+    paths: tuple[str, ...] = ()
+
+
+SavesEvent = SavesObserved | FirstSaveTold | CheckpointsOpened

@@ -1,0 +1,176 @@
+"""Watches the checkpoint folders: what workers write as one save, what a script opens before it trains.
+
+The kernel tells it (``platforms/folder_watch.py``). Loads are listened to until the first step only: data
+that lies beside checkpoints is read all the time.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from faultrun.checkpoints.save_learner import SaveLearner, is_of_a_save
+from faultrun.model.events import Event, FirstStep, IncarnationStarted, PlanAdopted
+from faultrun.model.observed.recovery import FirstStepLogged
+from faultrun.model.observed.saves import CheckpointsOpened, FirstSaveTold, SavesObserved, SavesSeen
+from faultrun.model.run import Phase, Step
+from faultrun.platforms.folder_watch import FileUse, FolderWatch
+from faultrun.supervisor.checkpoints.finder import SavesKnown
+from faultrun.supervisor.hangs.log_watch import LogPlace, LogWatch
+from faultrun.supervisor.reactor import BackgroundTasks, Reactor
+
+Describe = Callable[[int], FirstSaveTold]
+
+_SETTLED_S, _ALL_OF_IT_S = 0.3, 2.0
+_MOST_EARLY = 256
+_NO_STEP_S = 60.0
+"""Who tells of no step for so long tells of none."""
+_TOLD_EACH = 3
+"""So many saves are told one by one; later ones only where their files are others."""
+
+
+class SaveWatch(SavesKnown):
+    """Implements ``interfaces.EventListener``. ``known`` is what earlier supervisors of the run had seen.
+
+    ``attach`` says in whose thread logs are read for the step of a save. ``seen`` and ``opened`` may be
+    called from any thread.
+    """
+
+    def __init__(self, reactor: Reactor, roots: Sequence[str], logs: LogWatch, known: SavesSeen) -> None:
+        self._reactor = reactor
+        self._logs = logs
+        self._watch = FolderWatch(roots)
+        self._learner = SaveLearner(known)
+        self._lock = threading.Lock()
+        self._errands: BackgroundTasks | None = None
+        self._describe: Describe | None = None
+        self._described = bool(known.saves)
+        self._trained = self._settling = self._sees = False
+        self._life, self._began_s = -1, 0.0
+        self._early: dict[str, None] = {}
+        self._opened: dict[str, None] = {}
+        self._unstepped: list[tuple[str, LogPlace]] = []
+        self._told, self._kinds = known, self._learner.kinds
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing can have been missed since this supervisor began."""
+        return self._life >= 0 and self._watch.whole
+
+    @property
+    def opened(self) -> tuple[str, ...]:
+        """The files of checkpoints that were read since the workers started, until the first step."""
+        return tuple(filter(is_of_a_save, self._opened))
+
+    def attach(self, errands: BackgroundTasks, describe: Describe) -> None:
+        """Let ``errands`` do what may take its time, such as ``describe`` what would be handed over."""
+        self._errands, self._describe = errands, describe
+        if self._watch.fd >= 0:
+            self._reactor.watch(self._watch.fd, self._hear)
+
+    def is_early(self, path: str) -> bool:
+        """Whether ``path`` was written in this incarnation, and training may not have begun by now."""
+        if self._trained:
+            return path in self.seen().prepared
+        return path in self._early and self._reactor.now() < self._began_s + _NO_STEP_S
+
+    def seen(self) -> SavesSeen:
+        """What is known of the run's saves at this moment."""
+        with self._lock:
+            return self._learner.seen
+
+    def close(self) -> None:
+        """Listen no longer."""
+        if self._watch.fd >= 0:
+            self._reactor.forget(self._watch.fd)
+        self._watch.close()
+
+    def tell(self, event: Event, step: Step) -> None:
+        """See ``interfaces.EventListener``."""
+        match event:
+            case PlanAdopted() if step.state.plan is not None:
+                self._starts(step.state.plan.incarnation, kept=bool(step.state.plan.kept))
+            case IncarnationStarted(incarnation=life) if life == self._life and self._sees and self.whole:
+                self._reactor.post(CheckpointsOpened(at_s=self._reactor.now(), incarnation=life))
+            case FirstStep() | FirstStepLogged() if event.incarnation == self._life and not self._trained:
+                for heard in self._hear():
+                    self._reactor.post(heard)
+                self._trained = True
+                self._watch.tell_reads(False)
+                self._note_early()
+            case _ if step.state.phase is not Phase.RUNNING and self._unstepped:
+                self._settle()
+
+    def _starts(self, incarnation: int, *, kept: bool) -> None:
+        first, self._life = self._life < 0, incarnation
+        self._began_s = self._reactor.now()
+        self._early, self._opened, self._trained = {}, {}, kept
+        self._watch.tell_reads(not kept)
+        if first and self._errands is not None:
+            self._errands.send(self._begin)
+
+    def _begin(self) -> Iterable[Event]:
+        """In the errands' thread: large folders take their time."""
+        self._watch.begin()
+        return ()
+
+    def _hear(self) -> Iterable[Event]:
+        read = []
+        for seen in self._watch.seen():
+            self._sees = True
+            if seen.use is FileUse.READ and not self._trained:
+                read += [seen.path] if seen.path not in self._opened and is_of_a_save(seen.path) else []
+                self._opened[seen.path] = None
+            elif seen.use is FileUse.WRITTEN and self._trained:
+                self._wrote(seen.path)
+            elif seen.use is FileUse.WRITTEN and len(self._early) < _MOST_EARLY:
+                self._early[seen.path] = None
+        if read and self._watch.whole:
+            yield CheckpointsOpened(at_s=self._reactor.now(), incarnation=self._life, paths=tuple(read))
+
+    def _wrote(self, path: str) -> None:
+        with self._lock:
+            of_save = self._learner.wrote(path, root=self._root_of(path))
+        if of_save:
+            self._unstepped.append((path, self._logs.place()))
+            if not self._settling:
+                self._settling = True
+                self._reactor.call_at(self._reactor.now() + _SETTLED_S, self._later)
+
+    def _later(self) -> Iterable[Event]:
+        self._settle()
+        return ()
+
+    def _settle(self) -> None:
+        self._settling = False
+        if self._errands is not None and self._errands.idle():
+            written, self._unstepped = self._unstepped, []
+            life = self._life
+            self._errands.offer(lambda: self._note_steps(written, life))
+
+    def _note_steps(self, written: Sequence[tuple[str, LogPlace]], life: int) -> Iterable[Event]:
+        """In the errands' thread."""
+        steps = [(path, self._logs.step_at(place)) for path, place in written]
+        with self._lock:
+            for path, step in steps:
+                self._learner.saved_at((path,), step)
+            seen, kinds = self._learner.seen, self._learner.kinds
+        if seen != self._told and (len(seen.saves) <= _TOLD_EACH or kinds != self._kinds):
+            self._told, self._kinds = seen, kinds
+            yield SavesObserved(at_s=self._reactor.now(), incarnation=life, seen=seen)
+        if seen.saves and not self._described:
+            self._described = True
+            self._reactor.call_at(self._reactor.now() + _ALL_OF_IT_S, lambda: self._tell_first(life))
+
+    def _tell_first(self, life: int) -> Iterable[Event]:
+        if self._errands is not None and self._describe is not None:
+            describe = self._describe
+            self._errands.offer(lambda: (describe(life),))
+        return ()
+
+    def _note_early(self) -> None:
+        with self._lock:
+            for path in self._early:
+                self._learner.before_training((path,), root=self._root_of(path))
+            self._learner.resumed_from(self.opened)
+
+    def _root_of(self, path: str) -> str:
+        return next((one for one in self._watch.roots if path.startswith(f"{one}/")), "")

@@ -1,0 +1,111 @@
+"""Which files are one save, by their names and by what was seen: layouts as training codes write them."""
+
+import io
+import os
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from faultrun.checkpoints.catalog import Catalog
+from faultrun.checkpoints.find import scan_and_choose
+from faultrun.core.recovery.choose import Chosen
+from faultrun.core.recovery.need import Need, World
+from faultrun.model.observed.saves import SavesSeen, SeenSave
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+Layout = Callable[[int], tuple[str, ...]]
+LAYOUTS: dict[str, Layout] = {
+    "a folder a step": lambda n: (f"step_{n}/model.pt", f"step_{n}/optimizer.pt"),
+    "encoder and decoder": lambda n: (f"step_{n}/encoder.pt", f"step_{n}/decoder.pt"),
+    "numbered parts in a folder": lambda n: (f"step_{n}/encoder1.pt", f"step_{n}/encoder2.pt"),
+    "a folder in a folder": lambda n: (f"step_{n}/weights/model.pt", f"step_{n}/optim/adam.pt"),
+    "a bare number": lambda n: (f"{n:06d}/model.pt", f"{n:06d}/opt.pt"),
+    "by epoch": lambda n: (f"netG_epoch_{n}.pth", f"netD_epoch_{n}.pth"),
+    "letters": lambda n: (f"G_{n}.pth", f"D_{n}.pth"),
+    "no word": lambda n: (f"model{n:06d}.pt", f"ema_0.9999_{n:06d}.pt", f"opt{n:06d}.pt"),
+    "flat, with an optimizer": lambda n: (f"model_step_{n}.pt", f"optimizer_step_{n}.pt"),
+    "a set of three": lambda n: (f"step_{n}/unet.pt", f"step_{n}/text_encoder.pt", f"step_{n}/vae.pt"),
+}
+
+
+@cache
+def whole() -> bytes:
+    """A file of torch.save that tells no step."""
+    import torch
+
+    written = io.BytesIO()
+    torch.save({"w": torch.zeros(100)}, written)
+    return written.getvalue()
+
+
+def written(root: Path, names: tuple[str, ...], *, lacks: int = -1, cuts: int = -1) -> None:
+    told = re.findall(r"(?<!0\.)\d+", names[0].replace(",", ""))
+    step = int(told[0]) if told else 0
+    for at, name in enumerate(names):
+        if at != lacks:
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(whole()[: len(whole()) // 2] if at == cuts else whole())
+            os.utime(path, (1e9 + step, 1e9 + step))
+
+
+def chosen(root: Path, seen: SavesSeen | None = None) -> tuple[str, str]:
+    """The path that is handed over, below ``root``, and why what is newer is not."""
+    catalog = Catalog([str(root)], settle_s=0.0)
+    catalog.seen = SavesSeen() if seen is None else seen
+    found = scan_and_choose(catalog, Need(world=World(size=1)))
+    assert isinstance(found.choice, Chosen), found.choice
+    return str(Path(found.choice.point.path).relative_to(root)), "; ".join(
+        f"{one.path}: {one.why}" for one in found.refused
+    )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("fault", ["lacks", "cuts"])
+def test_a_save_of_which_a_file_is_missing_or_torn_is_passed_over_by_the_name_of_that_file(
+    tmp_path: Path, layout: Layout, fault: str
+) -> None:
+    for number in range(len(layout(0))):
+        root = tmp_path / str(number)
+        written(root, layout(10))
+        written(root, layout(20), **{fault: number})
+        path, why = chosen(root)
+        before, broken = layout(10), layout(20)[number]
+        assert path in (*before, str(Path(before[0]).parent))
+        names = (Path(broken).name, Path(layout(10)[number]).name, "no file of the model")
+        only_an_optimizer = fault == "lacks" and broken == "model_step_20.pt"
+        assert only_an_optimizer or any(name in why for name in names), why
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+def test_the_newest_whole_save_is_chosen_though_every_tenth_has_more(tmp_path: Path, layout: Layout) -> None:
+    for step in (10, 20, 30):
+        written(tmp_path, layout(step))
+        if step == 10:
+            written(tmp_path, tuple(name.replace("model", "extra") for name in layout(step)[:1]))
+    path, _ = chosen(tmp_path)
+    assert path in (*layout(30), str(Path(layout(30)[0]).parent))
+
+
+def test_best_and_last_belong_to_no_numbered_save(tmp_path: Path) -> None:
+    for step in (10, 20, 30):
+        written(tmp_path, (f"step_{step}.pt", f"best_{step}.pt"))
+    written(tmp_path, ("step_40.pt",))
+    assert chosen(tmp_path)[0] == "step_40.pt", "it was no better"
+
+
+def test_files_without_a_number_are_one_save_if_they_were_seen_to_be(tmp_path: Path) -> None:
+    written(tmp_path, ("last.pth", "last_ema.pth"))
+    files = tuple(str(tmp_path / name) for name in ("last.pth", "last_ema.pth"))
+    seen = SavesSeen(saves=(SeenSave(files=files, step=10), SeenSave(files=files, step=20)))
+    assert chosen(tmp_path, seen)[0] == "last.pth"
+
+
+def test_a_number_that_is_not_surely_a_step_says_nothing(tmp_path: Path) -> None:
+    for name in ("step_900.pt", "step_1,000.pt", "step_1,100.pt"):
+        written(tmp_path, (name,))
+    assert chosen(tmp_path)[0] == "step_1,100.pt"

@@ -1,0 +1,76 @@
+"""What one save is, learned from the files that are seen to be written, in the order of writing."""
+
+import pytest
+
+from faultrun.checkpoints.save_learner import SaveLearner
+from faultrun.model.observed.saves import KEPT, SavesSeen
+
+
+def learned(*names: str, known: SavesSeen | None = None) -> list[set[str]]:
+    """The files of each save that is known after ``names`` were written, below one root."""
+    learner = SaveLearner(SavesSeen() if known is None else known)
+    for name in names:
+        learner.wrote(f"/ckpt/{name}", root="/ckpt")
+    return [{path.removeprefix("/ckpt/") for path in save.files} for save in learner.seen.saves]
+
+
+@pytest.mark.parametrize(
+    ("names", "saves"),
+    [
+        (("a-10.pt", "a-20.pt"), [{"a-10.pt"}, {"a-20.pt"}]),
+        (
+            ("step_10/model.pt", "step_10/optimizer.pt", "step_20/model.pt"),
+            [{"step_10/model.pt", "step_10/optimizer.pt"}, {"step_20/model.pt"}],
+        ),
+        (("step_10/encoder1.pt", "step_10/encoder2.pt"), [{"step_10/encoder1.pt", "step_10/encoder2.pt"}]),
+        (
+            ("model000010.pt", "ema_0.9999_000010.pt", "model000020.pt", "ema_0.9999_000020.pt"),
+            [{"model000010.pt", "ema_0.9999_000010.pt"}, {"model000020.pt", "ema_0.9999_000020.pt"}],
+        ),
+        (
+            ("last.pth", "last_ema.pth", "last.pth", "last_ema.pth", "last.pth"),
+            [{"last.pth", "last_ema.pth"}, {"last.pth", "last_ema.pth"}, {"last.pth"}],
+        ),
+        (
+            ("model_10.pt", "optimizer.pt", "model_20.pt", "optimizer.pt"),
+            [{"model_10.pt", "optimizer.pt"}, {"model_20.pt", "optimizer.pt"}],
+        ),
+        (  # rank 1 is late by a save
+            ("rank_0/net-1_10.ckpt", "rank_0/net-1_20.ckpt", "rank_1/net-1_10.ckpt", "rank_1/net-1_20.ckpt"),
+            [{"rank_0/net-1_10.ckpt"}, {"rank_0/net-1_20.ckpt"}],
+        ),
+        (("log.txt", "metrics.json", "a-10.pt.tmp", "events.out.tfevents.1"), []),
+    ],
+)
+def test_files_are_one_save_until_one_of_them_comes_again(
+    names: tuple[str, ...], saves: list[set[str]]
+) -> None:
+    assert learned(*names) == saves
+
+
+def test_the_newest_saves_are_kept_and_known_to_the_next_supervisor() -> None:
+    learner = SaveLearner(SavesSeen())
+    for step in range(10, 110, 10):
+        learner.wrote(f"/ckpt/a-{step}.pt", root="/ckpt")
+        learner.saved_at((f"/ckpt/a-{step}.pt",), step + 1)
+    assert [save.step for save in learner.seen.saves] == [71, 81, 91, 101]
+    assert len(learner.seen.saves) == KEPT
+    assert learned("a-110.pt", known=learner.seen)[-2:] == [{"a-100.pt"}, {"a-110.pt"}]
+
+
+def test_what_is_written_before_training_is_of_no_save_unless_saves_have_such_files() -> None:
+    learner = SaveLearner(SavesSeen())
+    learner.before_training(("/ckpt/resnet50.pth", "/ckpt/a-10.pt"), root="/ckpt")
+    assert learner.seen.prepared == ("/ckpt/resnet50.pth", "/ckpt/a-10.pt")
+    learner = SaveLearner(SavesSeen())
+    learner.wrote("/ckpt/a-10.pt", root="/ckpt")
+    learner.before_training(("/ckpt/resnet50.pth", "/ckpt/a-20.pt"), root="/ckpt")
+    assert learner.seen.prepared == ("/ckpt/resnet50.pth",)
+
+
+def test_the_file_that_was_opened_is_known_by_its_name_without_the_number() -> None:
+    learner = SaveLearner(SavesSeen())
+    for name in ("model000010.pt", "ema000010.pt"):
+        learner.wrote(f"/ckpt/{name}", root="/ckpt")
+    learner.resumed_from(("/ckpt/cache.pt", "/ckpt/ema000010.pt"))
+    assert learner.seen.opened == "ema#.pt"

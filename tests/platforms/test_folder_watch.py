@@ -1,0 +1,80 @@
+"""What is done with files below a folder, as the kernel tells it."""
+
+from pathlib import Path
+
+import pytest
+
+from faultrun.platforms.folder_watch import FileUse, FolderWatch
+
+
+def watched(root: Path) -> FolderWatch:
+    watch = FolderWatch([str(root)])
+    watch.tell_reads(True)
+    watch.begin()
+    return watch
+
+
+def told(watch: FolderWatch, root: Path) -> list[tuple[str, str]]:
+    return [(str(Path(one.path).relative_to(root)), one.use.value) for one in watch.seen()]
+
+
+def test_saves_loads_and_removals_are_told_apart(tmp_path: Path) -> None:
+    watch = watched(tmp_path)
+    (tmp_path / "a.pt").write_bytes(b"1")
+    (tmp_path / ".b.tmp").write_bytes(b"1")
+    (tmp_path / ".b.tmp").rename(tmp_path / "b.pt")
+    assert told(watch, tmp_path)[0] == ("a.pt", "written")
+    (tmp_path / "a.pt").read_bytes()
+    (tmp_path / "b.pt").unlink()
+    assert told(watch, tmp_path) == [("a.pt", "read"), ("b.pt", "gone")]
+    watch.close()
+
+
+@pytest.mark.parametrize("below", ["ckpt", "out/run/ckpt"])
+def test_a_root_that_is_made_later_is_watched_with_all_below_it(tmp_path: Path, below: str) -> None:
+    root = tmp_path / below
+    watch = watched(root)
+    (root / "step_1").mkdir(parents=True)
+    (root / "step_1/model.pt").write_bytes(b"1")
+    found = told(watch, root)
+    (root / "step_1/optimizer.pt").write_bytes(b"1")
+    found += told(watch, root)
+    assert {("step_1/model.pt", "written"), ("step_1/optimizer.pt", "written")} <= set(found)
+    assert watch.whole
+    watch.close()
+
+
+def test_a_link_shows_under_the_name_of_its_target(tmp_path: Path) -> None:
+    (tmp_path / "a.pt").write_bytes(b"1")
+    (tmp_path / "latest.pt").symlink_to("a.pt")
+    watch = watched(tmp_path)
+    (tmp_path / "latest.pt").read_bytes()
+    assert told(watch, tmp_path) == [("a.pt", "read")]
+    watch.close()
+
+
+def test_a_root_that_is_a_link_is_told_as_it_was_given(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "ckpt").symlink_to("scratch")
+    watch = watched(tmp_path / "ckpt")
+    (tmp_path / "ckpt/a.pt").write_bytes(b"1")
+    assert told(watch, tmp_path) == [("ckpt/a.pt", "written")]
+    watch.close()
+
+
+def test_reads_are_told_only_while_they_are_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.pt").write_bytes(b"1")
+    watch = watched(tmp_path)
+    watch.tell_reads(False)
+    (tmp_path / "a.pt").read_bytes()
+    assert [one for one in watch.seen() if one.use is FileUse.READ] == []
+    watch.close()
+
+
+def test_more_folders_than_may_be_watched_are_not_seen_whole(tmp_path: Path) -> None:
+    for number in range(4):
+        (tmp_path / str(number)).mkdir()
+    watch = FolderWatch([str(tmp_path)], most=3)
+    watch.begin()
+    assert not watch.whole
+    watch.close()
