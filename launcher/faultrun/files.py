@@ -4,8 +4,10 @@ A file that is replaced is old or new, never half, and by a power cut never empt
 """
 
 import ctypes
+import fcntl
 import os
 import select
+import signal
 import struct
 from collections.abc import Iterator
 from errno import EDQUOT, ENOSPC
@@ -36,6 +38,28 @@ def bytes_from(path: Path, begin: int, most_bytes: int) -> bytes:
             return file.read(most_bytes)
     except OSError:
         return b""
+
+
+def is_open_for_writing(path: str) -> bool:
+    """Whether a process of this machine has ``path`` open for writing: it gets no lease to read it then.
+
+    See fcntl(2), F_SETLEASE; False where the file system knows no leases, or the file is another user's.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)  # told to who holds a lease: SIGIO would end it
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False
 
 
 def readable(within_s: float | None, *fds: int) -> list[int]:

@@ -109,3 +109,19 @@ def test_a_number_that_is_not_surely_a_step_says_nothing(tmp_path: Path) -> None
     for name in ("step_900.pt", "step_1,000.pt", "step_1,100.pt"):
         written(tmp_path, (name,))
     assert chosen(tmp_path)[0] == "step_1,100.pt"
+
+
+def test_a_file_that_is_still_open_for_writing_has_its_save_passed_over_until_it_is_closed(
+    tmp_path: Path,
+) -> None:
+    for step in (10, 20):
+        written(tmp_path, (f"model_{step}.pt", f"replay_{step}.bin"))
+
+    with (tmp_path / "replay_20.bin").open("wb") as growing:
+        growing.write(b"more")
+        growing.flush()
+        meanwhile, why = chosen(tmp_path)
+    afterwards, _ = chosen(tmp_path)
+
+    assert (meanwhile, afterwards) == ("model_10.pt", "model_20.pt")
+    assert "replay_20.bin, which is saved with it: a process still has it open for writing" in why

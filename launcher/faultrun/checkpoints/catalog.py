@@ -33,10 +33,8 @@ from faultrun.checkpoints.verifier import Known, Verifier, as_entry, failed, ser
 from faultrun.model.checkpoint import Depth, Entry, Refusal, Verdict
 from faultrun.model.observed.saves import NOTHING_SEEN
 
-_SIBLINGS = 4
 _AHEAD_FILES, _AHEAD_BYTES = 16, 16 << 20
 """To read these is cheaper than to have all ranks wait for it; more belongs to those who train."""
-_RECENT_NS = 2_000_000_000
 
 
 class Catalog:

@@ -7,16 +7,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
+from itertools import islice
 
 from faultrun.checkpoints.format import Foreign, Format, Look, Stamp, Unreadable
+from faultrun.checkpoints.formats.by_contents import verify_contents
 from faultrun.checkpoints.listing import combined, stamp_of
 from faultrun.checkpoints.names import base_name, place_of
 from faultrun.checkpoints.reading import compare_digest, stored_digest
 from faultrun.checkpoints.verdict_cache import Memory, stamp_in
+from faultrun.files import is_open_for_writing
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
 
 _SIBLINGS = 4
-_RECENT_NS = 2_000_000_000
+_RECENT_NS, _LONG_AGO_NS = 2_000_000_000, 600_000_000_000
+_MOST_ASKED = 1000
 
 
 @dataclass(slots=True)
@@ -84,6 +88,8 @@ class Verifier:
             return verdict
         if verdict.whole and not verdict.proved:
             self._settle(entry)
+            if self._is_being_written(entry):
+                return _changed("a process still has it open for writing")
         if self._stamp(entry) != stamp_in(entry):
             return _changed("still growing: it changed while it was read")
         if not verdict.provisional:
@@ -100,10 +106,19 @@ class Verifier:
             digest = stored_digest(entry.path)
             return verdict if digest is None else compare_digest(entry.path, digest, look.meter)
         except Unreadable as err:
-            unknown = isinstance(err, Foreign) and entry.path not in self.known  # claimed by no format
-            return Verdict(whole=unknown, why=err.why, depth=Depth.STRUCTURE)
+            if isinstance(err, Foreign) and entry.path not in self.known:  # claimed by no format
+                return self._by_contents(entry, look)
+            return Verdict(whole=False, why=err.why, depth=Depth.STRUCTURE)
         except Exception as err:  # noqa: BLE001 - formats may be plug-ins; a failed proof is no proof
             return Verdict(whole=False, why=failed(entry, err), depth=Depth.NAME, provisional=True)
+
+    def _by_contents(self, entry: Entry, look: Look) -> Verdict:
+        """A file that is saved with others and is of no format: whole unless its layout shows a cut."""
+        try:
+            known = verify_contents(entry.path, look.depth)
+        except Unreadable as err:
+            return Verdict(whole=False, why=err.why, depth=Depth.STRUCTURE)
+        return known or Verdict(whole=True, why="of no known format", depth=Depth.NAME, provisional=True)
 
     def _settle(self, entry: Entry) -> None:
         """Wait until a file written to a moment ago had time to show that it goes on changing."""
@@ -112,6 +127,13 @@ class Verifier:
         now_s = time.monotonic()
         listed = self.known.get(entry.path)
         time.sleep(max(0.0, (listed.at_s if listed else now_s) + self.settle_s - now_s))
+
+    def _is_being_written(self, entry: Entry) -> bool:
+        """Whether a process has a member open for writing; what was not written to for long is not."""
+        if time.time_ns() - entry.mtime_ns > _LONG_AGO_NS:
+            return False
+        listed = self.known.get(entry.path)
+        return any(map(is_open_for_writing, islice(listed.members if listed else (entry.path,), _MOST_ASKED)))
 
     def _stamp(self, entry: Entry) -> Stamp | None:
         listed = self.known.get(entry.path)

@@ -2,9 +2,9 @@
 
 Named groups of the pattern become facts: ``rank``, ``epoch``, ``step`` (the
 global step), ``step_in_epoch``. The pattern must match the whole file name,
-or, when it contains a slash, the end of the path. Nothing is known of the
-contents: without a ``.sha256`` beside it a file is whole if it is as long as
-its siblings agree on, and has ceased to change.
+or, when it contains a slash, the end of the path. Where the contents are of no
+layout that ``by_contents`` knows, and without a ``.sha256`` beside it, a file is
+whole if it is as long as its siblings agree on, and has ceased to change.
 """
 
 import re
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from faultrun.checkpoints.format import Claim, Listing, Look
+from faultrun.checkpoints.formats.by_contents import verify_contents
 from faultrun.checkpoints.names import rank_of_directory
 from faultrun.checkpoints.reading import opened
 from faultrun.errors import UsageError
@@ -68,7 +69,10 @@ class Pattern:
         return entry
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
-        """Compare the length with the one that at least two siblings agree on. May raise Unreadable."""
+        """By its layout; else compare the length with that of at least two siblings. May raise Unreadable."""
+        known = verify_contents(entry.path, look.depth)
+        if known is not None:
+            return known
         with opened(entry.path, look.meter) as file:
             size_bytes = file.size_bytes
         lengths = Counter(sibling.size_bytes for sibling in look.siblings)
