@@ -148,6 +148,17 @@ class Catalog:
         there = (one for one in named if isinstance(one, Named) and not one.unfinished)
         return {one.first.path: stamp_in(one.first) for one in there}
 
+    def holding(self, files: Iterable[str]) -> str:
+        """The first checkpoint, by its name, of which one of ``files`` is a part, outside all ``places``."""
+        there = [one for one in files if not any(one.startswith(f"{place}/") for place in self.places)]
+        for folder in dict.fromkeys(one.rpartition("/")[0] for one in there):
+            for found in islice(walk(folder), 1):
+                named = () if isinstance(found, Refusal) else claimed(found, folder, self.registry.formats)
+                for one in named:
+                    if isinstance(one, Named) and not set(there).isdisjoint((one.first.path, *one.members)):
+                        return one.first.path
+        return ""
+
     def leave_alone(self, entries: Iterable[Entry]) -> None:
         """Never offer these files again, in this run, unless it writes them anew.
 

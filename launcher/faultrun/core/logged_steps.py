@@ -91,6 +91,15 @@ class StepsSeen:
             return _told(best, best.last, self.part)
         return None if self.epoch is None else LoggedStep(epoch=self.epoch)
 
+    def at(self, lines: Iterable[str]) -> LoggedStep | None:
+        """The newest step that ``lines``, some of those that were read, tell of; None while none is known."""
+        best = self._best(ended=False)
+        key = next((key for key, one in self.series.items() if one is best), None)
+        if best is None or key is None:
+            return None
+        found = read(replace(self, series={}), lines).series.get(key)
+        return None if found is None else _told(best, found.last, self.part)
+
     @property
     def at_end(self) -> bool:
         """Whether the newest step is the last of so many: something else comes now, or nothing."""

@@ -1,16 +1,11 @@
 """Parts of what the console says: whose output it shows, what a stop saved, how many workers run."""
 
-import os
-import shlex
 from collections.abc import Collection
 
 from faultrun.core.humanize import rank_names, several
-from faultrun.model.observed.saves import FirstSaveTold
 from faultrun.model.run import RunState
 from faultrun.model.spec.output import LogFormat, Stream
-from faultrun.model.spec.run_spec import Recovery, RunSpec
-
-_MOST_FILES = 4
+from faultrun.model.spec.run_spec import RunSpec
 
 
 def shown_output(spec: RunSpec) -> str:
@@ -50,31 +45,3 @@ def running_words(ranks: Collection[int], kept: Collection[int], port: int) -> s
     if not anew:
         return f"{several(len(kept), 'worker')} stayed, one of them repaired in place"
     return f"{rank_names(anew)} started again, {several(len(kept), 'worker')} stayed"
-
-
-def first_save_words(told: FirstSaveTold, recovery: Recovery) -> str:
-    """What would be handed over after a fault, as what, and what belongs to it; or which option tells."""
-    if not told.path:
-        return (
-            "first save: in no known format, so nothing could be handed over; try --checkpoint_pattern=REGEX"
-        )
-    names = [path.rpartition("/")[2] for path in told.beside]
-    shown = ", ".join(names[:_MOST_FILES]) + (", ..." if len(names) > _MOST_FILES else "")
-    line = (
-        f"first save: {os.path.relpath(told.path)}{f' (with {shown})' if names else ''} would be handed over"
-    )
-    line += f" {_handed_as(told.path, recovery)}"
-    if told.instead:
-        line += f"; that is a guess among {1 + len(told.instead)} files of one save: "
-        line += f"--checkpoint_pattern={shlex.quote(told.pattern)} says which one the script loads"
-    return line
-
-
-def _handed_as(path: str, recovery: Recovery) -> str:
-    if recovery.resume_args:
-        return f"as {recovery.resume_args[0].replace('{checkpoint}', os.path.relpath(path))}"
-    if recovery.rewrites:
-        return f"as {recovery.rewrites[0].key} of {recovery.rewrites[0].file}"
-    if recovery.handed_over:
-        return "as FAULTRUN_RESUME_FROM"
-    return "if an option said how: --resume_arg, --rewrite; the script decides by itself where it begins"

@@ -19,6 +19,7 @@ from faultrun.model.observed.agreement import IncarnationOver
 from faultrun.model.observed.dying_gasp import GaspRequested
 from faultrun.model.observed.hang import HangDetected, HangDismissed, HangSuspected, HangWarned, PauseOver
 from faultrun.model.observed.rejoin import RankCannotRejoin, RankCanRejoin
+from faultrun.model.observed.saves import FirstSaveTold
 from faultrun.model.plan import Ledger, Plan
 from faultrun.model.run import Phase
 from faultrun.model.spec.output import Logs
@@ -45,7 +46,8 @@ class RunView:
 
     ``phase_why`` is what began the phase: later lines of it, such as "rank 0 heard it", explain nothing.
     ``suspected`` is the newest word on a hang that is neither taken back nor acted on, ``warned`` the rank
-    that was warned of. ``up`` are the ranks that this supervisor started and that did not end.
+    that was warned of. ``first_save``: what would be handed over, in words. ``up`` are the ranks that this
+    supervisor started and that did not end.
     ``can_stay`` are those that could outlive another's fault, ``cannot_stay`` says why one cannot.
     Of ``standbys`` the journal does not say how many there shall be: ``wanted`` is for who has the options.
     """
@@ -62,6 +64,7 @@ class RunView:
         self.first_step: tuple[str, int] | None = None
         self.suspected = ""
         self.warned: int | None = None
+        self.first_save = ""
         self.stopping = False
         self.ended: tuple[int, str] | None = None
         self._begun = True
@@ -120,6 +123,7 @@ class RunView:
         self._survivors(line)
         self.standbys = self.standbys.after(line.event)
         self._begun |= isinstance(line.event, IncarnationStarted)
+        self.first_save = line.event.words if isinstance(line.event, FirstSaveTold) else self.first_save
         match line.event:
             case RunStarted():
                 self.up.clear()

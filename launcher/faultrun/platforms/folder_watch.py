@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 
 from faultrun.files import Inotify
 
@@ -19,6 +20,8 @@ _IN_Q_OVERFLOW, _IN_IGNORED = 0x4000, 0x8000
 _IN_ONLYDIR, _IN_ISDIR = 0x01000000, 0x40000000
 _WRITES = _IN_CLOSE_WRITE | _IN_MOVED_TO | _IN_MOVED_FROM | _IN_CREATE | _IN_DELETE | _IN_ONLYDIR
 MOST_WATCHES = 512
+_MOST_BESIDE, _MOST_LISTED = 4096, 1000
+"""Changes beside the roots that are listened to, and names that are listed of a folder there."""
 
 
 class FileUse(Enum):
@@ -42,12 +45,14 @@ class FolderWatch:
 
     ``fd`` is to be polled; it is -1 without inotify. ``whole`` is False once something may have been missed:
     there is no inotify, a folder could not be watched, or the kernel's queue ran over. Hidden folders are not
-    entered.
+    entered. Of ``beside`` only writes are told, as far as a few watches go, until ``leave_beside``.
     """
 
-    def __init__(self, roots: Iterable[str], *, most: int = MOST_WATCHES) -> None:
+    def __init__(self, roots: Iterable[str], *, beside: Iterable[str] = (), most: int = MOST_WATCHES) -> None:
         self.roots = tuple(roots)
         self._real = {os.path.realpath(root): root for root in self.roots}
+        self._beside = tuple(dict.fromkeys(map(os.path.realpath, beside)))
+        self._heard_beside = 0
         self._most = most
         self._inotify = Inotify()
         self.fd = self._inotify.fd
@@ -57,14 +62,22 @@ class FolderWatch:
 
     def begin(self) -> None:
         """Watch all folders that are there now."""
-        for root in self._real:
+        for root in (*self._real, *self._beside):
             self._enter(root)
+
+    def leave_beside(self) -> None:
+        """Watch the roots alone."""
+        self._beside = ()
+        for watch, folder in tuple(self._folders.items()):
+            if not self._wanted(folder):
+                del self._folders[watch]
+                self._inotify.remove(watch)
 
     def tell_reads(self, reads: bool) -> None:
         """Whether loads are told, too, from now on."""
         if reads is not self._reads:
             self._reads = reads
-            for folder in tuple(self._folders.values()):
+            for folder in filter(self._is_below_root, tuple(self._folders.values())):
                 self._watch(folder)
 
     def seen(self) -> Iterator[FileSeen]:
@@ -78,6 +91,10 @@ class FolderWatch:
             if mask & _IN_IGNORED:
                 self._folders.pop(watch, None)
                 continue
+            if not self._is_below_root(folder):
+                self._heard_beside += 1
+                if self._heard_beside > _MOST_BESIDE:
+                    self.leave_beside()
             path = f"{folder}/{os.fsdecode(name)}"
             if mask & _IN_ISDIR:
                 if mask & (_IN_CREATE | _IN_MOVED_TO):
@@ -108,23 +125,28 @@ class FolderWatch:
         real = next((one for one in self._real if path.startswith(f"{one}/")), None)
         return path if real is None else self._real[real] + path[len(real) :]
 
+    def _is_below_root(self, folder: str) -> bool:
+        return _is_below(folder, self._real)
+
     def _wanted(self, folder: str) -> bool:
-        """Whether it lies below a root, or leads to one that does not exist yet."""
-        below = any(folder == root or folder.startswith(f"{root}/") for root in self._real)
+        """Whether it lies below a root, or beside them, or leads to one that does not exist yet."""
+        below = _is_below(folder, (*self._real, *self._beside))
         above = any(root.startswith(f"{folder}/") for root in self._real)
-        return (below and not os.path.basename(folder).startswith(".")) or above  # noqa: PTH119
+        hidden = os.path.basename(folder).startswith((".", "__"))  # noqa: PTH119
+        return folder in self._real or (below and not hidden) or above
 
     def _enter(self, folder: str) -> list[str]:
         """Watch ``folder`` and all below, or the nearest above one that is not there; the files in them."""
         pending, files = [folder], list[str]()
         while pending and self.fd >= 0:
-            path = pending.pop()
+            path = pending.pop(0)
             while not os.path.isdir(path) and any(root.startswith(path) for root in self._real):  # noqa: PTH112
                 path = os.path.dirname(path)  # noqa: PTH120
             if not self._watch(path):
                 continue
+            most = None if self._is_below_root(path) else _MOST_LISTED
             with suppress(OSError), os.scandir(path) as found:
-                for one in found:
+                for one in islice(found, most):
                     if one.is_dir(follow_symlinks=False):
                         pending += [one.path] if self._wanted(one.path) else []
                     elif one.is_file(follow_symlinks=False):
@@ -132,13 +154,17 @@ class FolderWatch:
         return files
 
     def _watch(self, folder: str) -> bool:
-        known = folder in self._folders.values()
-        if not known and len(self._folders) >= self._most:
-            self.whole = False
+        known, ours = folder in self._folders.values(), self._is_below_root(folder)
+        if not known and len(self._folders) >= (self._most if ours else self._most // 4):
+            self.whole = self.whole and not ours
             return False
-        watch = self._inotify.add(folder, _WRITES | (_IN_CLOSE_NOWRITE if self._reads else 0))
+        watch = self._inotify.add(folder, _WRITES | (_IN_CLOSE_NOWRITE if self._reads and ours else 0))
         if watch < 0:
-            self.whole = self.whole and not os.path.isdir(folder)  # noqa: PTH112
+            self.whole = self.whole and not (ours and os.path.isdir(folder))  # noqa: PTH112
             return False
         self._folders[watch] = folder
         return True
+
+
+def _is_below(folder: str, roots: Iterable[str]) -> bool:
+    return any(folder == root or folder.startswith(f"{root}/") for root in roots)

@@ -98,8 +98,8 @@ class Undisturbed:
     ``first_step_s`` and ``first_save_s`` count from the start, ``silent_s`` is the longest time between two
     signs of life after the first step, ``save_every_s`` between two saves. ``last_step`` is None where
     nobody tells. ``failed`` says what went wrong without any fault of ours. ``exit_code`` is None where it
-    was ended by us. ``saves`` are paths, each once; ``elsewhere`` are their folders where
-    ``--checkpoint_dir`` names none of them.
+    was ended by us. ``first_save`` says what would be handed over after a fault. ``saves`` are paths, each
+    once; ``elsewhere`` are their folders where ``--checkpoint_dir`` names none of them.
     """
 
     trained_s: float
@@ -107,6 +107,7 @@ class Undisturbed:
     last_step: int | None = None
     first_save_s: float | None = None
     save_every_s: float | None = None
+    first_save: str = ""
     silent_s: float = 0.0
     saves: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()

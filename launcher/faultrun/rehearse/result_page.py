@@ -18,7 +18,8 @@ def page(found: RehearsalOutcome) -> str:
     notes = [f"  {one.trial.title}: {one.note}" for one in found.tried if one.note]
     if notes:
         parts.append("\n".join(notes))
-    parts += [_graded(judged), _kept(found)]
+    first = [found.undisturbed.first_save] if found.undisturbed.first_save else []
+    parts += [*first, _graded(judged), _kept(found)]
     return "\n\n".join(parts)
 
 
@@ -39,6 +40,7 @@ def as_json(found: RehearsalOutcome) -> dict[str, Any]:
             "first_save_s": _rounded(part.first_save_s),
             "save_every_s": _rounded(part.save_every_s),
             "saves_seen": len(part.saves),
+            "first_save": part.first_save or None,
             "exit_code": part.exit_code,
         },
         "isolation": found.isolation,

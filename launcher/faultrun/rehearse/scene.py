@@ -64,6 +64,7 @@ def play_undisturbed(run: WatchedRun, total_s: float, tell: Callable[[Told], Non
         last_step=None if life is None else life.reached,
         first_save_s=saved_s[0] - began_s if saved_s else None,
         save_every_s=run.saves.every_s,
+        first_save=run.view.first_save,
         silent_s=run.silent_s,
         saves=run.saves.paths,
         in_place=run.saves.in_place,

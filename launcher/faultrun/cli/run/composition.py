@@ -54,7 +54,7 @@ from faultrun.supervisor.checkpoints.first_save import FirstSaveWatch
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
 from faultrun.supervisor.checkpoints.read_ahead import ReadAhead
 from faultrun.supervisor.checkpoints.resume_check import ResumeCheck
-from faultrun.supervisor.checkpoints.save_watch import SaveWatch
+from faultrun.supervisor.checkpoints.save_watch import SaveWatch, folders_beside
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.emergency_window import let_save
 from faultrun.supervisor.executor import LocalExecutor
@@ -152,8 +152,8 @@ class Supervisor:
         windows = self._spec.supervision.windows
         memory = SnapshotMemory(spendable_bytes)
         addr = self._spec.rendezvous.master_addr
-        beside = NextNode(self._spec.run_id, self._spec.node, addr, memory, reactor)
-        control = self._kept(Control(self.log_dir, reactor, windows.stop_grace_s, memory, beside))
+        neighbour = NextNode(self._spec.run_id, self._spec.node, addr, memory, reactor)
+        control = self._kept(Control(self.log_dir, reactor, windows.stop_grace_s, memory, neighbour))
         self._write_record(control)
         journal = self._kept(
             JournalWriter(self.journal, next_seq=self._next_seq, node=self._spec.node, boot=self._boot)
@@ -168,7 +168,8 @@ class Supervisor:
         inspector = Inspector(group, reactor, self.log_dir)
         catalog, agreement = self._catalog(), self._agreement(reactor, nodes, group.incarnation)
         logs = LogWatch(reactor, group.incarnation)
-        saves = self._kept(SaveWatch(reactor, catalog.roots, logs, self._state.run.seen))
+        beside = folders_beside(self._spec.command.script_args)
+        saves = self._kept(SaveWatch(reactor, catalog.roots, beside, logs, self._state.run.seen))
         finder = self._finder(catalog, clock, saves)
         world = LocalExecutor(group, inspector, agreement, finder, preparer, reactor)
         saves.attach(world.readings, finder.first_save)

@@ -112,6 +112,7 @@ class _Look:
             resumed_from=point.path if point is not None else "",
             resumed_step=point.global_step if point is not None else None,
             last_checkpoint=newest,
+            first_save=view.first_save,
             outlook=self._outlook(policy, now_s, view.high_step(self._folder), newest),
             standbys=self._standbys(),
             ended=self._ended(),

@@ -45,15 +45,16 @@ class SavesObserved(Fact):
 class FirstSaveTold(Fact):
     """What would be handed over if a fault came now, after the first save that was seen.
 
-    ``path`` is the checkpoint, "" where what was saved is in no known format; ``beside`` are the files that
-    belong to it, ``instead`` those of which the script may want one instead: nobody can tell, unless it is
-    given ``pattern``.
+    ``path`` is the checkpoint, "" where nothing would be; ``beside`` are the files that belong to it,
+    ``instead`` those of which the script may want one instead: nobody can tell. ``words`` say it for people;
+    they were said ``before`` of saves of this kind.
     """
 
     path: str
     beside: tuple[str, ...] = ()
     instead: tuple[str, ...] = ()
-    pattern: str = ""
+    words: str = ""
+    before: bool = field(default=False, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ from faultrun.model.spec.run_spec import RunSpec
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.observe.card.card import duration, place_taken
 from faultrun.observe.card.card_keeper import CardKeeper, local_time, newer
-from faultrun.observe.console_words import first_save_words, running_words, saved_words, shown_output
+from faultrun.observe.console_words import running_words, saved_words, shown_output
 from faultrun.observe.standby_words import StandbyTally
 
 _FENCED = "the other nodes decide how the run goes on; this one comes back as a spare"
@@ -119,8 +119,8 @@ class ConsoleReporter:
                     self._warn(f"{event.why}\n  {step.why}")
             case GaspSaved() if before is not None and not before.run.save_folders:
                 self._saves_elsewhere(event.rank, step.state.run.save_folders)
-            case FirstSaveTold():
-                self._say(first_save_words(event, self._spec.recovery))
+            case FirstSaveTold(words=words, before=False):
+                self._say(words)
             case PlanAdopted():
                 self._adopted(event, before)
             case ConfigRewritten(file=file, key=key, after=after):

@@ -197,6 +197,7 @@ class RunStatus:
     slowest_step: int | None = None
     rate: float | None = None
     last_checkpoint: NewestCheckpoint | None = None
+    first_save: str = ""
     outlook: Outlook | None = None
     standbys: StandbyTally | None = None
     ranks: tuple[RankState, ...] = ()

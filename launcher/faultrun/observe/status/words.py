@@ -190,6 +190,8 @@ def _of_files(status: RunStatus) -> Iterator[tuple[str, str]]:
     if newest is not None:
         step = "" if newest.step is None else f"step {newest.step:,}   "
         yield "checkpoint", f"{step}{span(newest.age_s)} old, not verified   {newest.path}"
+    if status.first_save:
+        yield "first save", status.first_save.removeprefix("first save: ")
     if status.outlook is not None:
         yield "next fault", status.outlook.text
     if status.savings is not None and status.savings["text"]:

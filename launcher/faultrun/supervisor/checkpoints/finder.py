@@ -1,12 +1,13 @@
 """Which checkpoint to resume from: the catalog's findings under the run's rules."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import Findings, VerifyProgress, further, scan_and_choose
-from faultrun.checkpoints.formats.unrecognised import pattern_of, unknown_files
+from faultrun.checkpoints.formats.unrecognised import unknown_files
 from faultrun.checkpoints.save_groups import main_files
 from faultrun.core.recovery import choose
 from faultrun.core.recovery.candidate_order import own_saves
@@ -19,9 +20,16 @@ from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verd
 from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
 from faultrun.model.observed.saves import NOTHING_SEEN, FirstSaveTold, SavesSeen
 from faultrun.model.spec.run_spec import Resume, RunSpec
+from faultrun.supervisor.checkpoints.checkpoint_words import (
+    OF_NO_FORMAT,
+    as_opened,
+    first_save_words,
+    made_to_fit,
+    of_no_save,
+    saved_elsewhere,
+)
 from faultrun.supervisor.checkpoints.mounts import Mounts, unreadable
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
-from faultrun.supervisor.checkpoints.refusal_words import as_opened, made_to_fit, of_no_save
 from faultrun.supervisor.checkpoints.replicas import KnownReplicas, known_replicas
 from faultrun.supervisor.reactor import RunClock
 
@@ -184,18 +192,30 @@ class CheckpointFinder:
     def _has_namesake(self) -> bool:
         return self._neighbours is not None and bool(self._neighbours.namesakes)
 
-    def first_save(self, incarnation: int) -> FirstSaveTold:
-        """What would be handed over if a fault came now; nothing is read but headers."""
+    def first_save(self, incarnation: int, elsewhere: Sequence[str] = ()) -> FirstSaveTold | None:
+        """What would be handed over if a fault came now; nothing is read but headers.
+
+        ``elsewhere`` are files that were written where nobody looks; None where none of them is a checkpoint.
+        """
         self._catalog.seen = self._saves.seen()
-        told = FirstSaveTold(at_s=self._clock.now(), incarnation=incarnation, path="")
+        at_s, recovery = self._clock.now(), self._spec.recovery
         newest = next(iter(own_saves(self._catalog.scan().entries, ())), None)
+        if newest is None and elsewhere:
+            found = self._catalog.holding(elsewhere)
+            words = saved_elsewhere(found, recovery)
+            return FirstSaveTold(at_s=at_s, incarnation=incarnation, path="", words=words) if found else None
         if newest is None:
-            return told
+            return FirstSaveTold(at_s=at_s, incarnation=incarnation, path="", words=OF_NO_FORMAT)
         beside = self._catalog.beside(newest.path)
         mains = main_files([newest.path, *beside]) if newest.save else (newest.path,)
-        instead = tuple(path for path in mains or beside if path != newest.path)
-        pattern = pattern_of(newest.path.rpartition("/")[2]) if instead else ""
-        return replace(told, path=newest.path, beside=beside, instead=instead, pattern=pattern)
+        told = FirstSaveTold(
+            at_s=at_s,
+            incarnation=incarnation,
+            path=newest.path,
+            beside=beside,
+            instead=tuple(path for path in mains or beside if path != newest.path),
+        )
+        return replace(told, words=first_save_words(told, recovery, newest.format))
 
     def read_back(self, path: str) -> Verdict:
         """Whether a save that was just reported is whole, and a candidate; ``find`` need not read it anew."""

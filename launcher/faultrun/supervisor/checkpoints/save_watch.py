@@ -4,10 +4,12 @@ The kernel tells it (``platforms/folder_watch.py``). Loads are listened to until
 that lies beside checkpoints is read all the time.
 """
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from faultrun.checkpoints.save_learner import SaveLearner, is_of_a_save
+from faultrun.checkpoints.save_learner import SaveLearner, is_of_a_save, masked
 from faultrun.model.events import Event, FirstStep, IncarnationStarted, PlanAdopted
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.observed.saves import CheckpointsOpened, FirstSaveTold, SavesObserved, SavesSeen
@@ -17,33 +19,47 @@ from faultrun.supervisor.checkpoints.finder import SavesKnown
 from faultrun.supervisor.hangs.log_watch import LogPlace, LogWatch
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 
-Describe = Callable[[int], FirstSaveTold]
+Describe = Callable[[int, Sequence[str]], FirstSaveTold | None]
 
-_SETTLED_S, _ALL_OF_IT_S = 0.3, 2.0
+_SETTLED_S, _ALL_OF_IT_S, _AGAIN_S = 0.3, 2.0, 0.5
+_OFTEN_S, _SHARE = 10.0, 0.05
+"""What is known of saves is written down no oftener, nor than this share of the time since the start."""
 _MOST_EARLY = 256
 _NO_STEP_S = 60.0
 """Who tells of no step for so long tells of none."""
+_MOST_ELSEWHERE, _MOST_TRIES = 64, 4
 _TOLD_EACH = 3
 """So many saves are told one by one; later ones only where their files are others."""
+
+
+def folders_beside(arguments: Iterable[str]) -> list[str]:
+    """Where a script may save, too: the working directory, and the folders that it is given by name."""
+    named = (one.rpartition("=")[2] for one in arguments)
+    return [os.getcwd(), *filter(os.path.isdir, named)]  # noqa: PTH109
 
 
 class SaveWatch(SavesKnown):
     """Implements ``interfaces.EventListener``. ``known`` is what earlier supervisors of the run had seen.
 
     ``attach`` says in whose thread logs are read for the step of a save. ``seen`` and ``opened`` may be
-    called from any thread.
+    called from any thread. What is saved ``beside`` the folders that are looked through is told.
     """
 
-    def __init__(self, reactor: Reactor, roots: Sequence[str], logs: LogWatch, known: SavesSeen) -> None:
+    def __init__(
+        self, reactor: Reactor, roots: Sequence[str], beside: Sequence[str], logs: LogWatch, known: SavesSeen
+    ) -> None:
         self._reactor = reactor
         self._logs = logs
-        self._watch = FolderWatch(roots)
+        self._watch = FolderWatch(roots, beside=beside)
         self._learner = SaveLearner(known)
         self._lock = threading.Lock()
         self._errands: BackgroundTasks | None = None
         self._describe: Describe | None = None
-        self._described = bool(known.saves)
-        self._trained = self._settling = self._sees = False
+        self._described = False
+        self._elsewhere: dict[str, None] = {}
+        self._tries, self._shape = 0, ""
+        self._trained = self._settling = self._sees = self._running = False
+        self._next_s = 0.0
         self._life, self._began_s = -1, 0.0
         self._early: dict[str, None] = {}
         self._opened: dict[str, None] = {}
@@ -61,7 +77,10 @@ class SaveWatch(SavesKnown):
         return tuple(filter(is_of_a_save, self._opened))
 
     def attach(self, errands: BackgroundTasks, describe: Describe) -> None:
-        """Let ``errands`` do what may take its time, such as ``describe`` what would be handed over."""
+        """Let ``errands`` do what may take its time, such as ``describe``: what would be handed over.
+
+        It is told the incarnation, and files that were written beside the folders that are looked through.
+        """
         self._errands, self._describe = errands, describe
         if self._watch.fd >= 0:
             self._reactor.watch(self._watch.fd, self._hear)
@@ -93,19 +112,42 @@ class SaveWatch(SavesKnown):
             case FirstStep() | FirstStepLogged() if event.incarnation == self._life and not self._trained:
                 for heard in self._hear():
                     self._reactor.post(heard)
-                self._trained = True
-                self._watch.tell_reads(False)
-                self._note_early()
-            case _ if step.state.phase is not Phase.RUNNING and self._unstepped:
-                self._settle()
+                self._begun()
+            case SavesObserved(incarnation=life) if life == self._life and not self._described:
+                self._described = True
+                self._reactor.call_at(self._reactor.now() + _ALL_OF_IT_S, lambda: self._tell_first(life))
+        if self._running and step.state.phase is not Phase.RUNNING and self._trained:
+            self._running = False
+            self._settle()
+        self._running |= step.state.phase is Phase.RUNNING
 
     def _starts(self, incarnation: int, *, kept: bool) -> None:
         first, self._life = self._life < 0, incarnation
         self._began_s = self._reactor.now()
         self._early, self._opened, self._trained = {}, {}, kept
+        self._described = False
         self._watch.tell_reads(not kept)
         if first and self._errands is not None:
             self._errands.send(self._begin)
+        self._reactor.call_at(self._began_s + _NO_STEP_S, lambda: self._silent(incarnation))
+
+    def _begun(self) -> None:
+        self._trained = True
+        self._watch.tell_reads(False)
+        with self._lock:
+            for path in filter(is_of_a_save, self._early):
+                if root := self._root_of(path):
+                    self._learner.before_training((path,), root=root)
+            self._learner.resumed_from(self.opened)
+
+    def _silent(self, life: int) -> Iterable[Event]:
+        """Nobody will tell when training begins: whatever was written may be a save."""
+        if life == self._life and not self._trained:
+            self._trained = True
+            self._watch.tell_reads(False)
+            for path in self._early:
+                self._wrote(path)
+        return ()
 
     def _begin(self) -> Iterable[Event]:
         """In the errands' thread: large folders take their time."""
@@ -127,13 +169,24 @@ class SaveWatch(SavesKnown):
             yield CheckpointsOpened(at_s=self._reactor.now(), incarnation=self._life, paths=tuple(read))
 
     def _wrote(self, path: str) -> None:
+        root = self._root_of(path)
+        if not root:
+            self._wrote_elsewhere(path)
+            return
         with self._lock:
-            of_save = self._learner.wrote(path, root=self._root_of(path))
+            of_save = self._learner.wrote(path, root=root)
         if of_save:
             self._unstepped.append((path, self._logs.place()))
             if not self._settling:
                 self._settling = True
                 self._reactor.call_at(self._reactor.now() + _SETTLED_S, self._later)
+
+    def _wrote_elsewhere(self, path: str) -> None:
+        if is_of_a_save(path) and len(self._elsewhere) < _MOST_ELSEWHERE and not self._described:
+            if not self._elsewhere:
+                life = self._life
+                self._reactor.call_at(self._reactor.now() + _ALL_OF_IT_S, lambda: self._tell_first(life))
+            self._elsewhere[path] = None
 
     def _later(self) -> Iterable[Event]:
         self._settle()
@@ -141,10 +194,17 @@ class SaveWatch(SavesKnown):
 
     def _settle(self) -> None:
         self._settling = False
+        written, self._unstepped = self._unstepped, []
+        life = self._life
+        self._offer(lambda: self._note_steps(written, life))
+
+    def _offer(self, task: Callable[[], Iterable[Event]]) -> Iterable[Event]:
+        """To the errands' thread, once that has nothing else to do."""
         if self._errands is not None and self._errands.idle():
-            written, self._unstepped = self._unstepped, []
-            life = self._life
-            self._errands.offer(lambda: self._note_steps(written, life))
+            self._errands.offer(task)
+        elif self._errands is not None:
+            self._reactor.call_at(self._reactor.now() + _AGAIN_S, lambda: self._offer(task))
+        return ()
 
     def _note_steps(self, written: Sequence[tuple[str, LogPlace]], life: int) -> Iterable[Event]:
         """In the errands' thread."""
@@ -153,24 +213,30 @@ class SaveWatch(SavesKnown):
             for path, step in steps:
                 self._learner.saved_at((path,), step)
             seen, kinds = self._learner.seen, self._learner.kinds
-        if seen != self._told and (len(seen.saves) <= _TOLD_EACH or kinds != self._kinds):
+        now_s = self._reactor.now()
+        new = len(seen.saves) <= _TOLD_EACH or kinds != self._kinds or not self._running
+        if seen != self._told and (new or now_s >= self._next_s):
             self._told, self._kinds = seen, kinds
-            yield SavesObserved(at_s=self._reactor.now(), incarnation=life, seen=seen)
-        if seen.saves and not self._described:
-            self._described = True
-            self._reactor.call_at(self._reactor.now() + _ALL_OF_IT_S, lambda: self._tell_first(life))
+            self._next_s = now_s + max(_OFTEN_S, _SHARE * (now_s - self._began_s))
+            yield SavesObserved(at_s=now_s, incarnation=life, seen=seen)
 
     def _tell_first(self, life: int) -> Iterable[Event]:
-        if self._errands is not None and self._describe is not None:
+        if self._describe is not None and life == self._life:
             describe = self._describe
-            self._errands.offer(lambda: (describe(life),))
+            elsewhere, self._elsewhere = () if self._described else tuple(self._elsewhere), {}
+            self._tries += bool(elsewhere)
+            if self._described or self._tries >= _MOST_TRIES:
+                self._watch.leave_beside()
+            self._offer(lambda: self._described_now(life, elsewhere, describe))
         return ()
 
-    def _note_early(self) -> None:
-        with self._lock:
-            for path in self._early:
-                self._learner.before_training((path,), root=self._root_of(path))
-            self._learner.resumed_from(self.opened)
+    def _described_now(self, life: int, elsewhere: Sequence[str], describe: Describe) -> Iterable[Event]:
+        """In the errands' thread."""
+        told = describe(life, elsewhere)
+        if told is not None:
+            shape = masked(" ".join((told.path, *told.beside, *told.instead) if told.path else (told.words,)))
+            yield replace(told, before=shape == self._shape)
+            self._shape = shape
 
     def _root_of(self, path: str) -> str:
         return next((one for one in self._watch.roots if path.startswith(f"{one}/")), "")

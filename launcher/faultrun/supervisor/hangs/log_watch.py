@@ -149,7 +149,7 @@ class LogWatch:
         for log, path, size in place.sizes:
             begin = max(0, size - _NEWEST_BYTES)
             lines = bytes_from(path, begin, size - begin).decode("utf-8", "replace").splitlines()
-            told = read(log.seen, lines).last(ended=False)
+            told = log.seen.at(lines)
             steps += [told.step] if told is not None and told.step is not None else []
         return max(steps, default=None)
 

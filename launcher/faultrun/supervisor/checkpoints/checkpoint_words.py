@@ -1,0 +1,86 @@
+"""What people are told of checkpoints: what would be handed over, and what is no recovery point."""
+
+import os
+import shlex
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from faultrun.checkpoints.formats.unrecognised import pattern_of
+from faultrun.checkpoints.names import base_name, step_in
+from faultrun.checkpoints.reading import naming
+from faultrun.model.checkpoint import Entry, Refusal
+from faultrun.model.observed.saves import FirstSaveTold
+from faultrun.model.spec.run_spec import Recovery
+
+OF_NO_FORMAT = (
+    "first save: in no known format, so nothing could be handed over; try --checkpoint_pattern=REGEX"
+)
+_MOST_FILES = 4
+
+
+def first_save_words(told: FirstSaveTold, recovery: Recovery, form: str) -> str:
+    """What would be handed over after a fault, as what, and what belongs to it; or which option tells.
+
+    ``form`` is the name of its format: of some only presence and size can be checked.
+    """
+    names = [base_name(path) for path in told.beside]
+    shown = ", ".join(names[:_MOST_FILES]) + (", ..." if len(names) > _MOST_FILES else "")
+    beside = f" (with {shown})" if names else ""
+    line = f"first save: {os.path.relpath(told.path)}{beside} would be handed over"
+    line += f" {_handed_as(told.path, recovery)}"
+    if form == "pattern":
+        line += "; what its layout does not show cannot be checked, but that it is there"
+    if told.instead:
+        pattern = shlex.quote(pattern_of(base_name(told.path)))
+        line += f"; that is a guess among {1 + len(told.instead)} files of one save: "
+        line += f"--checkpoint_pattern={pattern} says which one the script loads"
+    return line
+
+
+def saved_elsewhere(path: str, recovery: Recovery) -> str:
+    """That a checkpoint lies where nobody looks, and the option that has it found."""
+    folder, _, name = path.rpartition("/")
+    if step_in(name) is None and step_in(base_name(folder)) is not None:
+        folder = folder.rpartition("/")[0]
+    looks = " ".join(map(os.path.relpath, recovery.checkpoint_dirs))
+    where = f"--checkpoint_dir={looks}" if looks else "no --checkpoint_dir is given"
+    return (
+        f"first save: {os.path.relpath(path)} lies where faultrun does not look ({where}); "
+        f"--checkpoint_dir={shlex.quote(os.path.relpath(folder))} has it checked and chosen after a fault"
+    )
+
+
+def _handed_as(path: str, recovery: Recovery) -> str:
+    if recovery.resume_args:
+        return f"as {recovery.resume_args[0].replace('{checkpoint}', os.path.relpath(path))}"
+    if recovery.rewrites:
+        return f"as {recovery.rewrites[0].key} of {recovery.rewrites[0].file}"
+    if recovery.handed_over:
+        return "as FAULTRUN_RESUME_FROM"
+    return "if an option said how: --resume_arg, --rewrite; the script decides by itself where it begins"
+
+
+def as_opened(refused: Refusal, opened: Collection[str]) -> Refusal:
+    """With the word that the script opened this very file, and the small file beside it that names it."""
+    if refused.path not in opened:
+        return refused
+    folder, _, name = refused.path.rpartition("/")
+    pointers = (one for place in (folder, folder.rpartition("/")[0]) for one in naming(place, name))
+    names = next(pointers, "")
+    led = f", led there by {names}" if names else ""
+    return replace(refused, why=f"{refused.why}; the script opened it{led}")
+
+
+def of_no_save(entry: Entry) -> Refusal:
+    """Why a file that the script wrote before it began to train is no recovery point."""
+    why = "written before the first step of training: no save of this run"
+    return Refusal(path=entry.path, global_step=entry.global_step, why=why)
+
+
+def made_to_fit(entries: Sequence[Entry]) -> str:
+    """What else a person can do for another number of workers."""
+    if any(one.replica_group and not one.replicated for one in entries):
+        return ": a shard serves no other world"
+    if all(one.rank is not None for one in entries):
+        return "; or move the files of all ranks but rank 0 away, if all of them hold the same"
+    return "; or a recipe with world_size: any, if the script loads them into another number"
