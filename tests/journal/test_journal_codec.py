@@ -23,6 +23,7 @@ from faultrun.model.observed.hang import Activity, Suspicion
 from faultrun.model.observed.platform_notice import ResetNotice
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.model.observed.recovery import Began
+from faultrun.model.observed.saves import SavesSeen
 from faultrun.model.observed.standby import StandbyPhase
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.run import Step
@@ -255,6 +256,7 @@ def _plainest(event_type: type) -> Any:
 
 
 _PLAIN: dict[str, Any] = {
+    "seen": SavesSeen(),
     "slots": (), "nodes": (),
     "began": Began.UNKNOWN,
     "at_s": 1.5, "incarnation": 0, "node": "n", "boot": "b", "pid": 1, "rank": 0, "errno": 2, "name": "x",

@@ -52,7 +52,8 @@ class Ledger:
     largest global step seen when the last plan was made; ``saved_step`` and
     ``saved_epoch`` (with the step in it) are the furthest that a recovery point
     told by then, -1 where none did. ``last_signature`` is how the incarnation
-    before failed, ``alike`` how many in a row failed like that.
+    before failed, ``alike`` how many in a row failed like that; ``unopened`` of these had a recovery point
+    handed over, and ended before a first step without having opened any checkpoint.
     """
 
     restarts: tuple[Restart, ...] = ()
@@ -64,6 +65,7 @@ class Ledger:
     saved_epoch: tuple[int, int] = (-1, -1)
     last_signature: Signature | None = None
     alike: int = 0
+    unopened: int = field(default=0, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from faultrun.core.diagnosis.diagnose import exit_code_of
 from faultrun.core.plan import crash_loop
-from faultrun.core.plan.crash_loop import BAD_CONFIGURATION, refused_argument
+from faultrun.core.plan.crash_loop import BAD_CONFIGURATION, refused_argument, unopened_after
 from faultrun.core.plan.restart_budget import Allowed, Spent, charge
 from faultrun.core.plan.waiting import Waiting
 from faultrun.core.recovery.quarantine import attempts_of
@@ -76,7 +76,13 @@ def _after_fault(
         return finished(life, now_s, crash_loop.exit_code(incident, own_code), why)
     failures = crash_loop.alike(incident, plan, high_step, point)
     attempts = attempts_of(incident, plan)
-    ledger = replace(plan.ledger, attempts=attempts, last_signature=incident.signature, alike=failures)
+    ledger = replace(
+        plan.ledger,
+        attempts=attempts,
+        last_signature=incident.signature,
+        alike=failures,
+        unopened=unopened_after(incident, plan),
+    )
     match charge(ledger, policy, now_s=now_s, high_step=high_step, point=point):
         case Spent(why=why):
             loop = crash_loop.looped(incident, failures, policy.max_restarts)

@@ -179,21 +179,43 @@ _NAME = re.compile(r"-*[^=\s]+")
 
 
 def refused_argument(incident: Incident, plan: Plan, templates: Sequence[str]) -> str:
-    """The error for a person; empty unless the parser's own words name an option of ``templates``.
+    """The error for a person; empty unless the script cannot take what ``templates`` make of a checkpoint.
 
-    Only an incarnation that resumes was given any. ``templates`` are those of ``--resume_arg``.
+    The parser's own words name one of them, or two lives in a row that were given them, and no other, failed
+    alike before the first step and opened no checkpoint. ``templates`` are those of ``--resume_arg``.
     """
-    finding = incident.finding
-    if finding is None or finding.name != USAGE or plan.point is None:
+    if plan.point is None or not templates:
         return ""
-    guilty = next((template for template in templates if _names(finding.line, template)), None)
-    if guilty is None:
+    finding = incident.finding
+    guilty, because, does = templates[0], "", "does not take an argument"
+    if finding is not None and finding.name == USAGE:
+        guilty = next((template for template in templates if _names(finding.line, template)), "")
+        because = finding.line.strip() if guilty else ""
+    elif plan.ledger.unopened == plan.ledger.alike > 0 and unopened_after(incident, plan) > 1:
+        because = f"both times it opened no checkpoint and ended before a first step: {_words(incident)}"
+        does = "fails, as it seems, on the argument"
+    if not because:
         return ""
     return (
-        f"the script does not take an argument that a restart gives it: {guilty}\n"
-        f"  because: {finding.line.strip()}\n"
+        f"the script {does} that a restart gives it: {guilty}\n"
+        f"  because: {because}\n"
         "  try:     --resume_arg with the option by which this script resumes; --dry-run shows what it gets"
     )
+
+
+def unopened_after(incident: Incident, plan: Plan) -> int:
+    """How many failures alike in a row, ``incident`` included, opened no checkpoint though one was given.
+
+    None had a cause outside the program, or did a step.
+    """
+    now, last = incident.signature, plan.ledger.last_signature
+    ours = incident.cause is Cause.EXIT and nature(incident) is Nature.CERTAIN
+    if plan.point is None or now is None or not ours:
+        return 0
+    if incident.opened is None or incident.opened or incident.step is not None or incident.raised is None:
+        return 0
+    again = last is not None and (now.what, now.where) == (last.what, last.where)
+    return 1 + (plan.ledger.unopened if again else 0)
 
 
 def _names(line: str, template: str) -> bool:

@@ -4,13 +4,16 @@ import os
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from faultrun.checkpoints.formats.unrecognised import pattern_of
 from faultrun.checkpoints.names import base_name, step_in
 from faultrun.checkpoints.reading import naming
+from faultrun.configs.apply import check
+from faultrun.errors import ConfigError
 from faultrun.model.checkpoint import Entry, Refusal
 from faultrun.model.observed.saves import FirstSaveTold
-from faultrun.model.spec.run_spec import Recovery
+from faultrun.model.spec.run_spec import Recovery, RunSpec
 
 OF_NO_FORMAT = (
     "first save: in no known format, so nothing could be handed over; try --checkpoint_pattern=REGEX"
@@ -18,16 +21,16 @@ OF_NO_FORMAT = (
 _MOST_FILES = 4
 
 
-def first_save_words(told: FirstSaveTold, recovery: Recovery, form: str) -> str:
+def first_save_words(told: FirstSaveTold, spec: RunSpec, form: str) -> str:
     """What would be handed over after a fault, as what, and what belongs to it; or which option tells.
 
-    ``form`` is the name of its format: of some only presence and size can be checked.
+    ``form`` is the name of its format: of some only presence and size can be checked. Reads configurations.
     """
     names = [base_name(path) for path in told.beside]
     shown = ", ".join(names[:_MOST_FILES]) + (", ..." if len(names) > _MOST_FILES else "")
     beside = f" (with {shown})" if names else ""
     line = f"first save: {os.path.relpath(told.path)}{beside} would be handed over"
-    line += f" {_handed_as(told.path, recovery)}"
+    line += f" {_handed_as(told.path, spec)}"
     if form == "pattern":
         line += "; what its layout does not show cannot be checked, but that it is there"
     if told.instead:
@@ -50,11 +53,12 @@ def saved_elsewhere(path: str, recovery: Recovery) -> str:
     )
 
 
-def _handed_as(path: str, recovery: Recovery) -> str:
+def _handed_as(path: str, spec: RunSpec) -> str:
+    recovery = spec.recovery
     if recovery.resume_args:
         return f"as {recovery.resume_args[0].replace('{checkpoint}', os.path.relpath(path))}"
     if recovery.rewrites:
-        return f"as {recovery.rewrites[0].key} of {recovery.rewrites[0].file}"
+        return f"as {recovery.rewrites[0].key} of {recovery.rewrites[0].file}{_rewritten(spec)}"
     if recovery.handed_over:
         return "as FAULTRUN_RESUME_FROM"
     return "if an option said how: --resume_arg, --rewrite; the script decides by itself where it begins"
@@ -84,3 +88,13 @@ def made_to_fit(entries: Sequence[Entry]) -> str:
     if all(one.rank is not None for one in entries):
         return "; or move the files of all ranks but rank 0 away, if all of them hold the same"
     return "; or a recipe with world_size: any, if the script loads them into another number"
+
+
+def _rewritten(spec: RunSpec) -> str:
+    """What is odd about the configurations as they are now; '' for nothing."""
+    try:
+        results = check(spec.recovery.rewrites, originals=Path(spec.logs.log_dir).absolute() / "original")
+    except ConfigError as error:
+        return f"; that would fail now: {str(error).partition(chr(10))[0]}"
+    new = [change.key for result in results for change in result.changes if change.before is None]
+    return f" ({', '.join(new)} is not there yet: it would be added)" if new else ""

@@ -142,12 +142,13 @@ class CheckpointFinder:
                 return self._nothing(request, found, replicas, unverifiable)
 
     def _prepared(self, request: FindRecoveryPoint, seen: SavesSeen) -> list[Entry]:
-        """What the script wrote before it began to train: of no save, where nothing else was saved either."""
+        """What the script wrote before it began to train, and tells no step: weights that it fetched, a cache."""
         asked = self._spec.recovery.resume is Resume.ALWAYS or self._spec.recovery.formats
         several = len(self._spec.topology.nodes) > 1
         if asked or several or request.expects or not (seen.prepared and self._saves.whole):
             return []
-        return [one for one in self._catalog.scan().entries if one.path in seen.prepared]
+        entries = self._catalog.scan().entries
+        return [one for one in entries if one.path in seen.prepared and not one.identity.tells]
 
     def _ended_elsewhere(self, found: Findings) -> bool:
         """Whether other nodes noted beside the saves that the run ended well: they need not come back."""
@@ -215,7 +216,7 @@ class CheckpointFinder:
             beside=beside,
             instead=tuple(path for path in mains or beside if path != newest.path),
         )
-        return replace(told, words=first_save_words(told, recovery, newest.format))
+        return replace(told, words=first_save_words(told, self._spec, newest.format))
 
     def read_back(self, path: str) -> Verdict:
         """Whether a save that was just reported is whole, and a candidate; ``find`` need not read it anew."""

@@ -13,7 +13,7 @@ from faultrun.checkpoints.save_learner import SaveLearner, is_of_a_save, masked
 from faultrun.model.events import Event, FirstStep, IncarnationStarted, PlanAdopted
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.observed.saves import CheckpointsOpened, FirstSaveTold, SavesObserved, SavesSeen
-from faultrun.model.run import Phase, Step
+from faultrun.model.run import Phase, RunState, Step
 from faultrun.platforms.folder_watch import FileUse, FolderWatch
 from faultrun.supervisor.checkpoints.finder import SavesKnown
 from faultrun.supervisor.hangs.log_watch import LogPlace, LogWatch
@@ -107,7 +107,7 @@ class SaveWatch(SavesKnown):
         match event:
             case PlanAdopted() if step.state.plan is not None:
                 self._starts(step.state.plan.incarnation, kept=bool(step.state.plan.kept))
-            case IncarnationStarted(incarnation=life) if life == self._life and self._sees and self.whole:
+            case IncarnationStarted(incarnation=life) if life == self._life and self._could_see(step.state):
                 self._reactor.post(CheckpointsOpened(at_s=self._reactor.now(), incarnation=life))
             case FirstStep() | FirstStepLogged() if event.incarnation == self._life and not self._trained:
                 for heard in self._hear():
@@ -120,6 +120,11 @@ class SaveWatch(SavesKnown):
             self._running = False
             self._settle()
         self._running |= step.state.phase is Phase.RUNNING
+
+    def _could_see(self, state: RunState) -> bool:
+        """Whether reads of the recovery point would be told; one that a rank saved may lie elsewhere."""
+        point = None if state.plan is None else state.plan.point
+        return self._sees and self.whole and (point is None or self._root_of(point.path) != "")
 
     def _starts(self, incarnation: int, *, kept: bool) -> None:
         first, self._life = self._life < 0, incarnation
