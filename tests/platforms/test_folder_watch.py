@@ -78,3 +78,34 @@ def test_more_folders_than_may_be_watched_are_not_seen_whole(tmp_path: Path) -> 
     watch.begin()
     assert not watch.whole
     watch.close()
+
+
+def test_beside_the_roots_writes_are_told_until_they_are_left(tmp_path: Path) -> None:
+    (tmp_path / "ckpt").mkdir()
+    watch = FolderWatch([str(tmp_path / "ckpt")], beside=[str(tmp_path)])
+    watch.tell_reads(True)
+    watch.begin()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/a.pt").write_bytes(b"1")
+    (tmp_path / "out/a.pt").read_bytes()
+    assert set(told(watch, tmp_path)) == {("out/a.pt", "written")}
+    watch.leave_beside()
+    (tmp_path / "out/b.pt").write_bytes(b"1")
+    (tmp_path / "ckpt/c.pt").write_bytes(b"1")
+    assert told(watch, tmp_path) == [("ckpt/c.pt", "written")]
+    assert watch.whole
+    watch.close()
+
+
+def test_many_folders_beside_the_roots_take_nothing_from_these(tmp_path: Path) -> None:
+    for number in range(9):
+        (tmp_path / f"data/{number}").mkdir(parents=True)
+    (tmp_path / "ckpt").mkdir()
+    watch = FolderWatch([str(tmp_path / "ckpt")], beside=[str(tmp_path)], most=8)
+    watch.begin()
+    (tmp_path / "ckpt/step_1").mkdir()
+    assert list(watch.seen()) == []
+    (tmp_path / "ckpt/step_1/a.pt").write_bytes(b"1")
+    assert told(watch, tmp_path) == [("ckpt/step_1/a.pt", "written")]
+    assert watch.whole
+    watch.close()

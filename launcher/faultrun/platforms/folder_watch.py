@@ -60,10 +60,15 @@ class FolderWatch:
         self._folders: dict[int, str] = {}
         self._reads = False
 
-    def begin(self) -> None:
-        """Watch all folders that are there now."""
+    def begin(self, *, since_ns: int = 0) -> list[FileSeen]:
+        """Watch all folders that are there now; what was written in them after ``since_ns`` (Unix time)."""
+        found = []
         for root in (*self._real, *self._beside):
-            self._enter(root)
+            for path in self._enter(root):
+                with suppress(OSError):
+                    if 0 < since_ns <= os.stat(path).st_mtime_ns:  # noqa: PTH116
+                        found.append(FileSeen(self._as_given(path), FileUse.WRITTEN))
+        return found
 
     def leave_beside(self) -> None:
         """Watch the roots alone."""

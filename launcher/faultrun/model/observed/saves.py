@@ -22,8 +22,8 @@ class SeenSave:
 class SavesSeen:
     """The newest saves, the last one perhaps unfinished, and what was written before training began.
 
-    ``prepared`` are paths of files that were written before training began: a cache, weights that were fetched. ``opened`` is the
-    name, without numbers, of the file that the script opened when it last resumed.
+    ``prepared`` are paths of files that were written before training began: a cache, weights that were
+    fetched. ``opened`` is the name, without numbers, of the file that the script opened when it last resumed.
     """
 
     saves: tuple[SeenSave, ...] = ()

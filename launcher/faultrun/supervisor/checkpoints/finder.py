@@ -142,7 +142,7 @@ class CheckpointFinder:
                 return self._nothing(request, found, replicas, unverifiable)
 
     def _prepared(self, request: FindRecoveryPoint, seen: SavesSeen) -> list[Entry]:
-        """What the script wrote before it began to train, and tells no step: weights that it fetched, a cache."""
+        """What the script wrote before it began to train, and tells no step: fetched weights, a cache."""
         asked = self._spec.recovery.resume is Resume.ALWAYS or self._spec.recovery.formats
         several = len(self._spec.topology.nodes) > 1
         if asked or several or request.expects or not (seen.prepared and self._saves.whole):

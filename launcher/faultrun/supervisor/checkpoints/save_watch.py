@@ -6,6 +6,7 @@ that lies beside checkpoints is read all the time.
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from faultrun.model.events import Event, FirstStep, IncarnationStarted, PlanAdop
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.observed.saves import CheckpointsOpened, FirstSaveTold, SavesObserved, SavesSeen
 from faultrun.model.run import Phase, RunState, Step
-from faultrun.platforms.folder_watch import FileUse, FolderWatch
+from faultrun.platforms.folder_watch import FileSeen, FileUse, FolderWatch
 from faultrun.supervisor.checkpoints.finder import SavesKnown
 from faultrun.supervisor.hangs.log_watch import LogPlace, LogWatch
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
@@ -59,9 +60,11 @@ class SaveWatch(SavesKnown):
         self._elsewhere: dict[str, None] = {}
         self._tries, self._shape = 0, ""
         self._trained = self._settling = self._sees = self._running = False
-        self._next_s = 0.0
+        self._ready = self._covered = False
+        self._found: list[FileSeen] = []
+        self._since_ns, self._next_s = time.time_ns(), 0.0
         self._life, self._began_s = -1, 0.0
-        self._early: dict[str, None] = {}
+        self._early: dict[str, LogPlace] = {}
         self._opened: dict[str, None] = {}
         self._unstepped: list[tuple[str, LogPlace]] = []
         self._told, self._kinds = known, self._learner.kinds
@@ -87,9 +90,9 @@ class SaveWatch(SavesKnown):
 
     def is_early(self, path: str) -> bool:
         """Whether ``path`` was written in this incarnation, and training may not have begun by now."""
-        if self._trained:
-            return path in self.seen().prepared
-        return path in self._early and self._reactor.now() < self._began_s + _NO_STEP_S
+        if path in self._early:
+            return self._reactor.now() < self._began_s + _NO_STEP_S
+        return path in self.seen().prepared
 
     def seen(self) -> SavesSeen:
         """What is known of the run's saves at this moment."""
@@ -124,12 +127,14 @@ class SaveWatch(SavesKnown):
     def _could_see(self, state: RunState) -> bool:
         """Whether reads of the recovery point would be told; one that a rank saved may lie elsewhere."""
         point = None if state.plan is None else state.plan.point
-        return self._sees and self.whole and (point is None or self._root_of(point.path) != "")
+        return (
+            self._covered and self._sees and self.whole and (point is None or self._root_of(point.path) != "")
+        )
 
     def _starts(self, incarnation: int, *, kept: bool) -> None:
         first, self._life = self._life < 0, incarnation
         self._began_s = self._reactor.now()
-        self._early, self._opened, self._trained = {}, {}, kept
+        self._early, self._opened, self._trained, self._covered = {}, {}, kept, self._ready
         self._described = False
         self._watch.tell_reads(not kept)
         if first and self._errands is not None:
@@ -140,36 +145,53 @@ class SaveWatch(SavesKnown):
         self._trained = True
         self._watch.tell_reads(False)
         with self._lock:
-            for path in filter(is_of_a_save, self._early):
-                if root := self._root_of(path):
-                    self._learner.before_training((path,), root=root)
             self._learner.resumed_from(self.opened)
+        if self._early:
+            life = self._life
+            self._offer(lambda: self._sorted(life))
+
+    def _sorted(self, life: int) -> Iterable[Event]:
+        """In the errands' thread: a script may train, and save, faster than its log is read."""
+        early, saved = self._early, list[tuple[str, int]]()
+        for path, place in early.items() if life == self._life else ():
+            root, step = self._root_of(path), self._logs.step_at(place)
+            with self._lock:
+                if step is not None and root and self._learner.wrote(path, root=root):
+                    saved.append((path, step))
+                elif root and is_of_a_save(path):
+                    self._learner.before_training((path,), root=root)
+        if life == self._life:
+            self._early = {}
+        yield from self._noted(saved, life)
 
     def _silent(self, life: int) -> Iterable[Event]:
         """Nobody will tell when training begins: whatever was written may be a save."""
         if life == self._life and not self._trained:
             self._trained = True
             self._watch.tell_reads(False)
-            for path in self._early:
+            early, self._early = self._early, {}
+            for path in early:
                 self._wrote(path)
         return ()
 
     def _begin(self) -> Iterable[Event]:
-        """In the errands' thread: large folders take their time."""
-        self._watch.begin()
+        """In the errands' thread: large folders take their time, and workers may have begun meanwhile."""
+        self._found = self._watch.begin(since_ns=self._since_ns)
+        self._ready = True
         return ()
 
     def _hear(self) -> Iterable[Event]:
         read = []
-        for seen in self._watch.seen():
-            self._sees = True
+        found, self._found = self._found, []
+        for seen in (*found, *self._watch.seen()):
+            self._sees |= self._root_of(seen.path) != ""
             if seen.use is FileUse.READ and not self._trained:
                 read += [seen.path] if seen.path not in self._opened and is_of_a_save(seen.path) else []
                 self._opened[seen.path] = None
             elif seen.use is FileUse.WRITTEN and self._trained:
                 self._wrote(seen.path)
             elif seen.use is FileUse.WRITTEN and len(self._early) < _MOST_EARLY:
-                self._early[seen.path] = None
+                self._early[seen.path] = self._logs.place()
         if read and self._watch.whole:
             yield CheckpointsOpened(at_s=self._reactor.now(), incarnation=self._life, paths=tuple(read))
 
@@ -213,9 +235,11 @@ class SaveWatch(SavesKnown):
 
     def _note_steps(self, written: Sequence[tuple[str, LogPlace]], life: int) -> Iterable[Event]:
         """In the errands' thread."""
-        steps = [(path, self._logs.step_at(place)) for path, place in written]
+        return self._noted([(path, self._logs.step_at(place)) for path, place in written], life)
+
+    def _noted(self, saved: Iterable[tuple[str, int | None]], life: int) -> Iterable[Event]:
         with self._lock:
-            for path, step in steps:
+            for path, step in saved:
                 self._learner.saved_at((path,), step)
             seen, kinds = self._learner.seen, self._learner.kinds
         now_s = self._reactor.now()

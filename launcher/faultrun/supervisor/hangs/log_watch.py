@@ -19,7 +19,7 @@ from faultrun.model.run import Phase, Step
 from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 
-_MOST_BYTES, _NEWEST_BYTES = 1 << 20, 1 << 10
+_MOST_BYTES, _NEWEST_BYTES, _LOOKED_BACK_BYTES = 1 << 20, 1 << 10, 1 << 14
 _SOONEST_S, _LATEST_S, _RANK_S = 0.1, 5.0, 0.25
 _SHARE = 0.05
 _FRESH = 3
@@ -147,7 +147,7 @@ class LogWatch:
             return place.step
         steps = []
         for log, path, size in place.sizes:
-            begin = max(0, size - _NEWEST_BYTES)
+            begin = max(0, size - _LOOKED_BACK_BYTES)
             lines = bytes_from(path, begin, size - begin).decode("utf-8", "replace").splitlines()
             told = log.seen.at(lines)
             steps += [told.step] if told is not None and told.step is not None else []
