@@ -132,12 +132,12 @@ class CheckpointFinder:
             case choose.NothingFound() if self._ended_elsewhere(found):
                 return self._chosen(request, at_s, refused=found.refused)
             case choose.NothingFound() if request.expects or grounds.changed():
-                return self._gone(request, found.refused)
+                return self._gone(request, found.refused, found.scan.unfinished)
             case choose.NothingFound():
                 no_saves = tuple(map(of_no_save, prepared))
                 return self._chosen(request, at_s, refused=(*no_saves, *found.refused))
             case choose.NoneUsable() if not found.scan.entries and self._unreadable():
-                return self._gone(request, found.refused)
+                return self._gone(request, found.refused, found.scan.unfinished)
             case choose.NoneUsable(unverifiable=unverifiable):
                 return self._nothing(request, found, replicas, unverifiable)
 
@@ -182,7 +182,7 @@ class CheckpointFinder:
             return self._forgetful(request, error)
         if not scan.entries and self._unreadable():
             # Strangers' checkpoints that are seen only later would be taken for ours.
-            return self._gone(request, scan.refused)
+            return self._gone(request, scan.refused, scan.unfinished)
         self._knows_strangers = True
         if len(others) < len(scan.entries):
             return None
@@ -305,7 +305,9 @@ class CheckpointFinder:
             f"{place} {why or 'does not exist'}" for place, why in found if why or not Path(place).exists()
         ]
 
-    def _gone(self, request: FindRecoveryPoint, refused: tuple[Refusal, ...]) -> NothingWhole:
+    def _gone(
+        self, request: FindRecoveryPoint, refused: tuple[Refusal, ...], unfinished: Sequence[Refusal]
+    ) -> NothingWhole:
         """None is to be seen where there was one, or where nobody can look: that is no beginning."""
         now_s = self._clock.now()
         if self._gone_since_s is None:
@@ -316,6 +318,7 @@ class CheckpointFinder:
             because = "another file system lies there than before"
         because = because or f"{places} holds none of this run's checkpoints any more"
         known = f"; this run had {request.expects}" if request.expects else ""
+        known += "".join(f"; {one.path}: {one.why}" for one in unfinished[-1:])
         return NothingWhole(
             at_s=now_s,
             incarnation=request.incarnation,
