@@ -84,6 +84,8 @@ class SaveLearner:
             save = _Growing()
             self._saves = [*self._saves, save][-KEPT:]
         save.files[kind] = path
+        prepared = tuple(one for one in self._known.prepared if one != path)
+        self._known = replace(self._known, prepared=prepared)
         save.numbers |= set() if number is None else {number}
         return True
 

@@ -152,17 +152,21 @@ class SaveWatch(SavesKnown):
 
     def _sorted(self, life: int) -> Iterable[Event]:
         """In the errands' thread: a script may train, and save, faster than its log is read."""
-        early, saved = self._early, list[tuple[str, int]]()
+        early, saved, elsewhere = self._early, list[tuple[str, int]](), list[str]()
         for path, place in early.items() if life == self._life else ():
             root, step = self._root_of(path), self._logs.step_at(place)
             with self._lock:
-                if step is not None and root and self._learner.wrote(path, root=root):
+                if step is not None and not root:
+                    elsewhere += [path] if is_of_a_save(path) else []
+                elif step is not None and self._learner.wrote(path, root=root):
                     saved.append((path, step))
                 elif root and is_of_a_save(path):
                     self._learner.before_training((path,), root=root)
         if life == self._life:
             self._early = {}
         yield from self._noted(saved, life)
+        if elsewhere and not saved and self._describe is not None:
+            yield from self._described_now(life, elsewhere, self._describe)
 
     def _silent(self, life: int) -> Iterable[Event]:
         """Nobody will tell when training begins: whatever was written may be a save."""
