@@ -9,14 +9,7 @@ import _signal  # type: ignore[import-not-found]
 
 _signal.pthread_sigmask(
     _signal.SIG_BLOCK,
-    (
-        _signal.SIGTERM,
-        _signal.SIGINT,
-        _signal.SIGHUP,
-        _signal.SIGUSR1,
-        _signal.SIGUSR2,
-        _signal.SIGCHLD,
-    ),
+    (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2, _signal.SIGCHLD),
 )
 
 

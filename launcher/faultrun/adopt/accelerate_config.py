@@ -10,11 +10,7 @@ from faultrun.text.patch import MalformedText
 from faultrun.text.yaml_reader import read
 from faultrun.text.yaml_tree import MappingNode, ScalarNode
 
-_TYPES = {
-    "FSDP": "--use_fsdp",
-    "DEEPSPEED": "--use_deepspeed",
-    "MEGATRON_LM": "--use_megatron_lm",
-}
+_TYPES = {"FSDP": "--use_fsdp", "DEEPSPEED": "--use_deepspeed", "MEGATRON_LM": "--use_megatron_lm"}
 _SAME = ("num_processes", "num_machines", "mixed_precision", "gpu_ids", "main_process_port", "machine_rank")
 _INNER = ("fsdp_config", "deepspeed_config")
 _DYNAMO = "dynamo_config"

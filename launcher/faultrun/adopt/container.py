@@ -65,11 +65,7 @@ def _check_one_node(pods: list[tuple[Workload, Pod]], file: str) -> None:
     whole = sum(count for _, count in counted)
     if whole > 1:
         each = " + ".join(f"{count} of {pod.role or 'the template'}" for pod, count in counted)
-        raise UsageError(
-            f"{file} starts {whole} pods ({each})",
-            because=ONE_NODE_HERE,
-            hint=SEVERAL_HINT,
-        )
+        raise UsageError(f"{file} starts {whole} pods ({each})", because=ONE_NODE_HERE, hint=SEVERAL_HINT)
 
 
 def _start(container: Container) -> ContainerStart:

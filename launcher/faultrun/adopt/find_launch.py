@@ -10,12 +10,7 @@ from pathlib import Path, PurePosixPath
 from faultrun.adopt.accelerate_config import configured_words
 from faultrun.adopt.container import ContainerStart, dockerfile_start, manifest_start
 from faultrun.adopt.launch import AdoptedOption, FoundLaunch, Remark
-from faultrun.adopt.launchers import (
-    SEVERAL_HINT,
-    SameOptions,
-    launcher_of,
-    read_launch,
-)
+from faultrun.adopt.launchers import SEVERAL_HINT, SameOptions, launcher_of, read_launch
 from faultrun.adopt.program import NearbyFiles
 from faultrun.adopt.several_nodes import over_slurm_nodes, tasks_of
 from faultrun.adopt.shell_script import ScriptCommand, ScriptReader, chosen_command

@@ -18,13 +18,7 @@ from faultrun.configs.recipes.fill import RecipeFiller, Script
 from faultrun.configs.recipes.recipe import recipe_for
 from faultrun.configs.recipes.source_value import Argument, SourceCode
 from faultrun.errors import ConfigError
-from faultrun.frameworks.detect import (
-    UnreadableSource,
-    find_module,
-    frameworks_of,
-    read_imports,
-    read_tree,
-)
+from faultrun.frameworks.detect import UnreadableSource, find_module, frameworks_of, read_imports, read_tree
 from faultrun.model.spec.run_spec import Framework
 
 _LONGEST_PATH = 4096

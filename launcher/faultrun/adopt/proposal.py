@@ -24,7 +24,7 @@ _NO_TEXT = frozenset({"null", "true", "false", "yes", "no", "on", "off", ".inf",
 _WIDEST = 40
 _TO_FILL_IN = "# Open, because a script does not tell it: put in what is so, and take the first # away."
 _COUNTED_BY_OTHERS = {
-    "mpi4py": "it meets by mpi4py, for which each worker is alone: faultrun sets RANK and WORLD_SIZE",
+    "mpi4py": "it meets by mpi4py, for which each worker is alone: faultrun sets RANK and WORLD_SIZE"
 }
 _FOREIGN = {
     **dict.fromkeys(("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"), "MPI"),
@@ -102,9 +102,7 @@ def propose(
     useless = [one for one in answers if one.name in HANDS_OVER and not _names_folder(every)]
     every = [one for one in every if one not in useless]
     launched = replace(
-        launch,
-        environment=tuple(dict(launch.environment).items()),
-        no_effect=(*launch.no_effect, *dropped),
+        launch, environment=tuple(dict(launch.environment).items()), no_effect=(*launch.no_effect, *dropped)
     )
     return Proposal(
         launch=launched,

@@ -66,9 +66,7 @@ def incident(number: int | None, log_dir: str) -> int:
         elif nodes_in(folder):
             because = "each node has a folder of its own there"
         raise LogDirError(
-            f"{what} in {log_dir}",
-            because=because,
-            hint=f"faultrun incident {which_log_dir(folder)}",
+            f"{what} in {log_dir}", because=because, hint=f"faultrun incident {which_log_dir(folder)}"
         )
     chosen = known[-1] if number is None else number
     answer(in_colours(_card(folder, chosen)))

@@ -83,9 +83,7 @@ def _chosen(folder: Path, ranks: tuple[int, ...], incarnation: int | None) -> li
     known = lives(folder)
     if not known:
         raise LogDirError(
-            f"no logs in {folder}",
-            because="no workers were started there",
-            hint=which_log_dir(folder),
+            f"no logs in {folder}", because="no workers were started there", hint=which_log_dir(folder)
         )
     if incarnation is not None and incarnation not in known:
         raise LogDirError(

@@ -49,14 +49,7 @@ class Mended:
 
 RULES: tuple[Rule, ...] = tuple(
     rule
-    for module in (
-        rules_stop,
-        rules_names,
-        rules_ascend,
-        rules_policy,
-        rules_faultrun,
-        rules_nodes,
-    )
+    for module in (rules_stop, rules_names, rules_ascend, rules_policy, rules_faultrun, rules_nodes)
     for name, rule in vars(module).items()
     if isfunction(rule) and rule.__module__ == module.__name__ and not name.startswith("_")
 )

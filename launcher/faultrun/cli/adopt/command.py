@@ -17,14 +17,7 @@ from faultrun.adopt.program import KnownProgram, read_program
 from faultrun.adopt.proposal import Proposal, propose, yaml_page
 from faultrun.adopt.questions import FOLDER_OPTION, RESUME, Question, answered, questions
 from faultrun.cli.adopt.check_options import refusal_of, same_options, without_effect
-from faultrun.cli.adopt.launch_diff import (
-    FileChange,
-    launch_change,
-    typed_loop,
-    unified,
-    write,
-    written_line,
-)
+from faultrun.cli.adopt.launch_diff import FileChange, launch_change, typed_loop, unified, write, written_line
 from faultrun.cli.console import answer
 from faultrun.cli.options.config_beside_script import CONFIG_NAME
 from faultrun.cli.verbs import example

@@ -84,10 +84,7 @@ def verify(roots: tuple[str, ...], as_json: bool, why: bool, depth: str, **more:
 @ckpt.command(epilog=example("faultrun ckpt choose --world_size=8 checkpoints"))
 @_common
 @click.option(
-    "--world_size",
-    metavar="N",
-    type=click.IntRange(1),
-    help="Ranks to serve.  [default: as the files say]",
+    "--world_size", metavar="N", type=click.IntRange(1), help="Ranks to serve.  [default: as the files say]"
 )
 @click.option("--run_id", metavar="ID", help="Refuse files that name another run.")
 @click.option(

@@ -41,9 +41,7 @@ _LOOK = {
 
 @click.command(
     epilog=example(
-        "faultrun doctor",
-        "faultrun doctor --checkpoint_dir=ckpt --grace=2m",
-        "faultrun doctor --device",
+        "faultrun doctor", "faultrun doctor --checkpoint_dir=ckpt --grace=2m", "faultrun doctor --device"
     )
 )
 @click.option(

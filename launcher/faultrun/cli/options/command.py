@@ -242,11 +242,7 @@ def _parameters() -> list[click.Parameter]:
 
 def _script_argument() -> click.Argument:
     return click.Argument(
-        ["words"],
-        nargs=-1,
-        type=click.UNPROCESSED,
-        metavar="SCRIPT [SCRIPT_ARGS...]",
-        shell_complete=files,
+        ["words"], nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [SCRIPT_ARGS...]", shell_complete=files
     )
 
 

@@ -27,12 +27,7 @@ _NO_SCRIPTS_OWN = frozenset(
         *("tail_worker_log", "resume_arg", "hang_timeout", "local_ranks_filter"),
     }
 )
-_MSRUN_ONLY = (
-    Settings.cluster_time_out,
-    Settings.sim_level,
-    Settings.sim_rank_id,
-    Settings.ms_scheduler,
-)
+_MSRUN_ONLY = (Settings.cluster_time_out, Settings.sim_level, Settings.sim_rank_id, Settings.ms_scheduler)
 """Nobody but MindSpore's workers makes use of these."""
 
 _PYTHON = r"python(\d(\.\d+)?)?"

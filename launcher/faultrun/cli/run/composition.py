@@ -14,12 +14,7 @@ from faultrun.checkpoints.registry import registry_for
 from faultrun.cli.nodes.agent_setup import ETCD, etcd_keeping, member_work, rules_of
 from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.run.helpers import LEFTOVERS_PATIENCE_S, Helpers, fork_helpers
-from faultrun.cli.run.outlets import (
-    ReadyNotifier,
-    meter_for,
-    narrator_for,
-    without_secrets,
-)
+from faultrun.cli.run.outlets import ReadyNotifier, meter_for, narrator_for, without_secrets
 from faultrun.cli.run.start_and_end import (
     ORIGINALS,
     absolute,

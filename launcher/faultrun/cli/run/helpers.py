@@ -33,12 +33,7 @@ class Helpers:
 
 
 def fork_helpers(
-    spec: RunSpec,
-    log_dir: Path,
-    next_seq: int,
-    row: BottomRow | None,
-    boot: BootId,
-    stack: ExitStack,
+    spec: RunSpec, log_dir: Path, next_seq: int, row: BottomRow | None, boot: BootId, stack: ExitStack
 ) -> Helpers:
     """Start them, and see to it that no process outlives us; ``stack`` ends them.
 

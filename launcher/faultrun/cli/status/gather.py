@@ -156,11 +156,7 @@ class _Look:
         if number != 1 and policy.max_restarts and step is not None and step > view.ledger.saved_step:
             text += f"; restart 1 of {policy.max_restarts} at once if the save of step {step:,} is whole"
         return Outlook(
-            restarts=number > 0,
-            number=number,
-            allowed=policy.max_restarts,
-            backoff_s=backoff_s,
-            text=text,
+            restarts=number > 0, number=number, allowed=policy.max_restarts, backoff_s=backoff_s, text=text
         )
 
     def _alone(self) -> str:

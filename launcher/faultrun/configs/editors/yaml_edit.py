@@ -15,15 +15,7 @@ from faultrun.model.edit import Key, Scalar, ScalarKind
 from faultrun.text.patch import Patch, appended, line_of, next_line
 from faultrun.text.yaml_reader import Document, documents
 from faultrun.text.yaml_scalar import go_kind, quoted
-from faultrun.text.yaml_tree import (
-    TAG_PREFIX,
-    AliasNode,
-    MappingNode,
-    Node,
-    ScalarNode,
-    last_of,
-    walk,
-)
+from faultrun.text.yaml_tree import TAG_PREFIX, AliasNode, MappingNode, Node, ScalarNode, last_of, walk
 
 _BREAKS = "\r\n\x85\u2028\u2029"
 _HEADER = re.compile(r"[|>][-+0-9]*")

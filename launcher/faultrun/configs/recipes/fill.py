@@ -16,13 +16,7 @@ from pathlib import Path
 from faultrun.configs.editors.edited import NoParent
 from faultrun.configs.editors.registry import edit, format_of
 from faultrun.configs.files import snapshot
-from faultrun.configs.recipes.reference import (
-    Reference,
-    Unknown,
-    every_filled,
-    filled,
-    filled_template,
-)
+from faultrun.configs.recipes.reference import Reference, Unknown, every_filled, filled, filled_template
 from faultrun.configs.recipes.source_value import SourceCode
 from faultrun.core import template
 from faultrun.errors import ConfigError

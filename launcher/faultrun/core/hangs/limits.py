@@ -189,9 +189,7 @@ def silence(watch: Watch, one: Seen) -> float:
 def limit(watch: Watch, one: Seen, stopped: frozenset[int] = frozenset()) -> float:
     """How long the rank may be silent until it is looked into, for the first time or again."""
     due_s = watch.looks.due_s(
-        unusual_s=unusual_after(watch, one),
-        acts_s=acts_after(watch, one),
-        final_s=final_after(watch, one),
+        unusual_s=unusual_after(watch, one), acts_s=acts_after(watch, one), final_s=final_after(watch, one)
     )
     return min(due_s, watch.looks.halted_s) if one.beat.rank in stopped else due_s
 

@@ -18,13 +18,7 @@ from faultrun.model.plan import Plan
 from faultrun.model.run import Drain, Life, Phase, RunState, Step
 from faultrun.model.stop import Stop, StopSource
 
-_TAKES_A_PLAN = (
-    Phase.AWAITING_PLAN,
-    Phase.BACKING_OFF,
-    Phase.HOLDING,
-    Phase.PREPARING,
-    Phase.AWAITING_GO,
-)
+_TAKES_A_PLAN = (Phase.AWAITING_PLAN, Phase.BACKING_OFF, Phase.HOLDING, Phase.PREPARING, Phase.AWAITING_GO)
 
 
 def take_up(state: RunState, event: RunStarted) -> Step:

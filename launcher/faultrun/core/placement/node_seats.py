@@ -9,14 +9,7 @@ from dataclasses import dataclass, replace
 
 from faultrun.core.humanize import several
 from faultrun.core.placement.place import NOBODY, can_sit, place, replaced, taken
-from faultrun.core.placement.resize import (
-    Inseparable,
-    groups_in,
-    resized,
-    slots_of,
-    takes_from,
-    who_leaves,
-)
+from faultrun.core.placement.resize import Inseparable, groups_in, resized, slots_of, takes_from, who_leaves
 from faultrun.core.placement.seat_numbers import as_listed, emptied, numbered, numbers, vacant_in
 from faultrun.core.placement.slots import accuse, condemned
 from faultrun.core.recovery.common_point import common_point

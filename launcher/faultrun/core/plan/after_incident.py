@@ -39,9 +39,7 @@ def after_incident(
     """
     now_s = following.start_at_s
     ledger = replace(
-        plan.ledger,
-        total_restarts=plan.ledger.total_restarts + 1,
-        attempts=attempts_of(incident, plan),
+        plan.ledger, total_restarts=plan.ledger.total_restarts + 1, attempts=attempts_of(incident, plan)
     )
     if incident.cause in (Cause.ELSEWHERE, Cause.NODE, Cause.FENCE):
         # Whoever could tell of it is lost, and a lost node is charged to nobody.

@@ -8,14 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from faultrun.core.placement.node_seats import (
-    Known,
-    NoSeating,
-    Seating,
-    can_do_without_one,
-    left_out,
-    seated,
-)
+from faultrun.core.placement.node_seats import Known, NoSeating, Seating, can_do_without_one, left_out, seated
 from faultrun.core.placement.place import missing, place, replaced
 from faultrun.core.placement.resize import seats_without
 from faultrun.core.placement.slots import accuse, condemned, elsewhere, grown, without_the_bad

@@ -19,14 +19,7 @@ from faultrun.model.actions import (
     StartStandby,
     StartTimer,
 )
-from faultrun.model.events import (
-    Event,
-    FirstStep,
-    IncarnationStarted,
-    Timer,
-    TimerFired,
-    WorkerStarted,
-)
+from faultrun.model.events import Event, FirstStep, IncarnationStarted, Timer, TimerFired, WorkerStarted
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.observed.rejoin import RankCanRejoin
 from faultrun.model.observed.standby import EVERY_RANK, RoomFound, StandbyChanged, StandbyPhase

@@ -51,13 +51,7 @@ from faultrun.observe.account.records import (
     IncidentRecord,
     incident_record,
 )
-from faultrun.observe.account.timeline import (
-    SPENT_IN,
-    AccountClock,
-    Samples,
-    Spending,
-    Timeline,
-)
+from faultrun.observe.account.timeline import SPENT_IN, AccountClock, Samples, Spending, Timeline
 from faultrun.observe.run_view import RunView
 
 _NOTICE = wire_name(FaultNotice)

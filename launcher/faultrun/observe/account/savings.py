@@ -15,12 +15,7 @@ from faultrun.model.incident import Cause
 from faultrun.model.spec.assumptions import Assumptions, UsualLauncher
 from faultrun.observe.account.fault_chains import FaultChain, LivesAfter, chains, why_ordered
 from faultrun.observe.account.incarnations import IncarnationRecord
-from faultrun.observe.account.records import (
-    FAILED_AGAIN,
-    TRAINING_AGAIN,
-    Account,
-    IncidentRecord,
-)
+from faultrun.observe.account.records import FAILED_AGAIN, TRAINING_AGAIN, Account, IncidentRecord
 from faultrun.observe.account.timeline import Spending
 
 

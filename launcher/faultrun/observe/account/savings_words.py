@@ -55,10 +55,7 @@ def savings_document(savings: Savings) -> dict[str, Any]:
         "cold_start_s": None if savings.cold_start_s is None else round(savings.cold_start_s, 3),
         "assumptions": {**asdict(assumed), "launcher": _launcher(savings)},
         "here": _cost(savings.here),
-        "by_hand": {
-            **_cost(savings.by_hand),
-            "saved_device_hours": _hours(savings.device_s_by_hand),
-        },
+        "by_hand": {**_cost(savings.by_hand), "saved_device_hours": _hours(savings.device_s_by_hand)},
         "launcher": _by_launcher(savings),
     }
 

@@ -5,11 +5,7 @@ from typing import Any
 
 from faultrun.core.humanize import span
 from faultrun.journal.lines import JournalLine
-from faultrun.model.events import (
-    Drained,
-    IncarnationStarted,
-    RunFinished,
-)
+from faultrun.model.events import Drained, IncarnationStarted, RunFinished
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.observed.hang import HangWarned, PauseOver
 from faultrun.model.observed.recovery import Began, RecoveryTimed, ResumeChecked

@@ -94,9 +94,7 @@ class Stages:
             why = "an earlier training went on from it, and it lies elsewhere than that one saves"
         if why:
             raise FaultrunError(
-                f"{self._point.path} is not known to be of this training",
-                because=why,
-                hint=_ONE_EACH,
+                f"{self._point.path} is not known to be of this training", because=why, hint=_ONE_EACH
             )
 
 
