@@ -38,10 +38,9 @@ def config() -> None:
 def set_value(target: str, value: str, diff: bool, log_dir: str) -> int:
     """Set KEY of FILE to VALUE; not one other byte changes.
 
-    FILE is YAML, JSON, TOML, INI, .env, shell or Python, by its name; or
-    yaml:FILE:KEY names the format. KEY is like pre_trained, model.heads[0].ckpt or,
-    for the second document of a YAML file, 1#pre_trained. The value keeps the
-    type that it has in FILE.
+    FILE is YAML, JSON, TOML, INI, .env, shell or Python, by its name; or yaml:FILE:KEY names the format. KEY
+    is like pre_trained, model.heads[0].ckpt or, for the second document of a YAML file, 1#pre_trained. The
+    value keeps the type that it has in FILE.
     """
     from faultrun.configs.apply import apply, preview
     from faultrun.configs.target import doubtful_keys

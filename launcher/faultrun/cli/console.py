@@ -84,9 +84,8 @@ def share_terminal(row: BottomRow) -> None:
 def say(line: str) -> None:
     """One thing that matters, on stderr, in colours where it has tones (``model/line_tone.py``).
 
-    A console that went away is no reason to stop, and one that does not read
-    (Ctrl-S, a pager) none to wait: what it does not take now it is offered
-    with the next line. Of what piles up the newest 64 KiB are kept.
+    A console that went away is no reason to stop, and one that does not read (Ctrl-S, a pager) none to wait:
+    what it does not take now it is offered with the next line. Of what piles up the newest 64 KiB are kept.
     """
     if _voice.shape is not None:
         write(_voice.shape(line))

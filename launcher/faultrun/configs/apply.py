@@ -1,9 +1,8 @@
 """Values into files, safely: what ``--rewrite`` and ``faultrun config`` do.
 
-All values of one file go in by one atomic replacement, so that no crash leaves a
-new path beside an old epoch. A file that cannot be replaced where it lies (read-only,
-a ConfigMap, a bind mount) is answered by an edited copy; pointing the script at it is
-``argv.pointed``'s task.
+All values of one file go in by one atomic replacement, so that no crash leaves a new path beside an old
+epoch. A file that cannot be replaced where it lies (read-only, a ConfigMap, a bind mount) is answered by an
+edited copy; pointing the script at it is ``argv.pointed``'s task.
 """
 
 import hashlib
@@ -51,9 +50,8 @@ _OCTAL = re.compile(r"\\([0-7]{3})")  # how mountinfo writes spaces and backslas
 def check(rewrites: Sequence[Rewrite], *, originals: Path) -> tuple[EditResult, ...]:
     """Prove that every rewrite will work, by doing each on a sample in memory; nothing is written.
 
-    Returns what would happen to each file; ``copy`` tells that an edited copy
-    will be needed, which ``argv.pointed`` must be able to place. ConfigError
-    for a wrong template, file or key.
+    Returns what would happen to each file; ``copy`` tells that an edited copy will be needed, which
+    ``argv.pointed`` must be able to place. ConfigError for a wrong template, file or key.
     """
     for rewrite in rewrites:
         if "rank" in template.parse(rewrite.template).fields:

@@ -51,9 +51,8 @@ def check_template(text: str) -> None:
 def resume_args(args: Sequence[str], options: Sequence[str]) -> tuple[str, ...]:
     """Return the script's ``args`` with every one of ``options`` in force.
 
-    An option is ``--name=value``, ``--name value`` (one string; the value may
-    hold spaces), ``--flag``, or a bare ``name=value`` as Hydra reads it.
-    Existing ones keep their place and way of writing. ConfigError for
+    An option is ``--name=value``, ``--name value`` (one string; the value may hold spaces), ``--flag``, or a
+    bare ``name=value`` as Hydra reads it. Existing ones keep their place and way of writing. ConfigError for
     anything else.
     """
     positional = args.index("--") if "--" in args else len(args)
@@ -68,9 +67,8 @@ def pointed(
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Make the script read the edited ``copies``: replace each original's path where it is a value.
 
-    Looked for as a whole argument, behind ``=`` in one, and as the whole value
-    of an environment variable. ConfigError if an original is named nowhere:
-    the script would silently read the file that was not edited.
+    Looked for as a whole argument, behind ``=`` in one, and as the whole value of an environment variable.
+    ConfigError if an original is named nowhere: the script would silently read the file that was not edited.
     """
     before = tuple(args), dict(environment)
     for copy in copies:

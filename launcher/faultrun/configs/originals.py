@@ -34,10 +34,9 @@ from faultrun.model.edit import By
 class Kept:
     """One original.
 
-    ``written`` are digests of the version of ours that stands and of the one
-    about to replace it: a crash may leave either. ``foreign``: somebody else
-    changed the file after our first rewrite of it. ``pointer``: the training code writes it,
-    too, so that no run gives it back. ``made``: there was no such file.
+    ``written`` are digests of the version of ours that stands and of the one about to replace it: a crash may
+    leave either. ``foreign``: somebody else changed the file after our first rewrite of it. ``pointer``: the
+    training code writes it, too, so that no run gives it back. ``made``: there was no such file.
     """
 
     name: str

@@ -54,9 +54,8 @@ class UnreadableSource(Exception):
 def detect(program: Path, search: Sequence[Path]) -> Framework:
     """Read the imports of ``program`` and of the local modules it imports.
 
-    ``search`` are the folders from which the program imports: its own, or
-    the working directory for ``-m``. A file that Python cannot parse is
-    ``PLAIN``: it will say so itself when it runs.
+    ``search`` are the folders from which the program imports: its own, or the working directory for ``-m``. A
+    file that Python cannot parse is ``PLAIN``: it will say so itself when it runs.
     """
     try:
         names = read_imports(program)

@@ -71,9 +71,8 @@ class WorkerPlacement:
 class WorkerLaunchSpec:
     """What the workers of one incarnation on one node share; paths are absolute.
 
-    ``group_info_dir`` holds ``device<rank>/group_info.pb``. ``ascend`` says
-    whether the workers run on Ascend devices, ``builtin_scheduler`` whether
-    MindSpore's ranks meet in the supervisor.
+    ``group_info_dir`` holds ``device<rank>/group_info.pb``. ``ascend`` says whether the workers run on Ascend
+    devices, ``builtin_scheduler`` whether MindSpore's ranks meet in the supervisor.
     """
 
     boot: BootId
@@ -120,9 +119,8 @@ def worker_environment(
 def _unless_set(life: WorkerLaunchSpec) -> dict[str, str]:
     """What a user's own variables win over.
 
-    Heartbeats tell MindSpore's scheduler that a rank is gone; we know from the
-    kernel. Without them a script that is done leaves at once, and not when its
-    heartbeat thread has slept its five seconds out.
+    Heartbeats tell MindSpore's scheduler that a rank is gone; we know from the kernel. Without them a script
+    that is done leaves at once, and not when its heartbeat thread has slept its five seconds out.
     """
     heartbeat = {"MS_DISABLE_HEARTBEAT": "1"} if life.builtin_scheduler else {}
     return {**heartbeat, "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}

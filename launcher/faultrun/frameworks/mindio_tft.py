@@ -1,11 +1,10 @@
 """``MS_ENABLE_TFT``: the switches of MindSpore's fault tolerance (MindIO TFT), in the spelling that works.
 
-MindSpore reads the variable in two ways that disagree: most features look for
-the text ``TTP:1`` in it, and what reaches the C++ side is split at commas and
-colons (``utils/utils.py`` and ``train/callback/_train_fault_tolerance.py`` of 2.10). So ``{UCE:1 TTP:1}``,
-as the UCE document prints it, turns UCE on for the first and gives it the
-value "1 TTP" in the second, and ``{TTP: 1}`` is on for the second alone.
-Both agree on ``{UCE:1,TTP:1}``: commas, no spaces.
+MindSpore reads the variable in two ways that disagree: most features look for the text ``TTP:1`` in it, and
+what reaches the C++ side is split at commas and colons (``utils/utils.py`` and
+``train/callback/_train_fault_tolerance.py`` of 2.10). So ``{UCE:1 TTP:1}``, as the UCE document prints it,
+turns UCE on for the first and gives it the value "1 TTP" in the second, and ``{TTP: 1}`` is on for the second
+alone. Both agree on ``{UCE:1,TTP:1}``: commas, no spaces.
 """
 
 import re

@@ -61,8 +61,7 @@ def scheduler_environment(base: Mapping[str, str], spec: RunSpec, life: WorkerLa
 def installed_version(command: Command, our_python: str, import_path: Sequence[str]) -> str | None:
     """The version that the Python of ``command`` would import; None when it has none, or does not say.
 
-    ``import_path`` is ours: a command that names no other Python (a shell
-    script) is taken to use it.
+    ``import_path`` is ours: a command that names no other Python (a shell script) is taken to use it.
     """
     python = _python_of(command)
     if python is None or Path(python).parent == Path(our_python).parent:

@@ -1,9 +1,8 @@
 """The rendezvous of MindSpore's workers as a state machine: requests in, answers out. No socket, no clock.
 
-The scheduler process of MindSpore answers at once, and its workers then sleep
-for seconds between questions whose answer was "not yet" (3-5 s between
-heartbeats, 3 s for the address of a peer). Here an answer that would say
-"not yet" is held until it can be given:
+The scheduler process of MindSpore answers at once, and its workers then sleep for seconds between questions
+whose answer was "not yet" (3-5 s between heartbeats, 3 s for the address of a peer). Here an answer that
+would say "not yet" is held until it can be given:
 
 * a registration, until every rank has registered: everybody's first heartbeat then says "complete";
 * the reading of a peer's address (``MCCL_COLLECTIVE_RANK_...``), until that peer has written it;

@@ -1,13 +1,12 @@
 """Values <-> JSON, driven by the types of the dataclasses in ``model``.
 
-Stdlib only: this is imported by PID 1. A dataclass becomes an object; where a
-field may hold one of several dataclasses the object says which under
-``"is"``. Tuples and frozensets become arrays (sets sorted), enums their value.
-Decoding ignores unknown keys and takes defaults for missing ones, so a newer
-supervisor reads an older journal. Words on the wire are kept for ever: a class
-that was renamed keeps its word in ``WIRE_NAME``, a field in its metadata. A field with ``UNLESS_USED`` there
-is not written while it has its default; the fields of one with ``FLAT`` become its owner's. A class that
-names one of its fields in ``WIRE_FIELD`` is written as what that field holds, without an object around it.
+Stdlib only: this is imported by PID 1. A dataclass becomes an object; where a field may hold one of several
+dataclasses the object says which under ``"is"``. Tuples and frozensets become arrays (sets sorted), enums
+their value. Decoding ignores unknown keys and takes defaults for missing ones, so a newer supervisor reads an
+older journal. Words on the wire are kept for ever: a class that was renamed keeps its word in ``WIRE_NAME``,
+a field in its metadata. A field with ``UNLESS_USED`` there is not written while it has its default; the
+fields of one with ``FLAT`` become its owner's. A class that names one of its fields in ``WIRE_FIELD`` is
+written as what that field holds, without an object around it.
 """
 
 import contextlib

@@ -87,9 +87,8 @@ def stays(words: tuple[str, ...]) -> Stays | None:
 def faultrun_of(words: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return faultrun's own words, without its name; None if the container does not start faultrun.
 
-    Recognised: ``faultrun ...``, ``python -m faultrun ...``, the same behind an
-    init such as tini or behind ``env``, and as one of the plain commands of a
-    shell's script that expands nothing.
+    Recognised: ``faultrun ...``, ``python -m faultrun ...``, the same behind an init such as tini or behind
+    ``env``, and as one of the plain commands of a shell's script that expands nothing.
     """
     shell = shell_of(words)
     if shell is not None:

@@ -129,17 +129,15 @@ class Sweep:
 class FindRecoveryPoint:
     """Look through the checkpoints; answers RecoveryPointChosen, NothingWhole or PrepareFailed.
 
-    ``continuing`` is False only for the first incarnation of a new run, where
-    ``--resume`` decides whether what is found may be used. ``fault_at_s`` is
-    when a rank died: what careless writers saved after that is doubtful.
-    ``quarantine`` lists what restarts could not get past. Files of the
-    ranks in ``lost`` are passed over where another rank can stand in. ``expects``
-    is a checkpoint that the run is known to have had; ``folders`` are where
-    its ranks said that they saved. ``world_size`` is that of the plan, 0 in older journals; ``before``: how
-    many workers the run had, where somebody has started it again with another number. ``resumed`` is what
-    the plan of several nodes resumed from: a node that came late may have taken it for a stranger's.
-    ``reached`` is the largest step that this run is known to have trained, None where nobody saw one.
-    ``opened`` are files that the script read before it failed.
+    ``continuing`` is False only for the first incarnation of a new run, where ``--resume`` decides whether
+    what is found may be used. ``fault_at_s`` is when a rank died: what careless writers saved after that is
+    doubtful. ``quarantine`` lists what restarts could not get past. Files of the ranks in ``lost`` are passed
+    over where another rank can stand in. ``expects`` is a checkpoint that the run is known to have had;
+    ``folders`` are where its ranks said that they saved. ``world_size`` is that of the plan, 0 in older
+    journals; ``before``: how many workers the run had, where somebody has started it again with another
+    number. ``resumed`` is what the plan of several nodes resumed from: a node that came late may have taken
+    it for a stranger's. ``reached`` is the largest step that this run is known to have trained, None where
+    nobody saw one. ``opened`` are files that the script read before it failed.
     """
 
     WIRE_NAME: ClassVar[str] = "Survey"
@@ -199,9 +197,8 @@ class Prepare:
 class Spawn:
     """Start these ranks; answers WorkerStarted or SpawnFailed for each, and IncarnationStarted if all run.
 
-    After the first that cannot be started no other is tried. ``native_scheduler`` is the plan's.
-    ``patience`` is what the run has come through in its lives so far. The standbys of ``standbys`` may
-    become workers.
+    After the first that cannot be started no other is tried. ``native_scheduler`` is the plan's. ``patience``
+    is what the run has come through in its lives so far. The standbys of ``standbys`` may become workers.
     """
 
     plan: Plan

@@ -70,18 +70,15 @@ class Identity:
 class Entry:
     """One checkpoint file or directory, as its name and header describe it.
 
-    ``global_step`` counts optimizer updates since the very first start;
-    ``step_in_epoch`` starts anew in every epoch. ``None`` means unknown.
-    ``rank`` is None when the file does not belong to one rank. ``series``
-    names files written by the same code for the same purpose; ``session``
-    counts the runs that wrote into the same place under clashing names, and
-    ``save_number`` the saves of a series whose names count these and no steps.
-    ``replica_group`` lists the ranks the file serves, where it says so.
-    ``consistent``: the writer of a gasp made sure that no update was half done.
-    ``finished``: the run that wrote it has ended well since.
-    ``fits_any_world``: its code loads it into another number of workers, where the data takes another order.
-    ``first_seen``: the life at whose end the run saw it first, and did not doubt it.
-    ``save`` names the save of several files that it is of, and ``turn`` when of those it is tried;
+    ``global_step`` counts optimizer updates since the very first start; ``step_in_epoch`` starts anew in
+    every epoch. ``None`` means unknown. ``rank`` is None when the file does not belong to one rank.
+    ``series`` names files written by the same code for the same purpose; ``session`` counts the runs that
+    wrote into the same place under clashing names, and ``save_number`` the saves of a series whose names
+    count these and no steps. ``replica_group`` lists the ranks the file serves, where it says so.
+    ``consistent``: the writer of a gasp made sure that no update was half done. ``finished``: the run that
+    wrote it has ended well since. ``fits_any_world``: its code loads it into another number of workers, where
+    the data takes another order. ``first_seen``: the life at whose end the run saw it first, and did not
+    doubt it. ``save`` names the save of several files that it is of, and ``turn`` when of those it is tried;
     ``lacks`` says what the save has not, where those before it had it, ``saved_ns`` when its newest file was
     written. ``about``: the step is that of the training when the file was seen. ``stage`` counts the stages
     of a training that begins to count again in another folder.
@@ -154,9 +151,8 @@ class Entry:
 class Verdict:
     """What verification found. ``why`` is a sentence for people, also when ``whole``.
 
-    ``provisional``: the answer may change as other files appear, so it is
-    not worth remembering. ``unverifiable``: nothing shows that it is torn,
-    and nobody can prove that it is whole (it is encrypted).
+    ``provisional``: the answer may change as other files appear, so it is not worth remembering.
+    ``unverifiable``: nothing shows that it is torn, and nobody can prove that it is whole (it is encrypted).
     """
 
     whole: bool
@@ -216,10 +212,9 @@ class RankFile:
 class RecoveryPoint:
     """A proved place to resume from: one step, whole for every rank.
 
-    ``files`` names a file for each rank; in pure data parallel all ranks
-    share one. ``path`` stands for all of them where only one can be named,
-    ``identity`` is what lay there when it was chosen (None in older journals).
-    ``unverified``: somebody asked to trust files that cannot be verified, and some of these are.
+    ``files`` names a file for each rank; in pure data parallel all ranks share one. ``path`` stands for all
+    of them where only one can be named, ``identity`` is what lay there when it was chosen (None in older
+    journals). ``unverified``: somebody asked to trust files that cannot be verified, and some of these are.
     ``fixed_by``: why only as many workers as it was chosen for can resume from it; asked for by runs that may
     shrink only. ``part_of``: this node has the files of some ranks only, of that state; empty: it is whole.
     """

@@ -1,8 +1,7 @@
 """What the supervisor can be told.
 
-An event is a fact with a time on it; what to do about it is decided in
-``core``. ``at_s`` counts run-seconds: monotonic inside one supervisor and
-continued from the journal by the next, so budgets outlive a boot.
+An event is a fact with a time on it; what to do about it is decided in ``core``. ``at_s`` counts run-seconds:
+monotonic inside one supervisor and continued from the journal by the next, so budgets outlive a boot.
 ``incarnation`` is the life of the worker group that the fact belongs to.
 """
 
@@ -40,10 +39,9 @@ from faultrun.model.topology import BootId, NodeId
 class RunStarted(Fact):
     """A supervisor took up the run, for the first time or after another supervisor was lost.
 
-    ``notices`` are what the platform's files said by then. ``run_id`` and ``addr``, where other nodes
-    reach this one, are empty in journals of versions that did not write them. ``stop_by_s``: the
-    platform ends the job soon after. ``native_scheduler``: our own scheduler does not serve this node's
-    ranks (MindSpore).
+    ``notices`` are what the platform's files said by then. ``run_id`` and ``addr``, where other nodes reach
+    this one, are empty in journals of versions that did not write them. ``stop_by_s``: the platform ends the
+    job soon after. ``native_scheduler``: our own scheduler does not serve this node's ranks (MindSpore).
     """
 
     node: NodeId
@@ -60,13 +58,12 @@ class RunStarted(Fact):
 class RecoveryPointChosen(Fact):
     """The checkpoints were looked through; ``point`` is None when training starts from nothing.
 
-    ``left_alone`` counts checkpoints that were found and, by ``--resume``, not considered.
-    ``neighbours`` are other runs that keep theirs in the same folders.
-    ``unknown_files`` says what lies there in no known format, when no checkpoint was found.
-    ``periodic_step`` is the global step of the newest save that the script made by itself (no dying gasp), as
-    its file claims: where training would resume without us. -1: there is none, None: unknown.
-    ``more_points`` are older ones, best first, for nodes that lack ``point``; none where there is one node.
-    ``open_port``: see ``NodeFact``; of several nodes only.
+    ``left_alone`` counts checkpoints that were found and, by ``--resume``, not considered. ``neighbours`` are
+    other runs that keep theirs in the same folders. ``unknown_files`` says what lies there in no known
+    format, when no checkpoint was found. ``periodic_step`` is the global step of the newest save that the
+    script made by itself (no dying gasp), as its file claims: where training would resume without us. -1:
+    there is none, None: unknown. ``more_points`` are older ones, best first, for nodes that lack ``point``;
+    none where there is one node. ``open_port``: see ``NodeFact``; of several nodes only.
     """
 
     point: RecoveryPoint | None
@@ -170,9 +167,8 @@ class IncarnationStarted(Fact):
 class WorkerExit(Fact):
     """One worker was reaped, in the order in which the kernel ended them.
 
-    ``status`` keeps the kernel's own split: a rank that *returns* 137 is a
-    program's choice, a rank *killed* by SIGKILL is usually the OOM killer's.
-    ``done``: it had said by ``sdk.done`` that nothing is left to do.
+    ``status`` keeps the kernel's own split: a rank that *returns* 137 is a program's choice, a rank *killed*
+    by SIGKILL is usually the OOM killer's. ``done``: it had said by ``sdk.done`` that nothing is left to do.
     """
 
     node: NodeId

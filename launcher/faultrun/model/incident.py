@@ -33,18 +33,16 @@ class Cause(Enum):
 class Incident:
     """A judgement: who failed first, who merely followed, and how far training had come.
 
-    ``number`` counts incidents of the run from 1. ``rank`` is None when no
-    worker is to blame (MindSpore's scheduler died, the platform asks for a restart). ``step`` is the newest
-    global step that any rank reported or, where ranks do not report
-    (``step_from_log``), that a log mentions; None when nobody says. A log may tell
-    only of the epoch and its step ``in_epoch``.
-    ``blamed_by`` names the evidence that ``rank`` was the first.
-    ``unstarted``: the workers report their steps, and none had finished one.
-    ``stacks`` is where a hung rank was, and the folder of all ranks' stacks.
-    ``own_step`` is the newest step of ``rank`` itself, None where nobody knows.
-    ``node`` is where it was, empty in older journals; ``at_utc`` the moment, where several nodes tell of it.
-    ``unkept``: why no rank kept its process although one could have; "" where that was no question.
-    ``opened`` are files of checkpoints that were read before the first step; None: nobody could see that.
+    ``number`` counts incidents of the run from 1. ``rank`` is None when no worker is to blame (MindSpore's
+    scheduler died, the platform asks for a restart). ``step`` is the newest global step that any rank
+    reported or, where ranks do not report (``step_from_log``), that a log mentions; None when nobody says. A
+    log may tell only of the epoch and its step ``in_epoch``. ``blamed_by`` names the evidence that ``rank``
+    was the first. ``unstarted``: the workers report their steps, and none had finished one. ``stacks`` is
+    where a hung rank was, and the folder of all ranks' stacks. ``own_step`` is the newest step of ``rank``
+    itself, None where nobody knows. ``node`` is where it was, empty in older journals; ``at_utc`` the moment,
+    where several nodes tell of it. ``unkept``: why no rank kept its process although one could have; "" where
+    that was no question. ``opened`` are files of checkpoints that were read before the first step; None:
+    nobody could see that.
     """
 
     number: int
@@ -140,18 +138,16 @@ class Aftermath:
 class Card:
     """The first-failure card: everything a person asks about one incident.
 
-    ``restart`` is None when the run gave up, with ``why`` saying so. Times are
-    seconds from the first death (from the last sign of life of a rank that hung):
-    ``restarted_after_s`` to the new workers running, ``trained_after_s`` to the slowest
-    rank's first step. ``handed_over``: something tells the script of ``point``;
-    ``checked``: where it really began, once that is known. ``looked_in`` are the
-    checkpoint folders. ``refunded`` restarts were given back for progress.
-    ``at_local`` is the wall-clock time of the fault with its offset, ``host`` the machine.
-    ``replaced``: whose place another node takes. ``kept`` are ranks that stayed, and ``rejoined_step`` the
-    step that all went on after, once they were one group; None before. ``recovers_itself``: those that stayed
-    do that in their own way. ``workers`` is how many the run goes on with and why, empty where that is no
-    question. ``told_by`` is the argument that tells the script to resume, and not from what; ``opened`` is
-    what it had opened that is no whole checkpoint.
+    ``restart`` is None when the run gave up, with ``why`` saying so. Times are seconds from the first death
+    (from the last sign of life of a rank that hung): ``restarted_after_s`` to the new workers running,
+    ``trained_after_s`` to the slowest rank's first step. ``handed_over``: something tells the script of
+    ``point``; ``checked``: where it really began, once that is known. ``looked_in`` are the checkpoint
+    folders. ``refunded`` restarts were given back for progress. ``at_local`` is the wall-clock time of the
+    fault with its offset, ``host`` the machine. ``replaced``: whose place another node takes. ``kept`` are
+    ranks that stayed, and ``rejoined_step`` the step that all went on after, once they were one group; None
+    before. ``recovers_itself``: those that stayed do that in their own way. ``workers`` is how many the run
+    goes on with and why, empty where that is no question. ``told_by`` is the argument that tells the script
+    to resume, and not from what; ``opened`` is what it had opened that is no whole checkpoint.
     """
 
     incident: Incident

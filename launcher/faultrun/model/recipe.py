@@ -34,12 +34,11 @@ class RecipeRewrite:
 class Recipe:
     """A recipe that was read and checked.
 
-    ``source`` is its file as a person would name it. Each of ``checkpoint_dirs``
-    is the parts of a path, joined as ``os.path.join`` does.
-    ``resume_args_if_given`` only replace arguments that the script was given.
-    ``example`` is a command line, ``detect`` are dotted names that such a code imports. ``formats`` are the
-    only ones that count; empty: all. ``resharded``: a checkpoint of all ranks loads into any number of
-    workers. ``resume_environment`` are TEMPLATEs, set whenever an incarnation resumes.
+    ``source`` is its file as a person would name it. Each of ``checkpoint_dirs`` is the parts of a path,
+    joined as ``os.path.join`` does. ``resume_args_if_given`` only replace arguments that the script was
+    given. ``example`` is a command line, ``detect`` are dotted names that such a code imports. ``formats``
+    are the only ones that count; empty: all. ``resharded``: a checkpoint of all ranks loads into any number
+    of workers. ``resume_environment`` are TEMPLATEs, set whenever an incarnation resumes.
     """
 
     name: str

@@ -170,12 +170,11 @@ class Run:
     """What the run keeps, whatever lives it has and whoever supervises it.
 
     ``plan`` is the last that was adopted, ``high_step`` the largest global step that is known.
-    ``native_scheduler``: our own scheduler for MindSpore is given up for the rest of the run.
-    ``patience``: what its lives have come through. ``known_save`` is the newest checkpoint that the run
-    resumed from or was told of: where one was, "nothing found" is no beginning.
-    ``seen``: what its saves were seen to be made of. ``save_folders`` are where ranks said that they saved.
-    ``look``: the newest request of the other nodes to look through the checkpoints again that this one has
-    answered.
+    ``native_scheduler``: our own scheduler for MindSpore is given up for the rest of the run. ``patience``:
+    what its lives have come through. ``known_save`` is the newest checkpoint that the run resumed from or was
+    told of: where one was, "nothing found" is no beginning. ``seen``: what its saves were seen to be made of.
+    ``save_folders`` are where ranks said that they saved. ``look``: the newest request of the other nodes to
+    look through the checkpoints again that this one has answered.
     """
 
     plan: Plan | None = None

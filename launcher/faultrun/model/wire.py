@@ -103,10 +103,9 @@ INTERVAL_OFFSET = 56
 class Progress:
     """One slot: newest finished global step, its epoch, what the rank does now and since when.
 
-    ``phase`` is the position of a ``WorkPhase`` in its definition order;
-    ``at_monotonic_s`` is CLOCK_MONOTONIC, the same clock for all processes of
-    a machine, and changes with every word. ``epoch`` is -1 when the script
-    does not say. ``count`` is how many steps this process has finished.
+    ``phase`` is the position of a ``WorkPhase`` in its definition order; ``at_monotonic_s`` is
+    CLOCK_MONOTONIC, the same clock for all processes of a machine, and changes with every word. ``epoch`` is
+    -1 when the script does not say. ``count`` is how many steps this process has finished.
     """
 
     step: int
@@ -164,8 +163,7 @@ def message(kind: str, **fields: Any) -> bytes:
 def parse(line: bytes) -> dict[str, Any] | None:
     """The message on one line; None for anything that is not one. Its numbers are finite and fit 64 bits.
 
-    A number that nobody can mean reads as null: a save is not forgotten
-    because the time that it took is NaN.
+    A number that nobody can mean reads as null: a save is not forgotten because the time that it took is NaN.
     """
     try:
         data = json.loads(line, parse_int=_integer, parse_float=_finite, parse_constant=_finite)

@@ -1,11 +1,9 @@
 """Ascend's fault files: ``fault-npus`` of Volcano and ``reset.json`` of the device plugin and ClusterD.
 
-``fault-npus`` has been written in six shapes since 2021 (Volcano's Go structs,
-the device plugin's ``TaskFaultInfo``, scripts that wrote a Python ``repr``
-back); all are read here. ``reset.json`` is the device plugin's
-``TaskResetInfo``. Both begin as ``{"status":"initializing"}``, which says
-nothing. Every parser is total: a value, None for "nothing is said yet", or
-ValueError with a reason that follows "because:".
+``fault-npus`` has been written in six shapes since 2021 (Volcano's Go structs, the device plugin's
+``TaskFaultInfo``, scripts that wrote a Python ``repr`` back); all are read here. ``reset.json`` is the device
+plugin's ``TaskResetInfo``. Both begin as ``{"status":"initializing"}``, which says nothing. Every parser is
+total: a value, None for "nothing is said yet", or ValueError with a reason that follows "because:".
 """
 
 import re

@@ -1,9 +1,8 @@
 """Whether files may have changed: inotify where it works, the file's identity where it does not.
 
-A ConfigMap volume is updated by swapping the link ``..data`` to a new folder,
-a host path is rewritten in place, and a network file system changes without a
-word from the kernel. So the folders of the names and of what they point at
-are watched, and ``stat`` is asked as well.
+A ConfigMap volume is updated by swapping the link ``..data`` to a new folder, a host path is rewritten in
+place, and a network file system changes without a word from the kernel. So the folders of the names and of
+what they point at are watched, and ``stat`` is asked as well.
 """
 
 import os

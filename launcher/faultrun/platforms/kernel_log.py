@@ -1,8 +1,7 @@
 """What the kernel writes about dying processes and faulty devices, where we may read it (/dev/kmsg).
 
-Records are ``priority,sequence,microseconds,flags;text``
-(Documentation/ABI/testing/dev-kmsg). Inside a container the file is usually
-not readable, and its pids are the machine's; then control groups must do.
+Records are ``priority,sequence,microseconds,flags;text`` (Documentation/ABI/testing/dev-kmsg). Inside a
+container the file is usually not readable, and its pids are the machine's; then control groups must do.
 """
 
 import os

@@ -9,9 +9,8 @@
         sdk.step(n)                               # step n is complete
     sdk.done()                                    # nothing is left to do, whatever ends this process
 
-Call ``start`` (or ``sdk.torch.protect``, or make ``sdk.mindspore.DyingGasp``)
-in the main thread, after the state exists and before the loop. Without
-faultrun every call does nothing and ``resume`` returns None.
+Call ``start`` (or ``sdk.torch.protect``, or make ``sdk.mindspore.DyingGasp``) in the main thread, after the
+state exists and before the loop. Without faultrun every call does nothing and ``resume`` returns None.
 
 ``sdk.torch``, ``sdk.mindspore``, ``sdk.transformers``, ``sdk.accelerate`` and ``sdk.lightning`` import their
 framework when they are first used.
@@ -59,12 +58,11 @@ def start(
 ) -> None:
     """Connect to faultrun; with ``save``, be ready to save when asked. Call it in the main thread.
 
-    ``save(path)`` writes the whole state into the file ``path``, which does
-    not exist yet; it runs in another thread while the main thread changes
-    nothing. Files go to ``<directory>/rank_<rank>/<name's stem>-step_<n><its
-    suffix>``, each with a manifest. Unless updates are marked with
-    ``updating``, saving happens inside ``step`` only. ValueError: ``save``
-    without ``directory``. FaultrunError: nothing could ever be saved there, as a tiny save shows.
+    ``save(path)`` writes the whole state into the file ``path``, which does not exist yet; it runs in another
+    thread while the main thread changes nothing. Files go to ``<directory>/rank_<rank>/<name's
+    stem>-step_<n><its suffix>``, each with a manifest. Unless updates are marked with ``updating``, saving
+    happens inside ``step`` only. ValueError: ``save`` without ``directory``. FaultrunError: nothing could
+    ever be saved there, as a tiny save shows.
     """
     global _script  # noqa: PLW0603 - a process is one worker
     this = worker()
@@ -124,11 +122,10 @@ def phase(what: WorkPhase | str) -> Iterator[None]:
 def done(*, ends_within_s: float = 300.0) -> None:
     """This rank has done everything and written everything; call it last, in the main thread.
 
-    Frameworks crash and hang while they take themselves down, and a run that is
-    complete would be repeated from its last save. After this call a signal
-    that ends the process is no failure, and after ``ends_within_s`` SIGALRM
-    ends a process that cannot end. An exit code other than 0 remains a
-    failure, and another ``step`` takes the word back. ValueError: not a time of up to a day.
+    Frameworks crash and hang while they take themselves down, and a run that is complete would be repeated
+    from its last save. After this call a signal that ends the process is no failure, and after
+    ``ends_within_s`` SIGALRM ends a process that cannot end. An exit code other than 0 remains a failure, and
+    another ``step`` takes the word back. ValueError: not a time of up to a day.
     """
     this = worker()
     if this is None:

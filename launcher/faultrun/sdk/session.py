@@ -39,10 +39,9 @@ _ONE_SECOND = struct.pack("ll", 1, 0)  # struct timeval
 class ResumePoint:
     """Where this worker is to go on.
 
-    ``path`` is the checkpoint file or directory that was chosen for this rank; ``step`` the global
-    step it holds (the next one to run is ``step + 1``); ``epoch`` as the
-    checkpoint counts it; None where the checkpoint does not say. ``reason``
-    is why the workers were started again ("fault", "stop", ...).
+    ``path`` is the checkpoint file or directory that was chosen for this rank; ``step`` the global step it
+    holds (the next one to run is ``step + 1``); ``epoch`` as the checkpoint counts it; None where the
+    checkpoint does not say. ``reason`` is why the workers were started again ("fault", "stop", ...).
     """
 
     path: str

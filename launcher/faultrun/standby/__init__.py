@@ -1,12 +1,10 @@
 """IN THE STANDBY: import the framework, rehearse, wait for a rank, become its worker.
 
-Runs under whatever Python the user's program runs under, under the name
-``faultrun_standby``: the standard library only, and nothing else of faultrun.
-The other end of the channel is ``workers.standby``.
+Runs under whatever Python the user's program runs under, under the name ``faultrun_standby``: the standard
+library only, and nothing else of faultrun. The other end of the channel is ``workers.standby``.
 
-Messages are lines of JSON. We say ``ready`` (or ``refuse`` and leave), hear
-``look`` and answer ``here``, hear ``go`` and answer ``taken``. End of file
-means that nobody needs us.
+Messages are lines of JSON. We say ``ready`` (or ``refuse`` and leave), hear ``look`` and answer ``here``,
+hear ``go`` and answer ``taken``. End of file means that nobody needs us.
 """
 
 import gc

@@ -1,9 +1,8 @@
 """What a process owns beside its memory, as it was before the rehearsal, and given back after it.
 
-And the modules that a fresh worker would have imported in place of others:
-Python looks into the program's folder first. A ``token.py`` there means that a
-fresh worker's ``import token``, and that of the framework, finds it; a standby
-has imported the standard library's long before.
+And the modules that a fresh worker would have imported in place of others: Python looks into the program's
+folder first. A ``token.py`` there means that a fresh worker's ``import token``, and that of the framework,
+finds it; a standby has imported the standard library's long before.
 """
 
 import atexit

@@ -1,10 +1,9 @@
 """MindSpore, rehearsed without its runtime: imports, and one compilation by the front end.
 
-A rehearsed training step would start the runtime, after which a program's own
-``set_device`` and other settings are refused ("The runtime has been
-initialized"). Compiling a network for export ends where the device begins: no
-target is chosen, no kernel is made, and what a first step does before that is
-done (rules of derivation imported, the parser's tables built).
+A rehearsed training step would start the runtime, after which a program's own ``set_device`` and other
+settings are refused ("The runtime has been initialized"). Compiling a network for export ends where the
+device begins: no target is chosen, no kernel is made, and what a first step does before that is done (rules
+of derivation imported, the parser's tables built).
 """
 
 import signal

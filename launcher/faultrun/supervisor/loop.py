@@ -30,13 +30,12 @@ def supervise(
 ) -> RunState:
     """Run until the state is done; return it. ``listeners`` are told everything, one after the other.
 
-    The journal line is on the disk before its actions, so a supervisor that
-    is killed in between replays the decision instead of forgetting it. Only
-    signals to our own workers and alarms to other nodes go out first: workers die
-    with us anyway, and a slow or hung disk must not eat the survivors' time to save.
-    What only looks or ends what is ours, and the ranks of a plan that is on the disk, begin before it has
-    the written line: nothing of it outlives this machine, and whatever it leads to here waits for the disk.
-    That a node is ready says nothing that the plan's own line does not: it waits for no disk at all.
+    The journal line is on the disk before its actions, so a supervisor that is killed in between replays the
+    decision instead of forgetting it. Only signals to our own workers and alarms to other nodes go out first:
+    workers die with us anyway, and a slow or hung disk must not eat the survivors' time to save. What only
+    looks or ends what is ours, and the ranks of a plan that is on the disk, begin before it has the written
+    line: nothing of it outlives this machine, and whatever it leads to here waits for the disk. That a node
+    is ready says nothing that the plan's own line does not: it waits for no disk at all.
     """
     # A run that was stopped replays to its end, and the first event takes it up again.
     while True:

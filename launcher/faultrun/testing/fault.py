@@ -3,10 +3,9 @@
     FAULTS  = FAULT [";" FAULT ...]
     FAULT   = KIND ":" KEY "=" VALUE ["," KEY "=" VALUE ...]
 
-KIND is one of ``FaultKind``. Keys: ``rank`` (a number, or ``*``), ``step`` (global;
-without it the first time), ``phase`` (startup, compile, step, save, saved;
-default step), ``life`` (the incarnation, default 0, or ``*``), ``value`` (exit code,
-seconds or MiB, whatever the kind needs).
+KIND is one of ``FaultKind``. Keys: ``rank`` (a number, or ``*``), ``step`` (global; without it the first
+time), ``phase`` (startup, compile, step, save, saved; default step), ``life`` (the incarnation, default 0, or
+``*``), ``value`` (exit code, seconds or MiB, whatever the kind needs).
 
     kill:rank=1,step=50
     exit:rank=0,phase=startup,value=3;slow:rank=*,phase=save,value=30,life=*

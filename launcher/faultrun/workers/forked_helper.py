@@ -18,9 +18,8 @@ _FD_LIMIT = 65536
 class Forked:
     """A helper that runs ``work`` and ends; what it raises ends the helper and nobody else.
 
-    Held by a pidfd from its first moment: should somebody else reap it and
-    its number be given away, ``end`` still means no other process. Start it
-    before any thread.
+    Held by a pidfd from its first moment: should somebody else reap it and its number be given away, ``end``
+    still means no other process. Start it before any thread.
     """
 
     def __init__(self, work: Callable[[], object], *, keep: tuple[int, ...]) -> None:

@@ -1,8 +1,7 @@
 """What the kernel says about a worker, its children and its session: proc(5), read without ever waiting.
 
-``stat``, ``schedstat``, ``io``, ``wchan``, ``syscall``, ``stack`` and ``status``
-take no lock that a process in an uninterruptible sleep may hold; ``cmdline``,
-``environ`` and ``maps`` do, and are not read here.
+``stat``, ``schedstat``, ``io``, ``wchan``, ``syscall``, ``stack`` and ``status`` take no lock that a process
+in an uninterruptible sleep may hold; ``cmdline``, ``environ`` and ``maps`` do, and are not read here.
 """
 
 import os

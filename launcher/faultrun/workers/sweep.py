@@ -50,10 +50,9 @@ class Strangers:
 def tagged(boots: frozenset[str], strangers: Strangers | None = None) -> Iterator[int]:
     """The pids of living processes that a supervisor of ``boots`` brought into the world.
 
-    The tag is in ``/proc/<pid>/limits`` (``tag_limit``). Where limits cannot
-    be set it is in ``/proc/<pid>/environ`` alone: the environment at exec,
-    which a process inherits through any number of forks and sessions.
-    Who is among ``strangers`` is passed by.
+    The tag is in ``/proc/<pid>/limits`` (``tag_limit``). Where limits cannot be set it is in
+    ``/proc/<pid>/environ`` alone: the environment at exec, which a process inherits through any number of
+    forks and sessions. Who is among ``strangers`` is passed by.
     """
     me = str(os.getpid())
     for entry in os.scandir(_PROC):
@@ -136,10 +135,9 @@ def sweep(
 ) -> tuple[int, tuple[int, ...]]:
     """SIGKILL every tagged process that is not to ``spare``; how many were found, which outlived the wait.
 
-    Repeats until two looks in a row find none: a process may fork while the
-    others are being killed, and for an instant in its exec it shows no
-    environment at all. Give ``strangers`` only where nobody of ``boots`` can be
-    started meanwhile: the second look then reads of newcomers alone.
+    Repeats until two looks in a row find none: a process may fork while the others are being killed, and for
+    an instant in its exec it shows no environment at all. Give ``strangers`` only where nobody of ``boots``
+    can be started meanwhile: the second look then reads of newcomers alone.
     """
     found: set[int] = set()
     deadline = time.monotonic() + patience_s

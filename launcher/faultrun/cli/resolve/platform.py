@@ -113,8 +113,7 @@ def awaited_table(settings: Settings, process: ProcessContext) -> Awaited[RankTa
 def handed_on(ctx: ResolveContext, devices: tuple[int, ...]) -> str:
     """The RANK_TABLE_FILE of the workers; '' where the platform's own table has but one device.
 
-    The platform's scripts unset it for one device, because a single rank
-    does not form a group.
+    The platform's scripts unset it for one device, because a single rank does not form a group.
     """
     named = rank_table_named(ctx.settings, ctx.process)
     if named is None:

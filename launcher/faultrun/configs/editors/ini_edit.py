@@ -1,11 +1,10 @@
 """One value of an INI text changed, as ``configparser`` reads it; every other character stays.
 
-KEY is ``section.option``; in a text without sections, ``option``. Options are compared
-as configparser compares them, in lower case. INI has no quotes and no comment behind a
-value: a value is the rest of its line, and of the indented lines that follow. One that
-would read back differently is refused. Quotes around the old value are its reader's own
-convention and are kept. ``%`` is doubled, as Python's default reader wants it, unless
-the file itself has a single one.
+KEY is ``section.option``; in a text without sections, ``option``. Options are compared as configparser
+compares them, in lower case. INI has no quotes and no comment behind a value: a value is the rest of its
+line, and of the indented lines that follow. One that would read back differently is refused. Quotes around
+the old value are its reader's own convention and are kept. ``%`` is doubled, as Python's default reader wants
+it, unless the file itself has a single one.
 """
 
 import configparser

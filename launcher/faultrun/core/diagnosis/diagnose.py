@@ -290,11 +290,10 @@ def first_to_fail(
 def first_of(faults: list[WorkerExit], ours_from_s: float) -> WorkerExit:
     """The first in kernel order, unless that one looks like a victim of another.
 
-    A survivor whose collective broke returns an error or aborts, and can be
-    reaped before a big process that was killed by SIGKILL is torn down (the
-    peer's sockets close some 20 ms before its exit is reported). So within
-    ``TOGETHER_S`` a death that nobody can fake by following outranks one that
-    can, unless it came when we were killing ourselves (``ours_from_s``).
+    A survivor whose collective broke returns an error or aborts, and can be reaped before a big process that
+    was killed by SIGKILL is torn down (the peer's sockets close some 20 ms before its exit is reported). So
+    within ``TOGETHER_S`` a death that nobody can fake by following outranks one that can, unless it came when
+    we were killing ourselves (``ours_from_s``).
     """
     first = faults[0]
     if is_hard(first.status):

@@ -1,8 +1,7 @@
 """What ends a process, and what the words it leaves behind mean; the rows are in ``signature_table``.
 
-The core may not ask the operating system; Linux has one numbering of signals
-on the machines that train (x86-64, arm64), written down here.
-Source: signal(7), section "Signal numbering for standard signals".
+The core may not ask the operating system; Linux has one numbering of signals on the machines that train
+(x86-64, arm64), written down here. Source: signal(7), section "Signal numbering for standard signals".
 """
 
 from collections.abc import Sequence
@@ -31,13 +30,12 @@ def recognise(
 ) -> Finding | None:
     """What the table says of a worker that ended with ``status``; ``lines`` are its log's last, oldest first.
 
-    The exception itself is asked first, then those that it came from: a program
-    wraps what a file system or a network raised. Log lines are weaker: a program that
-    met trouble and got over it prints the same words. So they are asked only
-    where nothing else is known (but for faulty devices and the like), newest
-    first, and one that speaks of a peer's end gives way to one of its own. What
-    a library says with less than the level of an error is trouble that it gets
-    over, unless it is a device's, or one of the user's own rows says otherwise.
+    The exception itself is asked first, then those that it came from: a program wraps what a file system or a
+    network raised. Log lines are weaker: a program that met trouble and got over it prints the same words. So
+    they are asked only where nothing else is known (but for faulty devices and the like), newest first, and
+    one that speaks of a peer's end gives way to one of its own. What a library says with less than the level
+    of an error is trouble that it gets over, unless it is a device's, or one of the user's own rows says
+    otherwise.
     """
     if raised is not None:
         text = f"{raised.kind}: {raised.message}"

@@ -1,17 +1,15 @@
 """When is silence a hang? A pure detector over what the ranks say in the progress page, or are seen to do.
 
-It learns how long a step usually takes and has a silence looked into at a
-multiple of that, for a warning. Much later, or at a limit that the user gave,
-it is acted on (``limits``). Only ranks that have done the fewest steps
-count: whoever is ahead waits for them. As long as one of them is within its
-limits nothing is suspected, because the others may be waiting for that one;
-unless the kernel says that one is stopped (state T), which is no way of being slow.
+It learns how long a step usually takes and has a silence looked into at a multiple of that, for a warning.
+Much later, or at a limit that the user gave, it is acted on (``limits``). Only ranks that have done the
+fewest steps count: whoever is ahead waits for them. As long as one of them is within its limits nothing is
+suspected, because the others may be waiting for that one; unless the kernel says that one is stopped (state
+T), which is no way of being slow.
 
-Without the SDK (``observe_logs``, ``suspect_quiet``) silence is a log that does
-not grow, together with no processor time and no I/O. One rank that shows all
-three signs for the whole time is suspected once every rank's log has been
-silent for as long: ranks that wait for it may spin in a collective, and burn
-processor time. One whose process is stopped is suspected whatever the others print.
+Without the SDK (``observe_logs``, ``suspect_quiet``) silence is a log that does not grow, together with no
+processor time and no I/O. One rank that shows all three signs for the whole time is suspected once every
+rank's log has been silent for as long: ranks that wait for it may spin in a collective, and burn processor
+time. One whose process is stopped is suspected whatever the others print.
 
 Time is the observer's own: when the observer itself was frozen (SIGSTOP, a
 suspended laptop, a starved machine), the gap between two looks is not silence.

@@ -1,9 +1,8 @@
 """How long a rank may be silent: until that is unusual, and until something is done about it.
 
-Pure: the values that ``detector`` keeps, and the limits that follow from them. What
-is unusual is learnt from what the ranks took before. What is acted on are the
-user's limits or, where none was given, minutes: a look from outside cannot
-tell waiting from hanging, and whoever works must not be killed.
+Pure: the values that ``detector`` keeps, and the limits that follow from them. What is unusual is learnt from
+what the ranks took before. What is acted on are the user's limits or, where none was given, minutes: a look
+from outside cannot tell waiting from hanging, and whoever works must not be killed.
 """
 
 from dataclasses import dataclass, replace
@@ -46,10 +45,9 @@ _SOONEST_S = 1.0
 class Looks:
     """What came of the looks at the present silence. All times are lengths of the silence.
 
-    A look that finds somebody at work says nothing, any other warns; neither kills anybody.
-    ``warned_of`` is the rank that was warned of, None before a warning. The
-    last look was at ``looked_s`` (0: none yet), the next is at ``again_s``, or
-    at ``halted_s`` if the process is stopped by then. It was ``woken`` that often.
+    A look that finds somebody at work says nothing, any other warns; neither kills anybody. ``warned_of`` is
+    the rank that was warned of, None before a warning. The last look was at ``looked_s`` (0: none yet), the
+    next is at ``again_s``, or at ``halted_s`` if the process is stopped by then. It was ``woken`` that often.
     """
 
     warned_of: int | None = None

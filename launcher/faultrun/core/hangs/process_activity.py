@@ -1,9 +1,8 @@
 """What was one process found doing? From the letter of its state, its consumption and its stack.
 
-Two formats of stacks are read: faulthandler's (CPython's Python/traceback.c,
-``_Py_DumpTraceback``, "Stack": the one thread that was asked; older workers
-say all, newest first and the main thread last), and that of ``py-spy dump``,
-which names it.
+Two formats of stacks are read: faulthandler's (CPython's Python/traceback.c, ``_Py_DumpTraceback``, "Stack":
+the one thread that was asked; older workers say all, newest first and the main thread last), and that of
+``py-spy dump``, which names it.
 """
 
 import re
@@ -105,13 +104,12 @@ _MEETING_PLACES = (
 class ProcessSample:
     """One rank's process over a short time.
 
-    ``state`` is the letter of proc(5). Shares are of one processor: of the
-    main thread, of its waiting for a processor (``starved_s`` in seconds), of
-    the children together; ``wakes_per_s`` are the main thread's. ``io_bytes``
-    were read or written by all of them. ``syscall`` is the name of a sleeping
-    call if it is known. ``frames`` are of the main thread, innermost first;
-    ``moved``: a second dump showed other functions; ``leaving``: the dump has
-    no line of a script. For ``held_s`` it is known never to have left state D.
+    ``state`` is the letter of proc(5). Shares are of one processor: of the main thread, of its waiting for a
+    processor (``starved_s`` in seconds), of the children together; ``wakes_per_s`` are the main thread's.
+    ``io_bytes`` were read or written by all of them. ``syscall`` is the name of a sleeping call if it is
+    known. ``frames`` are of the main thread, innermost first; ``moved``: a second dump showed other
+    functions; ``leaving``: the dump has no line of a script. For ``held_s`` it is known never to have left
+    state D.
     """
 
     rank: int

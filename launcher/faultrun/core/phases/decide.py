@@ -1,10 +1,9 @@
 """The supervisor's mind: one pure function from a fact to a decision.
 
-This is the table: which fact means what in which phase. The transitions
-themselves are in ``begin``, ``look_for_checkpoint`` and ``node_statement`` (no worker
-runs), ``drain`` (from running to none) and ``replace_ranks`` (survivors stay); a phase
-is changed there and nowhere else. None of them reads a clock, file, environment or
-process: time arrives on events, waiting leaves as ``StartTimer``.
+This is the table: which fact means what in which phase. The transitions themselves are in ``begin``,
+``look_for_checkpoint`` and ``node_statement`` (no worker runs), ``drain`` (from running to none) and
+``replace_ranks`` (survivors stay); a phase is changed there and nowhere else. None of them reads a clock,
+file, environment or process: time arrives on events, waiting leaves as ``StartTimer``.
 """
 
 from dataclasses import replace
@@ -97,9 +96,8 @@ from faultrun.model.stop import StopRequested
 def decide(state: RunState, event: Event) -> Step:  # noqa: PLR0911  one row a case
     """Return the state after ``event``, what must now be done about it, and why.
 
-    Total: every phase answers every event, and "nothing" is an answer that
-    says why. Facts of another incarnation change nothing, unless they are about the run,
-    the node, or a rank that was kept.
+    Total: every phase answers every event, and "nothing" is an answer that says why. Facts of another
+    incarnation change nothing, unless they are about the run, the node, or a rank that was kept.
     """
     match event:
         case RunStarted():

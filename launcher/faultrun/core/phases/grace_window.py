@@ -3,16 +3,14 @@
 Every deadline of a window is made here: by ``--grace`` after a fault, and by ``--stop_grace`` and the end of
 the platform's job when the run is told to stop (``Windows`` has them as they were resolved).
 
-Every replica group needs one verified save of the newest step that any of
-its members is known to hold. Members differ by at most one step (a rank can
-be killed between the others' updates); a save of the older step does not end
-the window while the newer one can still come. A node waits for the groups of its
-own ranks; other nodes have windows of their own.
+Every replica group needs one verified save of the newest step that any of its members is known to hold.
+Members differ by at most one step (a rank can be killed between the others' updates); a save of the older
+step does not end the window while the newer one can still come. A node waits for the groups of its own ranks;
+other nodes have windows of their own.
 
-Groups may differ too: a rank that was killed in its update leaves its group a
-step behind. Each group is waited for until it has its own newest step; the
-run then resumes from the newest step that all of them have on a disk. Nobody
-is asked for an older step, for no worker holds one (DESIGN.md).
+Groups may differ too: a rank that was killed in its update leaves its group a step behind. Each group is
+waited for until it has its own newest step; the run then resumes from the newest step that all of them have
+on a disk. Nobody is asked for an older step, for no worker holds one (DESIGN.md).
 """
 
 from dataclasses import replace

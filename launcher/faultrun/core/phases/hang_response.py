@@ -86,10 +86,9 @@ def goes_on(state: RunState, event: PauseOver) -> Step:
 def hang(state: RunState, event: HangDetected) -> Step:
     """A rank hangs: it alone is replaced where the others can stay, else everybody is asked to save.
 
-    The hung one is asked, too: where each rank holds a shard of its own, nobody else can save its
-    part, and a thread of it may still be able to. It is killed with the rest
-    once every replica group has saved, at the end of the window at the latest.
-    Without a proof the next life gets more time at this step.
+    The hung one is asked, too: where each rank holds a shard of its own, nobody else can save its part, and a
+    thread of it may still be able to. It is killed with the rest once every replica group has saved, at the
+    end of the window at the latest. Without a proof the next life gets more time at this step.
     """
     incident = hang_incident(state, event)
     if not event.proved:

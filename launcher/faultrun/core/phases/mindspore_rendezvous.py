@@ -1,7 +1,6 @@
 """Our own scheduler for MindSpore's workers: whether it serves them, and giving it up for MindSpore's.
 
-It is given up once, for the rest of the run, and at the price of one restart
-that nobody is charged for.
+It is given up once, for the rest of the run, and at the price of one restart that nobody is charged for.
 """
 
 from dataclasses import replace

@@ -1,18 +1,16 @@
 """What the platform's notices ask for, by the protocol of MindCluster's elastic agent (TaskD).
 
-While workers run: a rank at ``unrecovered`` means save, stop, wait until every
-rank is recovered, start again; ``RetryTime`` grown means the same without
-a faulty rank; ``fault`` or ``failed`` means that this node is of no more use, and
-``GracefulExit`` that everybody shall leave: save and end, so that the job is
-placed anew. While none runs the same words keep them from being started.
+While workers run: a rank at ``unrecovered`` means save, stop, wait until every rank is recovered, start
+again; ``RetryTime`` grown means the same without a faulty rank; ``fault`` or ``failed`` means that this node
+is of no more use, and ``GracefulExit`` that everybody shall leave: save and end, so that the job is placed
+anew. While none runs the same words keep them from being started.
 
 A run that may shrink (``RunState.shrinks``) goes on without a device that the platform has given up, instead
 of leaving. Where whole nodes may be missing (``fewer_nodes``), the node of that device leaves alone. The
 platform counts ranks of the whole world, whoever has a worker now.
 
-Deviations, because faultrun is outside of all ranks: workers are asked to
-save before they are stopped, and ``RestartFaultProcess`` is obeyed on the first
-node too, by restarting all ranks.
+Deviations, because faultrun is outside of all ranks: workers are asked to save before they are stopped, and
+``RestartFaultProcess`` is obeyed on the first node too, by restarting all ranks.
 
 Nothing here changes a phase: ``core/phases/decide.py`` does.
 """

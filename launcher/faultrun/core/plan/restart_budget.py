@@ -31,11 +31,10 @@ def charge(
 ) -> Allowed | Spent:
     """Charge one restart for a fault, or say that the budget is spent.
 
-    At most ``max_restarts`` in any ``window_s``, as Erlang supervisors count:
-    a lifetime count would end a month-long run for four unrelated node
-    failures, a window ends only the run that is failing *now*. Progress
-    refunds what was spent, so the first restart after it is charged to an
-    empty ledger and waits for nothing. ``point`` is where the next life would begin.
+    At most ``max_restarts`` in any ``window_s``, as Erlang supervisors count: a lifetime count would end a
+    month-long run for four unrelated node failures, a window ends only the run that is failing *now*.
+    Progress refunds what was spent, so the first restart after it is charged to an empty ledger and waits for
+    nothing. ``point`` is where the next life would begin.
     """
     recent = _counted(ledger, policy, now_s, high_step, point)
     if len(recent) >= policy.max_restarts:
@@ -80,10 +79,9 @@ def _counted(
 def progressed(ledger: Ledger, high_step: int, point: RecoveryPoint | None) -> bool:
     """Whether training came further than when the last plan was made.
 
-    A new highest step counts, and so does a save of a later step or epoch: a run
-    that dies often may creep forward from save to save without passing where it
-    once was. A save that says neither proves nothing, however new: a script may
-    write one whenever it starts.
+    A new highest step counts, and so does a save of a later step or epoch: a run that dies often may creep
+    forward from save to save without passing where it once was. A save that says neither proves nothing,
+    however new: a script may write one whenever it starts.
     """
     reached = furthest(ledger, high_step, point)
     return _reached(reached) != _reached(ledger)

@@ -57,12 +57,11 @@ class StandbyState:
     """What is known of the standbys. ``ranks`` are those that shall have one; none: standbys are off.
 
     Before workers run only how many they are counts: one of several nodes does not know its ranks yet, and a
-    spare keeps its standbys under the first numbers until it gets a seat (``waits``).
-    ``doubts`` are why there are none; every life says so, for those who read no more than its journal.
-    ``at_once``: how many may be on their way side by side. ``running``: workers run. ``proved``: they have
-    trained; after ``settled_s`` they, or the wait, have lasted long enough. ``warm``: some were standbys.
-    ``cold_next``: the next start shall not use any. ``suspicions`` counts warm starts that failed before
-    they were proved.
+    spare keeps its standbys under the first numbers until it gets a seat (``waits``). ``doubts`` are why
+    there are none; every life says so, for those who read no more than its journal. ``at_once``: how many may
+    be on their way side by side. ``running``: workers run. ``proved``: they have trained; after ``settled_s``
+    they, or the wait, have lasted long enough. ``warm``: some were standbys. ``cold_next``: the next start
+    shall not use any. ``suspicions`` counts warm starts that failed before they were proved.
     """
 
     ranks: tuple[int, ...] = ()

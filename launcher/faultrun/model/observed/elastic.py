@@ -21,8 +21,7 @@ class Elastic:
     ``health_check`` is a command that says with 0 whether a slot that was set aside is well again; empty:
     nobody can say, and none is taken back. ``min_nodes``: of several nodes whole ones are left out, and no
     fewer than these go on (all: a bad one only gives its seat to a spare); 0: there is one node, whose slots
-    are. ``fixed_seats``: a rank table says whose
-    each seat is, so no other node may have it.
+    are. ``fixed_seats``: a rank table says whose each seat is, so no other node may have it.
     """
 
     min_workers: int
@@ -92,10 +91,9 @@ class SlotLedger:
     """What a run that may shrink knows of its slots. Belongs to the run: it travels in the plan.
 
     ``groups`` are the replica groups of the whole world where ranks hold different parts of the model, by
-    rank of that world; none: all hold the same. ``refused``: why no fewer workers were planned
-    although a slot asked for it. ``stays_small``: why no more were although slots are well; that is not
-    tried again. Of several nodes ``vacant`` are seats that nobody has, and ``nodes`` those that were set
-    aside.
+    rank of that world; none: all hold the same. ``refused``: why no fewer workers were planned although a
+    slot asked for it. ``stays_small``: why no more were although slots are well; that is not tried again. Of
+    several nodes ``vacant`` are seats that nobody has, and ``nodes`` those that were set aside.
     """
 
     aside: tuple[SetAside, ...] = ()

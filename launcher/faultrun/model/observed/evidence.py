@@ -8,9 +8,8 @@ from enum import Enum
 class FaultClass(Enum):
     """What kind of trouble the evidence speaks of; it decides whether another attempt can help.
 
-    DETERMINISTIC: the program is wrong and will fail again. RESOURCE: memory,
-    disk or descriptors ran out. CONSEQUENCE: the word of a survivor whose peer
-    was gone, so somebody else failed first.
+    DETERMINISTIC: the program is wrong and will fail again. RESOURCE: memory, disk or descriptors ran out.
+    CONSEQUENCE: the word of a survivor whose peer was gone, so somebody else failed first.
     """
 
     UNKNOWN = "unknown"
@@ -26,9 +25,8 @@ class FaultClass(Enum):
 class Raised:
     """The exception that ended a worker.
 
-    ``frame`` is the innermost frame of the user's own code, as
-    ``train.py:41 in step``. ``at_s`` is when it was raised in run-seconds,
-    None when only the log tells of it. ``came_from`` are the exceptions that led
+    ``frame`` is the innermost frame of the user's own code, as ``train.py:41 in step``. ``at_s`` is when it
+    was raised in run-seconds, None when only the log tells of it. ``came_from`` are the exceptions that led
     to it, as ``Kind: message``, the nearest first.
     """
 
@@ -54,9 +52,8 @@ class Finding:
 class DeathNote:
     """What a dead rank left behind. ``logged_step`` is the last global step its log mentions, if any.
 
-    ``logged_epoch`` comes with ``logged_in_epoch`` where steps are counted anew in every epoch.
-    ``reports`` tells whether it spoke the SDK, so that silence about steps
-    means that there was none.
+    ``logged_epoch`` comes with ``logged_in_epoch`` where steps are counted anew in every epoch. ``reports``
+    tells whether it spoke the SDK, so that silence about steps means that there was none.
     """
 
     rank: int

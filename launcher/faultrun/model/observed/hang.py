@@ -33,12 +33,11 @@ class Span:
 class HangPolicy:
     """How long a rank may be silent, by what it does.
 
-    A learnt limit is ``factor`` times what is usual. ``startup_s``: until a
-    rank's first word, counted only once another has spoken, or from the start
-    when ``speaks``: the user said that the script uses the SDK. ``compile_s``:
-    until steps have a usual length. ``quiet_s``: for ``HangSignal.LOG``.
-    ``given`` names the limits that the user set: a rank is replaced when they
-    are over. The others only say when a silence is unusual enough for a warning.
+    A learnt limit is ``factor`` times what is usual. ``startup_s``: until a rank's first word, counted only
+    once another has spoken, or from the start when ``speaks``: the user said that the script uses the SDK.
+    ``compile_s``: until steps have a usual length. ``quiet_s``: for ``HangSignal.LOG``. ``given`` names the
+    limits that the user set: a rank is replaced when they are over. The others only say when a silence is
+    unusual enough for a warning.
     """
 
     enabled: bool = True
@@ -58,9 +57,8 @@ class HangPolicy:
 class PauseHistory:
     """What the run has come through. It outlives its lives and, by the journal, its supervisors.
 
-    ``longest_s`` is the longest pause after which training went on. The last
-    rank that was replaced without a proof stood at ``hung_step`` (-1: before
-    its first step), and its limit was ``hung_limit_s``.
+    ``longest_s`` is the longest pause after which training went on. The last rank that was replaced without a
+    proof stood at ``hung_step`` (-1: before its first step), and its limit was ``hung_limit_s``.
     """
 
     WIRE_NAME: ClassVar[str] = "Patience"
@@ -93,16 +91,14 @@ class Activity(Enum):
 class Suspicion:
     """Ranks that have been silent for longer than they may.
 
-    ``front`` are those with the fewest steps; others wait for one of them.
-    ``behind`` are those of them that have come least far within the step.
-    ``silent_s`` and ``limit_s`` are of that one of them that spoke last; ``usual_s``
-    is the learnt length of a step, None where the limit was given. ``needed_s``
-    is the limit without the patience for ranks that were found at work;
-    ``final`` is False while such a rank may get more time. At ``acts_s`` a rank
-    is replaced; ``acts``: so long it has been silent. Until then it is warned of.
-    ``by_log``: only their logs tell steps, so that nobody is ended for it, whatever is found.
-    ``woken``: so often a stopped rank was woken in this silence. ``asked``: so were the other nodes, what
-    their ranks do, and none has said that one of them is stuck, or works.
+    ``front`` are those with the fewest steps; others wait for one of them. ``behind`` are those of them that
+    have come least far within the step. ``silent_s`` and ``limit_s`` are of that one of them that spoke last;
+    ``usual_s`` is the learnt length of a step, None where the limit was given. ``needed_s`` is the limit
+    without the patience for ranks that were found at work; ``final`` is False while such a rank may get more
+    time. At ``acts_s`` a rank is replaced; ``acts``: so long it has been silent. Until then it is warned of.
+    ``by_log``: only their logs tell steps, so that nobody is ended for it, whatever is found. ``woken``: so
+    often a stopped rank was woken in this silence. ``asked``: so were the other nodes, what their ranks do,
+    and none has said that one of them is stuck, or works.
     """
 
     front: tuple[int, ...]
@@ -141,10 +137,9 @@ class HangDismissed(Fact):
 class HangFound(Fact):
     """The job stands still, and ``rank`` is the one that the others wait for.
 
-    ``step`` is its last finished global step, None before the first.
-    ``why`` is the cause for a person. ``where`` is its innermost Python
-    frame, if anybody could read it. ``folder`` holds the stacks of ``stacks``
-    ranks, empty when none could be collected.
+    ``step`` is its last finished global step, None before the first. ``why`` is the cause for a person.
+    ``where`` is its innermost Python frame, if anybody could read it. ``folder`` holds the stacks of
+    ``stacks`` ranks, empty when none could be collected.
     """
 
     rank: int

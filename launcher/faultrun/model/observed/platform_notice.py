@@ -40,11 +40,9 @@ class ReportedRank:
 class ResetNotice:
     """All of one ``reset.json``: which devices are in trouble and what is to be done about it.
 
-    ``flushing``: more faults are about to be told. ``restart_in_place``: a
-    rank at FAULT may be restarted here, nobody needs to leave.
-    ``retry_time`` counts the platform's requests to restart everything;
-    ``update_time`` is its clock, in seconds, and only good for telling two
-    notices apart.
+    ``flushing``: more faults are about to be told. ``restart_in_place``: a rank at FAULT may be restarted
+    here, nobody needs to leave. ``retry_time`` counts the platform's requests to restart everything;
+    ``update_time`` is its clock, in seconds, and only good for telling two notices apart.
     """
 
     ranks: tuple[ReportedRank, ...] = ()
@@ -97,13 +95,11 @@ Notice = ResetNotice | FaultRanks | TableVersion | UnreadableNotice
 class Platform:
     """What a run remembers of the platform's words.
 
-    ``lost`` are ranks whose checkpoints the next survey passes over where a
-    replica has one. ``given_up`` are ranks of the whole world, as the platform counts them, whose devices
-    it has said since this supervisor began to be lost, and not yet to be well again.
-    ``repairing``: workers were stopped for a reset and none
-    has started since. ``used_version`` is the rank table's version when
-    workers last started; None without such a file. Nothing starts before
-    ``not_before_s`` run-seconds.
+    ``lost`` are ranks whose checkpoints the next survey passes over where a replica has one. ``given_up`` are
+    ranks of the whole world, as the platform counts them, whose devices it has said since this supervisor
+    began to be lost, and not yet to be well again. ``repairing``: workers were stopped for a reset and none
+    has started since. ``used_version`` is the rank table's version when workers last started; None without
+    such a file. Nothing starts before ``not_before_s`` run-seconds.
     """
 
     reset: ResetNotice | None = None

@@ -19,13 +19,12 @@ class Stream(Enum):
 class Logs:
     """Where output goes. ``tail`` lists ranks copied to the console; None copies nobody.
 
-    ``worker_log_name`` is msrun's: ``<name>_<rank>.log``, {ip} and {hostname} already replaced.
-    ``tee`` and ``redirects`` are torchrun's, a stream for each local rank; empty when not asked for.
-    Every stream is always in the log file: ask ``console`` what else is copied.
-    A log of more than ``max_bytes`` is cut, its first part and its newest kept; 0: never.
-    ``shown`` are the local ranks that the console may show, None: all. Lines with one of ``picked_out`` or
-    ``picked_err`` are copied to a file of their stream. ``step_pattern``: the lines that tell steps; empty:
-    which do is learnt.
+    ``worker_log_name`` is msrun's: ``<name>_<rank>.log``, {ip} and {hostname} already replaced. ``tee`` and
+    ``redirects`` are torchrun's, a stream for each local rank; empty when not asked for. Every stream is
+    always in the log file: ask ``console`` what else is copied. A log of more than ``max_bytes`` is cut, its
+    first part and its newest kept; 0: never. ``shown`` are the local ranks that the console may show, None:
+    all. Lines with one of ``picked_out`` or ``picked_err`` are copied to a file of their stream.
+    ``step_pattern``: the lines that tell steps; empty: which do is learnt.
     """
 
     log_dir: str = "faultrun_log"

@@ -79,9 +79,8 @@ class Hold(Enum):
 class Binding:
     """Processors for each local rank; ``cpus`` is empty when the kernel may choose.
 
-    ``memory_nodes`` are NUMA nodes (``numactl --membind``), empty for any.
-    ``worker_env`` are the variables through which msrun tells MindSpore's own
-    thread binding of it, name and value, for each local rank.
+    ``memory_nodes`` are NUMA nodes (``numactl --membind``), empty for any. ``worker_env`` are the variables
+    through which msrun tells MindSpore's own thread binding of it, name and value, for each local rank.
     """
 
     hold: Hold = Hold.NONE

@@ -22,12 +22,11 @@ PLATFORM_MARGIN_S = 5.0
 class Windows:
     """Every bounded wait of a drain, in seconds.
 
-    ``grace_s``: SIGTERM to SIGKILL after a peer died. ``stop_grace_s``: the
-    same when we are told to stop, cut at ``stop_by_utc_s`` where the platform
-    ends the job then (SLURM). ``reap_s``: after SIGKILL, until a worker
-    that the kernel does not give back is called unkillable. ``rejoin_s``: after a death, until survivors and
-    who takes the dead rank's place are one group; 0: survivors never stay. ``stay_asked``: they are to by
-    ``--on_fault=replace``, so an incident in which none does always says why.
+    ``grace_s``: SIGTERM to SIGKILL after a peer died. ``stop_grace_s``: the same when we are told to stop,
+    cut at ``stop_by_utc_s`` where the platform ends the job then (SLURM). ``reap_s``: after SIGKILL, until a
+    worker that the kernel does not give back is called unkillable. ``rejoin_s``: after a death, until
+    survivors and who takes the dead rank's place are one group; 0: survivors never stay. ``stay_asked``: they
+    are to by ``--on_fault=replace``, so an incident in which none does always says why.
     """
 
     grace_s: float = DEFAULT_GRACE_S

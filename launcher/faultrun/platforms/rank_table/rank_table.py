@@ -81,8 +81,7 @@ class RankTable:
 def parse_rank_table(content: bytes) -> RankTable:
     """Read and check a table.
 
-    Unfinished while it says so, or is not whole JSON; ValueError with the
-    reason if it will never be right.
+    Unfinished while it says so, or is not whole JSON; ValueError with the reason if it will never be right.
     """
     document = json_object(content)
     match document.get("status"):

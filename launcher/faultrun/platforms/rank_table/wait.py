@@ -1,9 +1,8 @@
 """Waiting for a platform's file, a rank table, that is not there yet or is being written while we look.
 
-The platform makes the file with ``{"status": "initializing"}`` when it makes the
-pod, and writes it when every pod of the job has its devices; a ConfigMap may lag
-a minute behind. A table is used once two looks, a pause apart, found the same
-bytes, or when nobody has touched it for a while.
+The platform makes the file with ``{"status": "initializing"}`` when it makes the pod, and writes it when
+every pod of the job has its devices; a ConfigMap may lag a minute behind. A table is used once two looks, a
+pause apart, found the same bytes, or when nobody has touched it for a while.
 """
 
 import os

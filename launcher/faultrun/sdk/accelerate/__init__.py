@@ -12,9 +12,8 @@
                 optimizer.zero_grad()
             guard.step()                                                                              # 3
 
-Call ``protect`` after the last ``accelerator.prepare``. Folders of
-``accelerator.save_state`` hold the place in the epoch from then on, with or
-without faultrun, and ``load_state`` brings it back.
+Call ``protect`` after the last ``accelerator.prepare``. Folders of ``accelerator.save_state`` hold the place
+in the epoch from then on, with or without faultrun, and ``load_state`` brings it back.
 """
 
 import os

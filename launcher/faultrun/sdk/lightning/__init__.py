@@ -11,9 +11,8 @@
             optimizer.step()
             guard.step()
 
-A callback serves the Trainer, which tells it where a step ends. The loop of a
-Fabric script is the script's own, and only the script can say that.
-``lightning`` and ``pytorch_lightning`` will both do.
+A callback serves the Trainer, which tells it where a step ends. The loop of a Fabric script is the script's
+own, and only the script can say that. ``lightning`` and ``pytorch_lightning`` will both do.
 """
 
 import os

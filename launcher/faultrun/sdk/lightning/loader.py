@@ -1,9 +1,8 @@
 """Lightning's training data, opened at the place where training goes on.
 
-Lightning 2.6 opens a loader that is no ``StatefulDataLoader`` at its beginning,
-whatever batch a checkpoint was taken at: it trains the first batches of the epoch
-again, and as many at its end never. The loader that stands in ``CombinedLoader``'s
-place here asks where to open, and says so before every batch.
+Lightning 2.6 opens a loader that is no ``StatefulDataLoader`` at its beginning, whatever batch a checkpoint
+was taken at: it trains the first batches of the epoch again, and as many at its end never. The loader that
+stands in ``CombinedLoader``'s place here asks where to open, and says so before every batch.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,8 @@
 """How far Lightning's loops are, and how to write it so that ``fit`` goes on at the right place.
 
-Lightning 2.6 (``loops/fit_loop.py``, ``training_epoch_loop.py``) works out from
-its counters where a checkpoint was taken, and knows few places. Taken after the
-last batch of an epoch, before a validation that is due, or with ``max_steps``,
-it leaves a validation out, or trains a batch more. So the counters that are
+Lightning 2.6 (``loops/fit_loop.py``, ``training_epoch_loop.py``) works out from its counters where a
+checkpoint was taken, and knows few places. Taken after the last batch of an epoch, before a validation that
+is due, or with ``max_steps``, it leaves a validation out, or trains a batch more. So the counters that are
 written are always those of three places, from which it goes on rightly.
 """
 

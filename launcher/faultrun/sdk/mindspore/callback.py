@@ -34,14 +34,12 @@ _WARM_UP = 3
 class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
     """Saves ``<prefix>-<epoch>_<step>_breakpoint.ckpt`` when a peer dies or faultrun is told to stop.
 
-    ``prefix``, ``directory`` and ``config`` mean what they mean for
-    ``ModelCheckpoint``, which may be used in the same run; give every rank a
-    directory of its own, as there. On the CPU the optimizer is wrapped in
-    ``OptTFTWrapper``, unless it is, and nothing is copied. Where that cannot
-    be done, or ``every`` is given, the state is copied to the host: every so many
-    steps, by default so seldom that copying takes less than one percent of
-    the time. Does nothing when faultrun did not start the process. FaultrunError where nothing could ever be
-    saved.
+    ``prefix``, ``directory`` and ``config`` mean what they mean for ``ModelCheckpoint``, which may be used in
+    the same run; give every rank a directory of its own, as there. On the CPU the optimizer is wrapped in
+    ``OptTFTWrapper``, unless it is, and nothing is copied. Where that cannot be done, or ``every`` is given,
+    the state is copied to the host: every so many steps, by default so seldom that copying takes less than
+    one percent of the time. Does nothing when faultrun did not start the process. FaultrunError where nothing
+    could ever be saved.
     """
 
     _find_worker = staticmethod(worker)

@@ -1,9 +1,8 @@
 """The parameters of a network as another thread may read them: copies made between steps, views, and marks.
 
-On the CPU ``Parameter.asnumpy()`` is a view of the very memory that the graph
-works on, at the same address for the whole training (MindSpore 2.10, graph
-and PyNative mode); another thread can read it without calling MindSpore. On
-other devices only copies made by the main thread can be used.
+On the CPU ``Parameter.asnumpy()`` is a view of the very memory that the graph works on, at the same address
+for the whole training (MindSpore 2.10, graph and PyNative mode); another thread can read it without calling
+MindSpore. On other devices only copies made by the main thread can be used.
 """
 
 import threading
@@ -125,9 +124,8 @@ class MarkingOptimizer(nn.Optimizer):  # type: ignore[misc]  # MindSpore has no 
 def mark_updates(network: Any) -> bool:
     """Have the optimizer of ``network`` mark its updates; whether it does now.
 
-    Before the network's first step only: later a compiled graph would go on
-    with the optimizer it has. A network with several optimizers, or with one
-    that cannot be wrapped, stays as it is.
+    Before the network's first step only: later a compiled graph would go on with the optimizer it has. A
+    network with several optimizers, or with one that cannot be wrapped, stays as it is.
     """
     if begun_counter(network) is not None:
         return True

@@ -1,9 +1,8 @@
 """The helper thread's view of a MindSpore training: which state to save now, and the writing of it.
 
-Best first: the live parameters between two steps; the live parameters while
-the main thread sits in a collective, if the optimizer marks the beginning of
-its updates and shows that none has begun; the last copy. The file is written
-by MindSpore itself, checksum included.
+Best first: the live parameters between two steps; the live parameters while the main thread sits in a
+collective, if the optimizer marks the beginning of its updates and shows that none has begun; the last copy.
+The file is written by MindSpore itself, checksum included.
 """
 
 import time
@@ -71,8 +70,7 @@ class MindSporeProvider(StateProvider):
     def _limits(self, order: SaveOrder) -> HoldLimits:
         """How long to wait for the end of the running step. A main thread whose peer is dead waits for ever.
 
-        A fresh copy makes waiting pointless; an old one, or none, makes it
-        worth a few steps' time.
+        A fresh copy makes waiting pointless; an old one, or none, makes it worth a few steps' time.
         """
         if order.step is not None:
             return HoldLimits(until_s=order.until_s, settle_s=0.0)
@@ -140,11 +138,10 @@ def breakpoint_names(directory: Path, prefix: str, position: Position) -> Names:
 def appended(state: HostState, base: Mapping[str, Any], step_num: int) -> dict[str, Any]:
     """What follows the parameters in a breakpoint file, in this order.
 
-    ``epoch_num``, from 1; ``step_num``, the global step; ``global_step`` where
-    no optimizer has it; ``loss_scale`` where there is one. With ``append_info``
-    in the config, which is ``base``, the first two are counted as
-    ModelCheckpoint counts them: those values plus the epochs and steps
-    (``step_num``) of this run.
+    ``epoch_num``, from 1; ``step_num``, the global step; ``global_step`` where no optimizer has it;
+    ``loss_scale`` where there is one. With ``append_info`` in the config, which is ``base``, the first two
+    are counted as ModelCheckpoint counts them: those values plus the epochs and steps (``step_num``) of this
+    run.
     """
     position = state.position
     content = {**base}

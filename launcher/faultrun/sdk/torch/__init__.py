@@ -49,12 +49,11 @@ def protect(
 ) -> Guard:
     """Be ready to save this training whenever faultrun asks, and to go on from what was saved.
 
-    ``objects`` are schedulers, scalers, averaged models and whatever else has
-    ``state_dict`` and ``load_state_dict``, by name. Wrappers such as
-    DistributedDataParallel are looked through. Files go to
-    ``<directory>/rank_<rank>/gasp-step_<step>.pt``; give a ``Folder`` to say
-    which ranks hold the same state (default: all; of a model that is spread over a device mesh by FSDP2 or
-    tensor parallelism: those with the same shards) or how many gasps to keep.
+    ``objects`` are schedulers, scalers, averaged models and whatever else has ``state_dict`` and
+    ``load_state_dict``, by name. Wrappers such as DistributedDataParallel are looked through. Files go to
+    ``<directory>/rank_<rank>/gasp-step_<step>.pt``; give a ``Folder`` to say which ranks hold the same state
+    (default: all; of a model that is spread over a device mesh by FSDP2 or tensor parallelism: those with the
+    same shards) or how many gasps to keep.
 
     ``state_fn()`` replaces the dict that is saved, ``save_fn(state, path)``
     replaces ``torch.save``; both run in another thread, and ``state_fn`` once here.

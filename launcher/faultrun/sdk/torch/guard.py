@@ -77,9 +77,8 @@ class Guard:
     def resume(self, load: Callable[[str], object] | None = None) -> ResumePoint | None:
         """Put back everything, random numbers too, from where faultrun says; None when training starts anew.
 
-        A checkpoint in a format of your own is given to ``load(path)``; its
-        step and epoch are then those that faultrun read from it.
-        FaultrunError when nothing can load the file.
+        A checkpoint in a format of your own is given to ``load(path)``; its step and epoch are then those
+        that faultrun read from it. FaultrunError when nothing can load the file.
         """
         point = self.training.point
         if point is None:
@@ -174,9 +173,8 @@ class Guard:
     def step(self, n: int | None = None, epoch: int | None = None) -> None:
         """A step is complete: call it right after the last of optimizer, scheduler, scaler and averages.
 
-        ``n`` is the global step, by default one more than the last. In
-        particular before anything that talks to other ranks: what is lost
-        with a dead peer then is nothing.
+        ``n`` is the global step, by default one more than the last. In particular before anything that talks
+        to other ranks: what is lost with a dead peer then is nothing.
         """
         self.training.step(n, epoch)
         if self.rejoin is not None:

@@ -1,7 +1,6 @@
 """What a worker leaves to know it by: its stacks when it is asked, and the exception that it died of.
 
-torch's elastic launchers read ``TORCHELASTIC_ERROR_FILE``; faultrun reads it
-as the worker's own death note.
+torch's elastic launchers read ``TORCHELASTIC_ERROR_FILE``; faultrun reads it as the worker's own death note.
 """
 
 import contextlib
@@ -69,12 +68,11 @@ def write_note(path: str, error: BaseException, died_at_utc: float) -> None:
 def answer_with_stacks(session: Session) -> None:
     """From now on STACKS_SIGNAL appends the main thread's stack to this rank's file beside the progress page.
 
-    faulthandler writes it in the C signal handler itself. A thread of ours
-    could not: a main thread that spins in an extension never lets it run. Nor
-    does the handler write the other threads' stacks: one of them may hold
-    Python's lock and change its stack while it is read, and a worker that
-    works would crash. They are left to the helper thread, which reads them
-    while it holds the lock. Does nothing where no file can be made there.
+    faulthandler writes it in the C signal handler itself. A thread of ours could not: a main thread that
+    spins in an extension never lets it run. Nor does the handler write the other threads' stacks: one of them
+    may hold Python's lock and change its stack while it is read, and a worker that works would crash. They
+    are left to the helper thread, which reads them while it holds the lock. Does nothing where no file can be
+    made there.
     """
     folder = _folder(session)
     if folder is None:

@@ -1,12 +1,10 @@
 """The helper thread: hears the request to save whatever the main thread is doing, saves, answers, leaves.
 
-It does all the talking. The main thread only stores its step and passes the
-update lock; it never waits for this thread, except while its state is being
-read. It is woken by a pipe that a C-level signal handler, or another thread,
-writes a byte to: the main thread may be inside a collective that never
-returns, and then no Python signal handler runs. CPython's own C handler still
-writes the signal's number to the wakeup descriptor, in whatever thread the
-kernel picked, and needs no signal mask set up before the framework starts its threads.
+It does all the talking. The main thread only stores its step and passes the update lock; it never waits for
+this thread, except while its state is being read. It is woken by a pipe that a C-level signal handler, or
+another thread, writes a byte to: the main thread may be inside a collective that never returns, and then no
+Python signal handler runs. CPython's own C handler still writes the signal's number to the wakeup descriptor,
+in whatever thread the kernel picked, and needs no signal mask set up before the framework starts its threads.
 """
 
 import contextlib
@@ -219,9 +217,8 @@ class Helper(threading.Thread):
 def leave() -> None:
     """End this process at once, as one that was told to stop.
 
-    No interpreter shutdown: frameworks hang in it for many seconds once a
-    peer is gone. What the script printed is flushed, unless the main thread
-    is stuck while printing.
+    No interpreter shutdown: frameworks hang in it for many seconds once a peer is gone. What the script
+    printed is flushed, unless the main thread is stuck while printing.
     """
     flusher = threading.Thread(target=_flush, daemon=True)
     flusher.start()

@@ -12,9 +12,8 @@ _RETURNS = frozenset({"RETURN_VALUE", "RETURN_CONST"})
 class ExitWatch:
     """Knows whether the exit code will be 0.
 
-    Frameworks crash while they are taken down, and then the code that the
-    script earned is lost. It is 0 for certain in two cases, by what CPython
-    (3.10 to 3.13) leaves behind:
+    Frameworks crash while they are taken down, and then the code that the script earned is lost. It is 0 for
+    certain in two cases, by what CPython (3.10 to 3.13) leaves behind:
 
     * the lowest frame of the main thread stands at its return: nothing was
       raised past it, and a module that returns ends with 0;
@@ -22,11 +21,10 @@ class ExitWatch:
       Python frame below it, and every frame still stands where it called:
       nobody has caught it, and the interpreter has taken its code.
 
-    Everything else is no answer: an exception, ``raise SystemExit(x)`` without
-    ``sys.exit``, a ``finally`` on the way, ``os._exit``. Stands before
-    ``sys.exit``; ``begin`` while the program runs, in any thread; asked while
-    it ends. Made when the SDK is imported: ``sys.exit(main())`` looks
-    ``sys.exit`` up before ``main`` runs.
+    Everything else is no answer: an exception, ``raise SystemExit(x)`` without ``sys.exit``, a ``finally`` on
+    the way, ``os._exit``. Stands before ``sys.exit``; ``begin`` while the program runs, in any thread; asked
+    while it ends. Made when the SDK is imported: ``sys.exit(main())`` looks ``sys.exit`` up before ``main``
+    runs.
     """
 
     def __init__(self) -> None:

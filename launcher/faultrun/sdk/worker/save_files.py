@@ -1,8 +1,7 @@
 """Files and folders that are there whole or not at all: tmp, fsync, a name of their own; the manifest last.
 
-``<name>.manifest.json`` (described in ``checkpoints/formats/faultrun_manifest.py``) says
-whose state it is, its step and its digest. What is already
-there is never written over. Knows no framework.
+``<name>.manifest.json`` (described in ``checkpoints/formats/faultrun_manifest.py``) says whose state it is,
+its step and its digest. What is already there is never written over. Knows no framework.
 """
 
 import contextlib
@@ -35,9 +34,8 @@ _SCHEMA = 1
 class Folder:
     """Where a worker's own saves go: ``directory`` as it is now, whatever becomes the working directory.
 
-    ``keep`` is how many dying-gasp files each rank keeps; ``replica_group``
-    are the ranks that hold the same state as this one, by default all
-    (pure data parallel). Checked where saves are prepared (``preflight``).
+    ``keep`` is how many dying-gasp files each rank keeps; ``replica_group`` are the ranks that hold the same
+    state as this one, by default all (pure data parallel). Checked where saves are prepared (``preflight``).
     """
 
     directory: str | os.PathLike[str]

@@ -110,10 +110,9 @@ def limits_of(order: SaveOrder) -> HoldLimits:
 class ScriptProvider(StateProvider):
     """For scripts without a framework: ``save`` writes the whole state into the file that it is given.
 
-    It runs in the helper thread at consistent moments. Until the script marks
-    its updates (``updating``), only the inside of ``step`` is known to be
-    consistent: the save happens there, while the main thread waits.
-    FaultrunError: what it is given cannot be meant.
+    It runs in the helper thread at consistent moments. Until the script marks its updates (``updating``),
+    only the inside of ``step`` is known to be consistent: the save happens there, while the main thread
+    waits. FaultrunError: what it is given cannot be meant.
     """
 
     def __init__(self, save: Callable[[str], object], writer: SaveWriter, name: str) -> None:

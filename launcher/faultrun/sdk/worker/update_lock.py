@@ -1,8 +1,7 @@
 """When may another thread read the training state? Between a step's end and the next update's beginning.
 
-The main thread says what it does (``begin``, ``end``, ``boundary``) for less
-than a microsecond each; the helper thread asks for a consistent moment and
-holds the main thread off further changes while it reads.
+The main thread says what it does (``begin``, ``end``, ``boundary``) for less than a microsecond each; the
+helper thread asks for a consistent moment and holds the main thread off further changes while it reads.
 
 ``boundary``  a step is complete: parameters, schedulers and position belong together
 ``begin``     an update of the state starts (an optimizer's step)
@@ -35,11 +34,9 @@ class UpdatePhase(Enum):
 class HoldLimits:
     """How long to wait for a better moment, in seconds. ``until_s`` is on the monotonic clock.
 
-    ``settle_s``: for the running step to end, although the state is already
-    consistent: a step that is nearly done need not be lost.
-    ``stuck_s``: for a main thread that stands after an update, before it is
-    taken for stuck. ``first_s``: for the very first boundary, before which
-    there is nothing that could be lost.
+    ``settle_s``: for the running step to end, although the state is already consistent: a step that is nearly
+    done need not be lost. ``stuck_s``: for a main thread that stands after an update, before it is taken for
+    stuck. ``first_s``: for the very first boundary, before which there is nothing that could be lost.
     """
 
     until_s: float
@@ -127,10 +124,9 @@ class UpdateLock:
     ) -> UpdatePhase:
         """Wait for a consistent moment; afterwards the main thread cannot change anything until ``release``.
 
-        Returns CLEAN, or UPDATED when the main thread is stuck (or on its way
-        out) after an update and ``complete`` says that nothing of the step is
-        missing. A CLEAN moment counts only if ``due``, which may raise
-        NotSaved. Raises NotSaved when the limits are over.
+        Returns CLEAN, or UPDATED when the main thread is stuck (or on its way out) after an update and
+        ``complete`` says that nothing of the step is missing. A CLEAN moment counts only if ``due``, which
+        may raise NotSaved. Raises NotSaved when the limits are over.
         """
         self.is_wanted = True
         self._since_s = time.monotonic()

@@ -1,8 +1,7 @@
 """The one worker that this process is: made by the first call, a no-op outside faultrun.
 
-Everything a script calls from ``faultrun.sdk`` ends here. Ties the session,
-the progress slot and the helper thread together, and sees to it that a
-process with a request pending does not end before it is answered.
+Everything a script calls from ``faultrun.sdk`` ends here. Ties the session, the progress slot and the helper
+thread together, and sees to it that a process with a request pending does not end before it is answered.
 """
 
 import atexit

@@ -1,10 +1,9 @@
 """Where a standby waits: ``site`` runs this before Python opens the user's program.
 
-A standby is executed with the very command line of its worker, and this
-folder first on ``PYTHONPATH``. When ``wait`` returns, Python goes on as if
-nothing had been: the program becomes ``__main__`` by Python's own hands, with
-no frame of ours below it. For any other process, such as a child of a
-standby, this file only steps aside.
+A standby is executed with the very command line of its worker, and this folder first on ``PYTHONPATH``. When
+``wait`` returns, Python goes on as if nothing had been: the program becomes ``__main__`` by Python's own
+hands, with no frame of ours below it. For any other process, such as a child of a standby, this file only
+steps aside.
 """
 
 import importlib.util

@@ -1,9 +1,8 @@
 """Which ranks hold the same state in this run: what the workers wrote about it, agreed on.
 
-Reads the ``device<rank>/group_info.pb`` that workers write under the log_dir; on
-Ascend MindSpore does so itself. Of several nodes each has the files of its own ranks, below ``node_<name>/``.
-Wrong groups would give a rank another's
-shard, so doubt always means that no rank has a replica.
+Reads the ``device<rank>/group_info.pb`` that workers write under the log_dir; on Ascend MindSpore does so
+itself. Of several nodes each has the files of its own ranks, below ``node_<name>/``. Wrong groups would give
+a rank another's shard, so doubt always means that no rank has a replica.
 """
 
 from dataclasses import dataclass

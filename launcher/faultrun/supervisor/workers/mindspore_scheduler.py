@@ -1,9 +1,8 @@
 """Our own scheduler for MindSpore's workers: the sockets around ``frameworks.mindspore_cluster``.
 
-It lives in the loop's own thread. A message is answered in some fifty
-microseconds and a worker sends one every five seconds once training runs,
-while a thread could not be had: workers are forked, and must be forked by a
-process without threads.
+It lives in the loop's own thread. A message is answered in some fifty microseconds and a worker sends one
+every five seconds once training runs, while a thread could not be had: workers are forked, and must be forked
+by a process without threads.
 """
 
 import contextlib
@@ -34,8 +33,7 @@ class _Link:
 class BuiltinScheduler:
     """Serves the ``size`` ranks of one incarnation at ``address`` (IPv4) and its port.
 
-    OSError when nobody can listen there. ``log`` takes the place of the log of
-    MindSpore's scheduler process.
+    OSError when nobody can listen there. ``log`` takes the place of the log of MindSpore's scheduler process.
     """
 
     def __init__(

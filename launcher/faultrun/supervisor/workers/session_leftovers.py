@@ -1,8 +1,7 @@
 """What is left in the session of a leader that was asked to save, and has ended.
 
-``bash train.sh`` dies of the SIGTERM that its program never hears of; a shell
-with a trap passes it on and does not wait. The rank lives as long as a
-program of it does, until it is killed with the rest.
+``bash train.sh`` dies of the SIGTERM that its program never hears of; a shell with a trap passes it on and
+does not wait. The rank lives as long as a program of it does, until it is killed with the rest.
 """
 
 import os

@@ -1,8 +1,7 @@
 """What a worker left behind: the end of its log, read by seeking, and its own death note.
 
-The note is the file named by ``TORCHELASTIC_ERROR_FILE``: torch's ``@record``
-writes it, and so does the hook of our SDK. Format:
-torch/distributed/elastic/multiprocessing/errors/error_handler.py.
+The note is the file named by ``TORCHELASTIC_ERROR_FILE``: torch's ``@record`` writes it, and so does the hook
+of our SDK. Format: torch/distributed/elastic/multiprocessing/errors/error_handler.py.
 """
 
 import json

@@ -1,9 +1,8 @@
 """Keeps workers' logs from filling the disk: of each the first part, and the newest.
 
-Workers append to their files themselves, so a flood costs neither them nor
-the supervisor anything but disk. A process of its own looks at the sizes; it
-cuts a file in place, because its writer cannot be told to open another. What
-is written in the instant between the copy and the cut is lost, and only in a flood.
+Workers append to their files themselves, so a flood costs neither them nor the supervisor anything but disk.
+A process of its own looks at the sizes; it cuts a file in place, because its writer cannot be told to open
+another. What is written in the instant between the copy and the cut is lost, and only in a flood.
 """
 
 import contextlib

@@ -1,10 +1,9 @@
 """Where a loader stands, and how to come back to the same place with the same shuffling.
 
-The order of an epoch follows from the random numbers at its start and from the
-epoch's number, so these are kept and told; on the way back the loader is
-opened with them and the batches that are done are skipped: by index where
-torch's own ``DataLoader`` has one, else by reading them. A class around a
-``DataLoader`` has an order of its own: only if it can be told the epoch can it be read again.
+The order of an epoch follows from the random numbers at its start and from the epoch's number, so these are
+kept and told; on the way back the loader is opened with them and the batches that are done are skipped: by
+index where torch's own ``DataLoader`` has one, else by reading them. A class around a ``DataLoader`` has an
+order of its own: only if it can be told the epoch can it be read again.
 """
 
 import copy
@@ -65,9 +64,8 @@ def opened(loader: Any) -> Iterator[Any]:
 def opened_after(loader: Any, done: int) -> Iterator[Any]:
     """An iterator over ``loader`` of which ``done`` batches are consumed already.
 
-    All random numbers that decide the order have been drawn on return; the
-    caller may then set the generators to what they were at batch ``done``.
-    FaultrunError: it cannot be positioned.
+    All random numbers that decide the order have been drawn on return; the caller may then set the generators
+    to what they were at batch ``done``. FaultrunError: it cannot be positioned.
     """
     check_positions(loader)
     if not _is_torchs(loader) or isinstance(loader.dataset, IterableDataset):

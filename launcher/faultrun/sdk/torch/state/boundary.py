@@ -1,9 +1,8 @@
 """What is written down at the end of every step, because it may change before the next update.
 
-Parameters and optimizer state change only inside ``optimizer.step()`` and
-are read live, so that there is no copy of them. All else that makes up a
-step is small: hyperparameters, schedulers and the like, random numbers,
-where the data stand, and the buffers that a forward pass changes.
+Parameters and optimizer state change only inside ``optimizer.step()`` and are read live, so that there is no
+copy of them. All else that makes up a step is small: hyperparameters, schedulers and the like, random
+numbers, where the data stand, and the buffers that a forward pass changes.
 
 A CUDA program runs ahead of its device: ``optimizer.step()`` returns although
 the gradients it uses hang in a collective for ever. What the device has

@@ -1,10 +1,9 @@
 """Records the random numbers of this rank at every step, in a mapped file that outlives SIGKILL.
 
-In data parallel training one rank's checkpoint serves all, but each rank
-draws its own dropout. A rank that was killed could not save its own; it
-finds it here. The last steps are kept, for the survivors may have saved the
-step before; and, from the end of its forward pass, the step under way, which
-survivors may have finished when this rank was killed in it.
+In data parallel training one rank's checkpoint serves all, but each rank draws its own dropout. A rank that
+was killed could not save its own; it finds it here. The last steps are kept, for the survivors may have saved
+the step before; and, from the end of its forward pass, the step under way, which survivors may have finished
+when this rank was killed in it.
 
 What a rank has once resumed with is kept apart: the steps after it write over
 the records, and whoever resumes there again must draw the same numbers.

@@ -58,8 +58,7 @@ def unwrapped(model: Any) -> Any:
 def unwrapped_optimizer(optimizer: Any) -> Any:
     """The optimizer that updates the parameters: accelerate, Lightning and Fabric wrap it.
 
-    A class that only passes on has no state of its own; one that has (a
-    lookahead, say) is taken as it is.
+    A class that only passes on has no state of its own; one that has (a lookahead, say) is taken as it is.
     """
     while True:
         inner = getattr(optimizer, "optimizer", None)
