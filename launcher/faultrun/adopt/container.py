@@ -88,8 +88,7 @@ def _start(container: Container) -> ContainerStart:
 def _devices(container: Container) -> str:
     for part in ("limits", "requests"):
         for name in container.devices:
-            number = text_at(container.node, "resources", part, name)
-            if number:
+            if number := text_at(container.node, "resources", part, name):
                 return f"{name}: {number}"
     return ""
 

@@ -167,8 +167,7 @@ def _place(one: ScriptCommand, found: Sequence[ScriptCommand], shown: str) -> st
 def _folder_of_each(command: ScriptCommand) -> tuple[ScriptCommand, tuple[AdoptedOption, ...]]:
     """A loop that enters ``train_parallel$i`` gives each process a folder: ``--worker_dir``."""
     parts = PurePosixPath(command.folder).parts
-    at = next((number for number, part in enumerate(parts) if "$" in part), None)
-    if at is None:
+    if (at := next((number for number, part in enumerate(parts) if "$" in part), None)) is None:
         return command, ()
     before = str(PurePosixPath(*parts[:at])) if at else ""
     own, variables = _VARIABLE.subn("{rank}", "/".join(parts[at:]))

@@ -175,8 +175,7 @@ def _of_others(name: str, behind: tuple[str, ...], same: SameOptions, deepest: i
             return spread
     module = False
     for option, value in given:
-        turns = row.get(option.lstrip("-").replace("-", "_"))
-        if turns is None:
+        if (turns := row.get(option.lstrip("-").replace("-", "_"))) is None:
             found = replace(
                 found,
                 no_effect=(
@@ -233,8 +232,7 @@ def _split(words: tuple[str, ...], row: LauncherOptions) -> tuple[list[tuple[str
         if words[at] == "--":
             at += 1
             break
-        stuck = _STUCK.fullmatch(words[at])
-        if stuck:
+        if stuck := _STUCK.fullmatch(words[at]):
             given.append((f"-{stuck[1]}", stuck[2]))
             at += 1
             continue

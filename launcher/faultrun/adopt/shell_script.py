@@ -87,16 +87,14 @@ class ScriptReader:
         for piece in _pieces(every):
             if _array(piece, state, own):
                 continue
-            command = _command(piece, text, state, own)
-            if command is None:
+            if (command := _command(piece, text, state, own)) is None:
                 continue
             words, starts, end = command
             if _changes(words, state):
                 continue
             called = _called(words)
             if called is not None and len(calls) < _DEEPEST:
-                inner = self.read(_joined(state.folder, called[0]))
-                if inner is not None:
+                if (inner := self.read(_joined(state.folder, called[0]))) is not None:
                     below = _State(_numbered(called[1]), folder=state.folder, loops=state.loops)
                     self._through(inner, called[0], below, (*calls, file))
                     continue

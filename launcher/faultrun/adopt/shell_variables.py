@@ -109,8 +109,7 @@ def _filled(text: str, at: int, variables: Variables, folder: str) -> tuple[tupl
         if _OWN_FOLDER.search(inside):
             return (folder + "/.." * len(_UPWARDS.findall(inside)),), end
         return None, end
-    found = _NAME.match(text, at)
-    if found is None:
+    if (found := _NAME.match(text, at)) is None:
         end = text.find("}", at) + 1 if text.startswith("${", at) else at + 1
         return None, end or len(text)
     name = found[1] or found[2]

@@ -112,14 +112,12 @@ def answer(text: str) -> None:
 
 def settle() -> None:
     """Offer what was not taken a last time, bounded; called when the process ends."""
-    fd = _descriptor()
-    if fd is not None:
+    if (fd := _descriptor()) is not None:
         _offer(fd, _LAST_WORDS_MS)
 
 
 def _put(text: str) -> None:
-    fd = _descriptor()
-    if fd is None:
+    if (fd := _descriptor()) is None:
         with suppress(OSError, ValueError):
             click.echo(text, err=True)
         return
@@ -159,10 +157,9 @@ def _descriptor() -> int | None:
     """The file descriptor of stderr; None where it is closed or only an object, as in tests."""
     if _voice.terminal_fd is not None:
         return _voice.terminal_fd
-    try:
+    with suppress(AttributeError, OSError, ValueError):
         return sys.stderr.fileno()
-    except (AttributeError, OSError, ValueError):
-        return None
+    return None
 
 
 atexit.register(settle)

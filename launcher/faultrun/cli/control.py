@@ -187,8 +187,7 @@ def _tell_saves(talk: Conversation) -> int:
         rank = int(said.get("rank") or 0)
         match said["kind"]:
             case "saving":
-                awaited = set(said.get("ranks", ()))
-                if not awaited:
+                if not (awaited := set(said.get("ranks", ()))):
                     say("no worker uses faultrun.sdk, so none can be asked to save")
                     return 1
             case "saved":

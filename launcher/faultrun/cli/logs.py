@@ -80,8 +80,7 @@ def logs(
 
 def _chosen(folder: Path, ranks: tuple[int, ...], incarnation: int | None) -> list[WorkerLog]:
     """The logs that were asked for. LogDirError where there is none."""
-    known = lives(folder)
-    if not known:
+    if not (known := lives(folder)):
         raise LogDirError(
             f"no logs in {folder}", because="no workers were started there", hint=which_log_dir(folder)
         )

@@ -41,8 +41,7 @@ _BESIDE = ("html_file", "as_json", "as_markdown", "quiet", "assume")
 def _of_nodes(look: RunLook, typed: Mapping[str, Any]) -> int:
     """In full where a node's folder can be read from here; else what etcd knows, which says what it lacks."""
     status = look()
-    folders = reachable(status)
-    if folders:
+    if folders := reachable(status):
         return _in_full(folders, [node_folder(NodeId(one.node)) for one in status.members], **typed)
     places = "; ".join(where_files_are(status)) or "none had ranks yet"
     if typed["assume"]:

@@ -110,8 +110,7 @@ def take_back(files: Sequence[Path], *, disk: Disk = LOCAL) -> tuple[Path, ...]:
     """
     changed: list[Path] = []
     for file in files:
-        known = formers(file)
-        if not known:
+        if not (known := formers(file)):
             continue
         with explained(file), locked(file):
             seen = snapshot(file)
@@ -161,8 +160,7 @@ def _by_file(settings: Sequence[Setting]) -> list[tuple[Path, list[Setting]]]:
 
 
 def _apply(file: Path, group: Sequence[Setting], place: _Place) -> EditResult:
-    copy = _copy_for(file, group, place.originals, place.by)
-    if copy is not None:
+    if (copy := _copy_for(file, group, place.originals, place.by)) is not None:
         return _write_copy(file, group, copy, place)
     with explained(file), locked(file):
         for _ in range(TRIES):
@@ -227,8 +225,7 @@ def _edited(seen: FileSnapshot, group: Sequence[Setting]) -> tuple[bytes, tuple[
 
 def _copy_for(file: Path, group: Sequence[Setting], originals: Path, by: By = By.RUN) -> EditedCopy | None:
     """The copy that must stand in for ``file``; None when the file itself can be replaced."""
-    reason = _why_not_in_place(file, group)
-    if not reason:
+    if not (reason := _why_not_in_place(file, group)):
         return None
     tag = hashlib.sha256(os.fsencode(file)).hexdigest()[:8]
     above = file.parent.parts[1:]
@@ -276,10 +273,9 @@ def _why_not_in_place(file: Path, group: Sequence[Setting]) -> str:
 
 def _is_configmap(path: Path) -> bool:
     """Kubernetes links FILE -> ..data/FILE and ``..data`` -> a dated directory, swapped as a whole."""
-    try:
+    with suppress(OSError):
         return path.is_symlink() and path.readlink().parts[:1] == ("..data",)
-    except OSError:
-        return False
+    return False
 
 
 def _mount_points() -> set[str]:

@@ -102,8 +102,7 @@ def snapshot(path: Path) -> FileSnapshot:
     over MAX_BYTES, or written anew all the time.
     """
     for _ in range(TRIES):
-        seen = _read(path)
-        if seen is not None:
+        if (seen := _read(path)) is not None:
             return seen
     raise restless(path)
 

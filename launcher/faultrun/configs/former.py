@@ -70,8 +70,7 @@ def given_back(file: Path, data: bytes, known: Mapping[str, Former]) -> tuple[by
     """
     left: list[str] = []
     for key, one in known.items():
-        now = _one_back(file, data, key, one)
-        if now is None:
+        if (now := _one_back(file, data, key, one)) is None:
             left.append(key)
         else:
             data = now

@@ -35,8 +35,7 @@ class ConfigTurns:
         until_s = time.monotonic() + within_s
         for file in files:
             while file not in self._held:
-                holder = self._tried(file)
-                if not holder:
+                if not (holder := self._tried(file)):
                     break
                 if time.monotonic() > until_s:
                     raise ConfigError(
@@ -57,8 +56,7 @@ class ConfigTurns:
     def _tried(self, file: Path) -> str:
         with suppress(OSError):  # where no lock can be made the file is not replaced either
             with locked(file):
-                other = self._others(file)
-                if not other:
+                if not (other := self._others(file)):
                     with suppress(Busy):  # by another node of this run
                         self._held[file] = hold(self._lock_of(file))
             return other

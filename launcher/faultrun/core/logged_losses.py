@@ -34,8 +34,7 @@ def widest(
 ) -> tuple[LossPlace, float] | None:
     """Where both printed and differ most, and by how much; None where no place is in both."""
     shared = [place for place in one if place in other]
-    apart = {place: _apart(one[place], other[place]) for place in shared}
-    if not apart:
+    if not (apart := {place: _apart(one[place], other[place]) for place in shared}):
         return None
     place = max(shared, key=lambda one: apart[one])
     return place, apart[place]

@@ -130,10 +130,8 @@ def read_line(raw: str, epoch: int | None) -> LineRead:
 
 def _number(line: str, small: str, told: re.Match[str] | None) -> re.Match[str] | None:
     """The step's own words first, then a fraction, then what leads the line; never the epoch's number."""
-    if "step" in small or "it" in small:
-        named = list(_NAMED.finditer(line))
-        if named:
-            return next((one for one in named if one["whole"]), named[0])
+    if ("step" in small or "it" in small) and (named := list(_NAMED.finditer(line))):
+        return next((one for one in named if one["whole"]), named[0])
     taken = None if told is None else told.start("epoch")
     for found in _FRACTION.finditer(line) if _SLASHED.search(line) else ():
         done, of = _int(found["step"]), int(found["of"])

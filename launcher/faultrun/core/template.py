@@ -135,8 +135,7 @@ def literal(text: str) -> Scalar:
 
 
 def _known(text: str, token: "re.Match[str]") -> str:
-    name = token.group(1)
-    if name is None:
+    if (name := token.group(1)) is None:
         raise ConfigError(
             f"{text!r} is not a template",
             because=f"the brace at position {token.start() + 1} stands alone",

@@ -32,8 +32,7 @@ def normalised(text: str) -> str:
     ConfigError for an unknown switch or value, one that is set twice to
     different values, and for combinations that MindSpore refuses.
     """
-    inner = text.strip()
-    if not inner:
+    if not (inner := text.strip()):
         return ""
     if inner.startswith("{") and inner.endswith("}"):
         inner = inner[1:-1]
@@ -41,8 +40,7 @@ def normalised(text: str) -> str:
     position = 0
     inner = inner.strip()
     while position < len(inner):
-        item = _ITEM.match(inner, position)
-        if item is None:
+        if (item := _ITEM.match(inner, position)) is None:
             raise _unreadable(text, f"{inner[position:]!r} is not KEY:VALUE")
         _check(text, item["key"], item["value"])
         if switches.setdefault(item["key"], item["value"]) != item["value"]:

@@ -104,8 +104,7 @@ class MindSporeCluster:
         """A connection broke. A rank of which none is left has ended, or will register again."""
         for links in self._readers.values():
             links.pop(link, None)
-        rank = self._rank_of.pop(link, None)
-        if rank is None:
+        if (rank := self._rank_of.pop(link, None)) is None:
             return []
         if not self.complete and self._members[rank].link == link:
             del self._members[rank]
@@ -180,15 +179,13 @@ class MindSporeCluster:
         return [answer for link in self._readers.pop(key, {}) for answer in self._read(link, key)]
 
     def _forget(self, key: bytes) -> bool:
-        value = self._data.pop(key, None)
-        if value is None:
+        if (value := self._data.pop(key, None)) is None:
             return False
         self._data_bytes -= len(key) + len(value)
         return True
 
     def _read(self, link: int, key: bytes) -> list[SchedulerAnswer]:
-        value = self._data.get(key)
-        if value is not None:
+        if (value := self._data.get(key)) is not None:
             self._addresses_told += key.startswith(_ADDRESS)
             return [SchedulerAnswer(link=link, name=Name.FOUND, body=write_fields({1: key, 2: value}))]
         if key.startswith(_ADDRESS):

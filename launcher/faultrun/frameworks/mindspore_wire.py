@@ -121,8 +121,7 @@ def frame(name: Name, body: bytes, address: tuple[str, int]) -> bytes:
 
 def read_request(name: bytes, body: bytes) -> SchedulerRequest:
     """What a worker asks for. NotUnderstood for a name or a body that is not in the table above."""
-    known = _FIELDS.get(name)
-    if known is None:
+    if (known := _FIELDS.get(name)) is None:
         raise NotUnderstood(f"a message called {name[:20]!r}")
     fields = read_fields(body) if known else {}
     values: dict[str, Any] = {}

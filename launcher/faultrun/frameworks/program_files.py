@@ -129,8 +129,7 @@ def _in_text(text: str, folder: Path, depth: int) -> Iterator[Path]:
     entered = [one for found in _ENTERED.finditer(text) if (one := _entered(found[1]))]
     places = [Path(), folder, folder / "..", *(base / one for one in entered for base in (Path(), folder))]
     for name in named:
-        path = _found(name, places)
-        if path is None:
+        if (path := _found(name, places)) is None:
             continue
         yield path
         if path.suffix != ".py" and depth > 0:

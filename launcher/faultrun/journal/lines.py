@@ -107,8 +107,7 @@ def decoded(raws: Iterable[bytes], *, beats_in_one: int = _BEATS_IN_ONE) -> Iter
 
 
 def _value(raw: bytes, beats_before: int) -> Iterator[JournalLine]:
-    line = journal_line(line_of_bytes(raw) or {})
-    if line is not None:
+    if (line := journal_line(line_of_bytes(raw) or {})) is not None:
         yield replace(line, beats_before=beats_before) if beats_before else line
 
 

@@ -228,8 +228,7 @@ def nodes_in(path: Path) -> tuple[Path, ...]:
 
 def which_log_dir(path: Path) -> str:
     """What to try where ``path`` has no run: the folders of the nodes that lie there, or those of others."""
-    nodes = nodes_in(path)
-    if not nodes:
+    if not (nodes := nodes_in(path)):
         return "--log_dir=DIR, the log directory printed at the start"
     return " or ".join(f"--log_dir={node}" for node in nodes[:_MOST_NAMED])
 

@@ -51,8 +51,7 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield each whole line as an object. What is not one (a bad block, a torn tail) is passed over."""
     with path.open("rb") as file:
         for raw in file:
-            line = line_of_bytes(raw)
-            if line is not None:
+            if (line := line_of_bytes(raw)) is not None:
                 yield line
 
 
@@ -67,8 +66,7 @@ def line_of_bytes(raw: bytes) -> dict[str, Any] | None:
 
 def event_of(line: Mapping[str, Any]) -> Event | None:
     """The event of one line; None for a kind that is not known here. CodecError if it does not fit."""
-    event_type = _EVENT_TYPES.get(str(line.get("event")))
-    if event_type is None:
+    if (event_type := _EVENT_TYPES.get(str(line.get("event")))) is None:
         return None
     data = {**line, TAG: wire_name(event_type), "at_s": line.get("run_s"), "why": line.get(BECAUSE)}
     event: Event = decode(data, event_type)

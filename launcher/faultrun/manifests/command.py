@@ -7,6 +7,7 @@ commands, the answer is "cannot tell", and rules stay silent.
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import PurePosixPath
@@ -90,8 +91,7 @@ def faultrun_of(words: tuple[str, ...]) -> tuple[str, ...] | None:
     Recognised: ``faultrun ...``, ``python -m faultrun ...``, the same behind an init such as tini or behind
     ``env``, and as one of the plain commands of a shell's script that expands nothing.
     """
-    shell = shell_of(words)
-    if shell is not None:
+    if (shell := shell_of(words)) is not None:
         if _is_too_much(_tokens(shell.script)) or "$" in shell.script:
             return None
         found = (_faultrun(command.words) for command in commands_of(shell.script))
@@ -105,10 +105,9 @@ def commands_of(script: str) -> Iterator[ShellCommand]:
 
 
 def _tokens(script: str) -> tuple[Token, ...]:
-    try:
+    with suppress(MalformedText):
         return tuple(tokens(script))
-    except MalformedText:
-        return ()
+    return ()
 
 
 def _commands(script: str, read: Iterable[Token]) -> Iterator[ShellCommand]:
@@ -120,10 +119,9 @@ def _commands(script: str, read: Iterable[Token]) -> Iterator[ShellCommand]:
 
 
 def _words(piece: str) -> tuple[str, ...]:
-    try:
+    with suppress(ValueError):
         return tuple(shlex.split(piece.replace("\\\n", "  "), comments=True))
-    except ValueError:
-        return ()
+    return ()
 
 
 def _is_too_much(read: Iterable[Token]) -> bool:

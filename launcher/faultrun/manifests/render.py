@@ -238,8 +238,7 @@ def _read(value: TemplateValue, one: GivenValue) -> str | int | bool:
 def _agree(values: Mapping[str, Filled]) -> None:
     """Values that make sense only together."""
     _agree_on_nodes(values)
-    storage = values.get("storage")
-    if storage is None:
+    if (storage := values.get("storage")) is None:
         return
     for name in ("work", "data"):
         place = str(values.get(name, ""))

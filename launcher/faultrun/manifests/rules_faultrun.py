@@ -29,8 +29,7 @@ def period_is_told(page: LintInput) -> Iterator[LintFinding]:
     for call in page.calls:
         pod = call.container.pod
         said = {"variable": TERMINATION_VARIABLE, "total_s": pod.grace_s}
-        told = call.container.variable(TERMINATION_VARIABLE)
-        if told is not None:
+        if (told := call.container.variable(TERMINATION_VARIABLE)) is not None:
             if pod.grace_s is not None and told.number != pod.grace_s:
                 patch = Patch(start=told.start, end=told.end, new=f'"{pod.grace_s}"')
                 yield found("grace-variable", told, patch, told=told.value, **said)

@@ -54,8 +54,7 @@ def config_maps_share_the_namespace(page: LintInput) -> Iterator[LintFinding]:
 def config_maps_hold_their_key(page: LintInput) -> Iterator[LintFinding]:
     """The file that the platform will write must be there from the start, and be JSON."""
     for config_map, name, platform in page.platform_maps:
-        value = scalar(config_map.root, "data", platform.key)
-        if value is None:
+        if (value := scalar(config_map.root, "data", platform.key)) is None:
             yield found("config-map-data/missing", name, map=name.value, key=platform.key)
         elif not _is_object(value.value):
             yield found("config-map-data", value, key=platform.key)

@@ -37,8 +37,7 @@ def final_exit_codes_are_final(page: LintInput) -> Iterator[LintFinding]:
         if runs and job.kind is WorkloadKind.JOB and job.name is not None and not _fails_on(job, _FINAL):
             yield found("exit-codes", job.name, job=job.shown, code=_FINAL)
         for pod in runs if job.kind in _RESTARTING else ():
-            written = _in_place(pod.restart_policy)
-            if written is not None:
+            if (written := _in_place(pod.restart_policy)) is not None:
                 patch = replaced(written, "Never")
                 yield found("exit-codes/in-place", written, patch, policy=written.value, code=_FINAL)
 

@@ -53,8 +53,7 @@ def hook_and_signal_fit(page: LintInput) -> Iterator[LintFinding]:
 def fault_scheduling_means_something(page: LintInput) -> Iterator[LintFinding]:
     """The fault-scheduling label: known values, and one that leaves time to save where that is wanted."""
     for job in page.workloads:
-        label = job.fault_scheduling
-        if label is None:
+        if (label := job.fault_scheduling) is None:
             yield from _no_label(page, job)
         elif label.value not in _KNOWN | _MEANT_OFF:
             yield found("fault-scheduling", label, replaced(label, "grace"), value=label.value)

@@ -133,8 +133,7 @@ class Workload(_Named):
         seen.add(id(node))
         if isinstance(node, MappingNode):
             own = text_at(node, "name") or role
-            template = mapping(node, "template")
-            if template is not None:
+            if (template := mapping(node, "template")) is not None:
                 yield from self._pod(template, role=own, owner=node)
             for key, value in node.entries:
                 yield from self._below(value, own if key.value in _WRAPPERS else key.value, seen)

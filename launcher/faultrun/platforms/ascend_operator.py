@@ -64,8 +64,7 @@ def parse_server_list(content: bytes) -> tuple[str, ...]:
     document = json_document(content)
     if isinstance(document, Mapping) and document.get("status") == "initializing":
         raise Unfinished('its status is "initializing"')
-    addresses = tuple(dict.fromkeys(_server_ips(document)))
-    if not addresses:
+    if not (addresses := tuple(dict.fromkeys(_server_ips(document)))):
         raise ValueError("it names no server_ip")
     return addresses
 

@@ -89,8 +89,7 @@ class _Share:
 
 def read_bind_core(text: str) -> Wish:
     """The value of ``--bind_core``. ValueError with the reason."""
-    word = {"true": True, "false": False}.get(text.strip().lower())
-    if word is not None:
+    if (word := {"true": True, "false": False}.get(text.strip().lower())) is not None:
         return word
     content = _parsed(text)
     if _NEW_FORM & content.keys():
@@ -100,8 +99,7 @@ def read_bind_core(text: str) -> Wish:
 
 def read_bind_numa(text: str) -> Wish:
     """The value of ``--bind_numa``; reads the file if it names one. ValueError with the reason."""
-    word = {"true": True, "false": False}.get(text.strip().lower())
-    if word is not None:
+    if (word := {"true": True, "false": False}.get(text.strip().lower())) is not None:
         return word
     path = Path(text)
     if not text.lower().endswith(".json") and not (len(text) < 4096 and path.is_file()):
@@ -123,8 +121,7 @@ def expand(text: str) -> Numbers:
     """``0-2,5`` as (0, 1, 2, 5): the kernel's list format, ascending and without repeats."""
     numbers: set[int] = set()
     for part in text.split(","):
-        match = _SPAN.fullmatch("".join(part.split()))
-        if match is None:
+        if (match := _SPAN.fullmatch("".join(part.split()))) is None:
             raise ValueError(f"{text!r} is not a list such as 0-3 or 0,2")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
@@ -344,7 +341,6 @@ def _object(content: Mapping[str, object], key: str) -> Mapping[str, object]:
 
 
 def _owner(key: str) -> int | None:
-    match = _OWNER.fullmatch(key)
-    if match is None:
+    if (match := _OWNER.fullmatch(key)) is None:
         raise ValueError(f"{key!r} is neither deviceN nor scheduler")
     return int(match[1]) if match[1] else None

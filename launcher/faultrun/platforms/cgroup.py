@@ -198,8 +198,7 @@ def _folders(
     for mount in mounts:
         if mount.version == 1 and controller not in mount.controllers:
             continue
-        group = groups.get(controller if mount.version == 1 else "")
-        if group is None:
+        if (group := groups.get(controller if mount.version == 1 else "")) is None:
             continue
         inside = PurePosixPath(group)
         shown = inside.relative_to(mount.shows) if inside.is_relative_to(mount.shows) else PurePosixPath()
@@ -244,8 +243,7 @@ def _droppable(root: Path) -> int:
     for folder in ("sys/fs/cgroup", "sys/fs/cgroup/memory"):
         lines = (line.split() for line in text_of(root / folder / "memory.stat").splitlines())
         stat = {words[0]: int(words[1]) for words in lines if len(words) == 2 and words[1].isdigit()}
-        found = stat.get("total_inactive_file", stat.get("inactive_file"))
-        if found is not None:
+        if (found := stat.get("total_inactive_file", stat.get("inactive_file"))) is not None:
             return found
     return 0
 

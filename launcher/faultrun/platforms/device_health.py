@@ -84,8 +84,7 @@ def ask(device: AskedDevice, environ: Mapping[str, str], within_s: float) -> Dev
     with os.fdopen(told, "rb") as answers:
         ready = readable(within_s, told)
         said = os.read(answers.fileno(), _MOST_BYTES).decode(errors="replace").strip() if ready else ""
-    code = _ends(child, until_s - time.monotonic())
-    if code is None:
+    if (code := _ends(child, until_s - time.monotonic())) is None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)
         held = "; a driver holds it" if _ends(child, _GIVEN_UP_S) is None else ""

@@ -81,8 +81,7 @@ def accelerator(kind: str, number: int) -> str:
 
 def check_sums(got: list[float], wanted: list[float]) -> None:
     """Unwell unless each row of a product adds up to what it must."""
-    wrong = sum(one != other for one, other in zip(got, wanted, strict=True))
-    if wrong:
+    if wrong := sum(one != other for one, other in zip(got, wanted, strict=True)):
         raise Unwell(f"{wrong} of {len(wanted)} rows of a product of whole numbers are wrong")
 
 

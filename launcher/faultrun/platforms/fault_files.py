@@ -34,8 +34,7 @@ def parse_fault_ranks(content: bytes) -> FaultRanks | None:
     list, as ``"0,1"``, or as null for none.
     """
     document = _object(loose_document(content))
-    name = next((name for name in _RANK_NAMES if name in document), None)
-    if name is None:
+    if (name := next((name for name in _RANK_NAMES if name in document), None)) is None:
         _check_initializing(document, "it names neither FaultRankIds nor FaultRank")
         return None
     created = next((document[name] for name in _TIME_NAMES if name in document), 0)

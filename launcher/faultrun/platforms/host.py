@@ -74,8 +74,7 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
     """Versions of those packages that are installed; none of them is imported."""
     found: dict[str, str] = {}
     for name in packages:
-        installed = next(iter(metadata.distributions(name=name)), None)
-        if installed is not None:
+        if (installed := next(iter(metadata.distributions(name=name)), None)) is not None:
             found[name] = installed.version
     return found
 

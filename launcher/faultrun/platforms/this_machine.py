@@ -35,8 +35,7 @@ def visible_accelerators(environ: Mapping[str, str]) -> Accelerators | None:
 def accelerators_of(kind: str, environ: Mapping[str, str], dev: Path = Path("/dev")) -> Accelerators | None:
     """Devices of ``kind`` (gpu or npu): those made visible, else the device files; None if there is none."""
     variable = {"gpu": "CUDA_VISIBLE_DEVICES", "npu": "ASCEND_VISIBLE_DEVICES"}[kind]
-    found = _visible(environ, variable)
-    if found is None:
+    if (found := _visible(environ, variable)) is None:
         files = device_files(dev, kind)
         found = Accelerators(count=len(files), source=f"{len(files)} device files in {dev}")
     return found if found.count else None
@@ -120,8 +119,7 @@ def address_towards(host: str) -> str:
 
 
 def _visible(environ: Mapping[str, str], variable: str) -> Accelerators | None:
-    value = environ.get(variable)
-    if value is None:
+    if (value := environ.get(variable)) is None:
         return None
     count = _cuda(value) if variable.startswith("CUDA") else _ascend(value)
     return Accelerators(count=count, source=f"{variable}={value}")

@@ -66,8 +66,7 @@ def loose_document(content: bytes) -> object:
     try:
         return json_document(content)
     except Unfinished as error:
-        found = python_literal(_text(content))
-        if found is None:
+        if (found := python_literal(_text(content))) is None:
             raise error from None
         return found
 

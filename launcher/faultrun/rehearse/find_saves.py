@@ -44,8 +44,7 @@ def find_saves(layers: Iterable[tuple[Path, str]], registry: Registry | None = N
     """
     found: list[tuple[str, Entry]] = []
     for layer, place in layers:
-        roots = tuple(map(str, _folders_with_files(layer)))
-        if roots:
+        if roots := tuple(map(str, _folders_with_files(layer))):
             prefix = place.rstrip("/")
             entries = Catalog(roots, settle_s=0.0, registry=registry).scan().entries
             found += [(f"{prefix}{one.path[len(str(layer)) :]}", one) for one in entries]

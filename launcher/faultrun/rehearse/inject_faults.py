@@ -72,8 +72,7 @@ class Striker:
     def _torn(self, trial: Trial) -> Tried:
         """Nobody can save any more when the file is cut: that is what a kill inside a save leaves."""
         run = self._run
-        paths = run.saves.paths
-        if not paths:
+        if not (paths := run.saves.paths):
             return Tried(trial=trial, fate=Fate.NOT_TRIED, note="there is no checkpoint to tear")
         before, at = run.view.incarnation, time.time()
         for rank in range(run.ranks):
@@ -250,8 +249,7 @@ def resumed_from(life: LifeSeen, origin: int | None) -> str:
         name = life.point.path.rstrip("/").rpartition("/")[2]
         kind = " (dying gasp)" if life.point.kind is Kind.GASP else ""
         return f"step {step}{kind}, {name}" if step is not None else f"{name}{kind}"
-    start = start_of(life, origin)
-    if start is None:
+    if (start := start_of(life, origin)) is None:
         return "unknown"
     return f"step {start}, by the script itself" if start > 1 else "the beginning"
 

@@ -18,8 +18,7 @@ def compare(undisturbed: Losses, again: Losses, noise: float | None) -> LossChec
     than 5 % of the loss, or of all that training has changed it by, leaves nothing to compare by.
     """
     shared = [place for place in again if place in undisturbed]
-    whole = widest(undisturbed, again)
-    if whole is None:
+    if (whole := widest(undisturbed, again)) is None:
         return LossCheck()
     place, apart = whole
     limit = noise or 0.0

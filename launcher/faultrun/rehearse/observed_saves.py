@@ -68,8 +68,7 @@ def tear(checkpoint: str) -> str:
         files = [file for file in path.rglob("*") if file.is_file()]
     else:
         files = [path] if path.is_file() else list(path.parent.glob(f"{path.name}*"))
-    largest = max(files, key=lambda file: file.stat().st_size, default=None)
-    if largest is None:
+    if (largest := max(files, key=lambda file: file.stat().st_size, default=None)) is None:
         return ""
     os.truncate(largest, largest.stat().st_size // 2)
     return str(largest)

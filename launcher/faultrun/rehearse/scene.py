@@ -94,8 +94,7 @@ class FaultScene:
         why = ""
         for trial in trials:
             self._tell(NowDoing(text=f"{trial.title}: waiting for a step and a save"))
-            why = self._not_ready()
-            if why:
+            if why := self._not_ready():
                 break
             self._tell(NowDoing(text=trial.title))
             tried = self._striker.strike(trial)

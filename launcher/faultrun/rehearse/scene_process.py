@@ -100,8 +100,7 @@ def _heard(fd: int, until_s: float, tick: Callable[[], None]) -> Iterator[Told]:
         tick()
         if not readable(_TICK_S, fd):
             continue
-        data = os.read(fd, 1 << 16)
-        if not data:
+        if not (data := os.read(fd, 1 << 16)):
             return
         *lines, unread = (unread + data).split(b"\n")
         yield from map(told_of, lines)

@@ -106,8 +106,7 @@ class WatchedRun:
 
     def signal_rank(self, rank: int, signum: int) -> bool:
         """Send ``signum`` to a rank; whether it was there."""
-        pid = self.pid(rank)
-        if pid is None:
+        if (pid := self.pid(rank)) is None:
             return False
         with suppress(ProcessLookupError):
             os.kill(pid, signum)

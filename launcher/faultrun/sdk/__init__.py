@@ -77,8 +77,7 @@ def start(
 
 def step(n: int, epoch: int | None = None) -> None:
     """Global step ``n`` (counted from 1 since the very first start) is complete. A few microseconds."""
-    this = worker()
-    if this is not None:
+    if (this := worker()) is not None:
         this.step(n, epoch)
         if _script is not None:
             _script.stepped(n, epoch)
@@ -105,12 +104,10 @@ def phase(what: WorkPhase | str) -> Iterator[None]:
     ``"evaluating"``, ``"saving"``; ``"collective"`` for waiting for other ranks;
     ``"unknown"`` for work outside of the training loop.
     """
-    this = worker()
-    if this is None:
+    if (this := worker()) is None:
         yield
         return
-    now = WorkPhase(what)
-    if now is WorkPhase.DONE:
+    if (now := WorkPhase(what)) is WorkPhase.DONE:
         raise ValueError("nothing comes after being done; call sdk.done() instead of sdk.phase('done')")
     before = this.works_at(now)
     try:
@@ -127,8 +124,7 @@ def done(*, ends_within_s: float = 300.0) -> None:
     ``ends_within_s`` SIGALRM ends a process that cannot end. An exit code other than 0 remains a failure, and
     another ``step`` takes the word back. ValueError: not a time of up to a day.
     """
-    this = worker()
-    if this is None:
+    if (this := worker()) is None:
         return
     if not 0 < ends_within_s <= _LONGEST_END_S:
         raise ValueError(f"ends_within_s is {ends_within_s}, not a time of up to a day in seconds")
@@ -153,8 +149,7 @@ def on_peer_lost(call: Callable[[], object]) -> None:
     For a training that recovers by itself (``--worker_exit_codes=torchft``): it can abort what waits for that
     rank, instead of finding out by a timeout. Nothing without faultrun; what it raises is printed.
     """
-    this = worker()
-    if this is not None:
+    if (this := worker()) is not None:
         this.regroup.when_lost(call)
 
 

@@ -91,8 +91,7 @@ def _prepare(rehearsal: Rehearsal, imports: ProgramImports, before: frozenset[st
         raise CannotStandBy(f"{rehearsal.name} cannot be imported: {error}") from None
     imports.load(before)
     loaded_s = time.monotonic()
-    names = shadowed(before)
-    if names:
+    if names := shadowed(before):
         own = " ".join(names)
         raise CannotStandBy(f"the program has its own {own}, which was imported from elsewhere")
     before_it = ProcessState.now()
@@ -101,8 +100,7 @@ def _prepare(rehearsal: Rehearsal, imports: ProgramImports, before: frozenset[st
     gc.collect()
     if rehearsal.frozen:
         gc.freeze()
-    left = leftovers(before_it, rehearsal.threads)
-    if left:
+    if left := leftovers(before_it, rehearsal.threads):
         raise CannotStandBy(f"the rehearsal left {left} behind")
     sys.stdout.flush()
     return {
@@ -120,8 +118,7 @@ def _become(order: Mapping[str, Any], rehearsal: Rehearsal, imports: ProgramImpo
     """
     if rehearsal.changed():
         raise CannotStandBy(f"{rehearsal.name} was changed on the disk")
-    stale = imports.stale(order["set"], order["unset"])
-    if stale:
+    if stale := imports.stale(order["set"], order["unset"]):
         raise CannotStandBy(stale)
     for name in order["unset"]:
         os.environ.pop(name, None)
@@ -141,8 +138,7 @@ def _speak_into(stdout: str, stderr: str) -> None:
     """Replace descriptors 1 and 2, for C libraries too; what was said before stays where it was said."""
     sys.stdout.flush()
     sys.stderr.flush()
-    ctypes = sys.modules.get("ctypes")
-    if ctypes is not None:
+    if (ctypes := sys.modules.get("ctypes")) is not None:
         ctypes.CDLL(None).fflush(None)
     for path, fd in ((stdout, 1), (stderr, 2)):
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)

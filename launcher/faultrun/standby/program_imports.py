@@ -50,11 +50,9 @@ class ProgramImports:
             if _is_installed(top):
                 self._run(statement)
                 self._files[top] = file_of(top)
-        names = shadowed(before)
-        if names:
+        if names := shadowed(before):
             raise Plainer(f"the program has its own {' '.join(names)}, which was imported from elsewhere")
-        found = _done_to(state)
-        if found:
+        if found := _done_to(state):
             raise Plainer(f"its imports {found}")
         telling = sorted(self._read & self._sets) or sorted(
             name for name in self._read if name.startswith(_VARY)
@@ -64,8 +62,7 @@ class ProgramImports:
 
     def stale(self, changed: Mapping[str, str], unset: Sequence[str]) -> str:
         """What is another by now than it was for the imports; "" when nothing is."""
-        read = sorted(self._read & {*changed, *unset})
-        if read:
+        if read := sorted(self._read & {*changed, *unset}):
             return f"{read[0]}, which the program's imports have read, has changed"
         other = sorted(top for top, file in self._files.items() if file_of(top) != file)
         return f"{other[0]} was changed on the disk" if other else ""

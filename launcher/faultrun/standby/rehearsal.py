@@ -42,8 +42,7 @@ class Rehearsal:
 
     def reseed(self) -> None:
         """Give every source of random numbers what it has in a fresh process: numpy's is never the same."""
-        numpy = sys.modules.get("numpy")
-        if numpy is not None:
+        if (numpy := sys.modules.get("numpy")) is not None:
             numpy.random.seed()
 
     def _file_now(self) -> tuple[int, ...]:

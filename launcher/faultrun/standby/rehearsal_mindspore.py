@@ -32,8 +32,7 @@ class MindSporeRehearsal(Rehearsal):
 
         if not mindspore.__version__.startswith(_PROVED):
             return f"no compilation: not proved with MindSpore {mindspore.__version__}"
-        compiler = _front_end()
-        if compiler is None:
+        if (compiler := _front_end()) is None:
             return "no compilation: this MindSpore has another compiler"
         # A thread that stays behind must never take a signal that is the program's.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())

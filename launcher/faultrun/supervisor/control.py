@@ -105,8 +105,7 @@ class Control:
 
     def forget_newcomer(self, rank: int) -> None:
         """Whoever waits to take the place of ``rank`` will not: its process is being ended."""
-        waiting = self._seats.parked(rank)
-        if waiting is not None:
+        if (waiting := self._seats.parked(rank)) is not None:
             self._drop(waiting)
 
     def request_gasp(self, ranks: frozenset[int], deadline: Deadline, *, peers_lost: bool) -> None:
@@ -211,8 +210,7 @@ class Control:
 
     def _read(self, peer: ControlPeer) -> Iterable[Event]:
         for line in peer.lines():
-            content = parse(line)
-            if content is not None:
+            if (content := parse(line)) is not None:
                 yield from self._heard(peer, content)
         if peer.gone:
             self._drop(peer)

@@ -18,11 +18,9 @@ class Executor(Protocol):
 
     def wait(self) -> Iterable[Event]:
         """Block until something happened; return it in the order in which it happened."""
-        ...
 
     def perform(self, action: Action) -> None:
         """Start ``action`` and return; its outcome comes back as events."""
-        ...
 
 
 class Journal(Protocol):
@@ -30,15 +28,12 @@ class Journal(Protocol):
 
     def append(self, event: Event, step: Step) -> None:
         """Write one line."""
-        ...
 
     def sync(self) -> None:
         """Return once every line is on the disk."""
-        ...
 
     def sync_soon(self) -> None:
         """Have the disk take every line, without waiting for it."""
-        ...
 
 
 class EventListener(Protocol):
@@ -50,7 +45,6 @@ class EventListener(Protocol):
 
     def tell(self, event: Event, step: Step) -> None:
         """One event and what was decided about it."""
-        ...
 
 
 class Agreement(Protocol):
@@ -58,12 +52,9 @@ class Agreement(Protocol):
 
     def publish(self, fact: NodeFact) -> None:
         """Make ``fact`` this node's newest statement."""
-        ...
 
     def raise_alarm(self, order: RaiseAlarm) -> None:
         """Tell everybody that an incarnation is over."""
-        ...
 
     def tell_nodes(self, incarnation: int, works: str) -> None:
         """Tell the other nodes directly what ours do, as ``NodeSpoke``. It may be lost."""
-        ...

@@ -69,8 +69,7 @@ class RankConnections:
         ``parked``: who takes its place is the one that was parked for it.
         """
         told = {"incarnation": self._incarnation, **join}
-        worker = self.taken.get(rank)
-        if worker is not None:
+        if (worker := self.taken.get(rank)) is not None:
             worker.send(message("join", **told))
             return
         self._joins[rank] = told
@@ -112,8 +111,7 @@ class RankConnections:
         self.taken[rank] = peer
         peer.rank = rank
         is_new = self._silent.pop(rank, None) is not None
-        join = self._joins.pop(rank, None)
-        if join is None:
+        if (join := self._joins.pop(rank, None)) is None:
             return
         memory = self._memory.of(rank) if is_new else None
         if memory is None:

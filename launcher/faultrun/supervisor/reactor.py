@@ -102,8 +102,7 @@ class Reactor:
             if self._wake in ready_fds:
                 events.extend(self._drain_posted())
             for fd in ready_fds:
-                ready = self._ready.get(fd)
-                if ready is not None:
+                if (ready := self._ready.get(fd)) is not None:
                     events.extend(ready())
             events.extend(self._fired())
             events.extend(self._called())

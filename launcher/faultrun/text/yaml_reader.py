@@ -87,8 +87,7 @@ class _Follower:
     def _target(self, alias: AliasNode) -> Node:
         if alias.anchor not in self._anchored:
             raise MalformedText(f"found undefined alias {alias.anchor!r}", alias.line)
-        found = self._anchored[alias.anchor]
-        if found is None:
+        if (found := self._anchored[alias.anchor]) is None:
             raise MalformedText("it is nested too deeply, or contains itself", alias.line)
         return found
 

@@ -78,8 +78,7 @@ def _strings(texts: list[str]) -> "ctypes.Array[ctypes.c_char_p]":
 
 def _fork() -> int:
     """As fork(2), for our parent. Python's own would reset what threads may have left; there are none."""
-    number = _SYS_CLONE.get(os.uname().machine)
-    if number is None:
+    if (number := _SYS_CLONE.get(os.uname().machine)) is None:
         ctypes.set_errno(errno.ENOSYS)
         return -1
     pid: int = _LIBC.syscall(number, _CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
@@ -145,8 +144,7 @@ def bind_memory(nodes: Sequence[int]) -> None:
     mask = sum(1 << node for node in nodes)
     words = max(nodes) // 64 + 1
     array = (ctypes.c_ulong * words)(*(mask >> (64 * word) & (1 << 64) - 1 for word in range(words)))
-    number = _SYS_SET_MEMPOLICY.get(os.uname().machine)
-    if number is not None:
+    if (number := _SYS_SET_MEMPOLICY.get(os.uname().machine)) is not None:
         _LIBC.syscall(number, _MPOL_BIND, array, 64 * words + 1)
 
 

@@ -82,15 +82,13 @@ class Priority:
 
 
 def _threads(pid: int) -> list[int]:
-    try:
+    with contextlib.suppress(OSError):
         return [int(entry.name) for entry in os.scandir(f"/proc/{pid}/task")]
-    except OSError:
-        return []
+    return []
 
 
 def _set_ioprio(pid: int, priority: int) -> None:
-    number = _SYS_IOPRIO_SET.get(os.uname().machine)
-    if number is not None:
+    if (number := _SYS_IOPRIO_SET.get(os.uname().machine)) is not None:
         _LIBC.syscall(number, _IOPRIO_WHO_PROCESS, pid, priority)
 
 

@@ -83,12 +83,8 @@ def catches(pid: int, signum: int) -> bool:
 
 def kernel_view(pid: int) -> str:
     """``status``, ``wchan``, ``syscall`` and ``stack``, as far as we may read them, for a person."""
-    parts = []
-    for name in ("status", "wchan", "syscall", "stack"):
-        text = text_of(_PROC / str(pid) / name).rstrip()
-        if text:
-            parts.append(f"/proc/{pid}/{name}\n{text}\n")
-    return "\n".join(parts)
+    read = ((name, text_of(_PROC / str(pid) / name)) for name in ("status", "wchan", "syscall", "stack"))
+    return "\n".join(f"/proc/{pid}/{name}\n{text.rstrip()}\n" for name, text in read if text.rstrip())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,8 +148,7 @@ def _above(member: Member, found: dict[int, Member]) -> list[Member]:
 
 
 def _snapshot(pid: int, children: list[int]) -> Snapshot | None:
-    own = _stat(pid)
-    if not own:
+    if not (own := _stat(pid)):
         return None
     main = text_of(_PROC / str(pid) / "task" / str(pid) / "schedstat").split()
     thread = _fields(text_of(_PROC / str(pid) / "task" / str(pid) / "stat"))

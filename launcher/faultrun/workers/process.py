@@ -36,8 +36,7 @@ class Process:
 
     def reap(self) -> ExitStatus | None:
         """Return how it ended, None while it runs. After the first answer nothing is left of it."""
-        status = self._status(os.WEXITED | os.WNOHANG)
-        if status is not None:
+        if (status := self._status(os.WEXITED | os.WNOHANG)) is not None:
             os.close(self.pidfd)
             self.pidfd = -1  # its number may be another's from now on
         return status
@@ -47,8 +46,7 @@ class Process:
         return self._status(os.WEXITED | os.WNOHANG | os.WNOWAIT)
 
     def _status(self, how: int) -> ExitStatus | None:
-        ended = os.waitid(os.P_PIDFD, self.pidfd, how)
-        if ended is None:
+        if (ended := os.waitid(os.P_PIDFD, self.pidfd, how)) is None:
             return None
         if ended.si_code == os.CLD_EXITED:
             return Exited(code=ended.si_status)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from faultrun.files import bytes_from
@@ -85,7 +86,7 @@ def read_from_outside(pids: Mapping[int, int], patience_s: float) -> dict[int, s
 def _py_spy(program: str, pid: int) -> "subprocess.Popen[str] | None":
     # It must not stop the process it reads: one that is stopped already would never be given back.
     command = [program, "dump", "--nonblocking", "--pid", str(pid)]
-    try:
+    with suppress(OSError):
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -94,8 +95,7 @@ def _py_spy(program: str, pid: int) -> "subprocess.Popen[str] | None":
             text=True,
             errors="replace",
         )
-    except OSError:
-        return None
+    return None
 
 
 def _output(process: "subprocess.Popen[str]", until_s: float) -> str:
@@ -113,7 +113,6 @@ def _has_its_end(dump: str) -> bool:
 
 
 def _size(path: Path) -> int:
-    try:
+    with suppress(OSError):
         return path.stat().st_size
-    except OSError:
-        return 0
+    return 0

@@ -8,6 +8,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -153,10 +154,9 @@ class Standby:
     def _send(self, message: Mapping[str, object]) -> bool:
         """All or nothing: what does not fit into the socket's buffer at once is not waited for."""
         data = json.dumps(message).encode() + b"\n"
-        try:
+        with suppress(OSError):
             return self._channel.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) == len(data)
-        except OSError:
-            return False
+        return False
 
 
 def _silent(pid: int) -> bool:
@@ -172,10 +172,9 @@ def _hooked(env: Mapping[str, str], told: str) -> dict[str, str]:
 
 
 def _oom_score(pid: int) -> str:
-    try:
+    with suppress(OSError):
         return Path(f"/proc/{pid}/oom_score_adj").read_text().strip()
-    except OSError:
-        return "0"
+    return "0"
 
 
 def _set_oom_score(pid: int, score: str) -> None:

@@ -58,8 +58,7 @@ def tagged(boots: frozenset[str], strangers: Strangers | None = None) -> Iterato
     for entry in os.scandir(_PROC):
         if not entry.name.isdigit() or entry.name == me or (strangers is not None and strangers.has(entry)):
             continue
-        ours = _is_ours(int(entry.name), boots)
-        if ours:
+        if ours := _is_ours(int(entry.name), boots):
             yield int(entry.name)
         elif ours is False and strangers is not None:
             strangers.note(entry)
@@ -72,7 +71,7 @@ def carries_tag(pid: int, boots: frozenset[str]) -> bool:
 
 def _is_ours(pid: int, boots: frozenset[str]) -> bool | None:
     """None where that is not certain: it has ended, is just being executed, or is not ours to ask."""
-    try:
+    with suppress(OSError):
         limit = _limit_of(pid)
         if limit not in {tag_limit(boot) for boot in boots if boot}:
             environ = _environ_of(pid)
@@ -81,8 +80,7 @@ def _is_ours(pid: int, boots: frozenset[str]) -> bool | None:
             return ours or (None if limit is None or environ == b"" else False)
         os.kill(pid, 0)
         return _lives(pid) or None
-    except OSError:
-        return None
+    return None
 
 
 @cache
@@ -107,8 +105,7 @@ def tag(boot: str) -> None:
 def _limit_of(pid: int) -> int | None:
     """-1 for none; None where nobody tells."""
     with suppress(FileNotFoundError):  # some sandboxes do not tell
-        found = _LIMIT.search((_PROC / str(pid) / "limits").read_bytes())
-        if found is not None:
+        if (found := _LIMIT.search((_PROC / str(pid) / "limits").read_bytes())) is not None:
             return -1 if found[1] == b"unlimited" else int(found[1])
     return None
 

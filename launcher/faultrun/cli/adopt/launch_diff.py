@@ -29,8 +29,7 @@ def launch_change(start: Start, proposal: Proposal) -> FileChange | None:
     command = start.command
     if command is None or start.container is not None or not command.file or command.per_device:
         return None
-    path = start.places.here(command.file)
-    if path is None:
+    if (path := start.places.here(command.file)) is None:
         return None
     try:
         before = path.read_bytes().decode("utf-8")

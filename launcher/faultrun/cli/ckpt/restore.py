@@ -119,8 +119,7 @@ def _ranks(text: str) -> frozenset[int]:
 
 
 def _world_size(entries: Sequence[Entry]) -> int:
-    said = {entry.world_size for entry in entries if entry.world_size is not None}
-    if said:
+    if said := {entry.world_size for entry in entries if entry.world_size is not None}:
         return max(said)
     return 1 + max((entry.rank for entry in entries if entry.rank is not None), default=0)
 

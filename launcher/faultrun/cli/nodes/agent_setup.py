@@ -101,11 +101,10 @@ def etcd_keeping(listen: str, folder: Path) -> EtcdKeeping:
 
 def _machine(log_dir: Path) -> str:
     """Where this supervisor is: who holds the lock of the same folder, under the same kernel, replaces it."""
-    try:
+    with suppress(OSError):
         where = log_dir.stat()
         return f"{_KERNEL_BOOT.read_text().strip()}:{where.st_dev}:{where.st_ino}"
-    except OSError:
-        return ""
+    return ""
 
 
 def asked_of(spec: RunSpec) -> str:

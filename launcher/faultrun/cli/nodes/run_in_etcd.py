@@ -91,8 +91,7 @@ def looking(asked: Asked) -> Iterator[RunLook]:
     from faultrun.nodes.etcd.gateway import Gateway
 
     settings = collect(asked, os.environ)
-    named = settings.read(Settings.rdzv_endpoint, endpoints)
-    if not named:
+    if not (named := settings.read(Settings.rdzv_endpoint, endpoints)):
         raise settings.refuse(
             Settings.rdzv_endpoint, "it names no member of etcd", "--rdzv-endpoint=HOST:2379"
         )
@@ -163,8 +162,7 @@ def _only_run(gateway: "Gateway") -> str:
     """The run that etcd knows, if it is one."""
     from faultrun.nodes.agent.run_keys import known_runs
 
-    runs = known_runs(gateway, _MOST_NAMED)
-    if not runs:
+    if not (runs := known_runs(gateway, _MOST_NAMED)):
         raise _unknown(gateway, "")
     if len(runs) > 1:
         raise UsageError(

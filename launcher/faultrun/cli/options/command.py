@@ -291,8 +291,7 @@ def _spell_out_switches(args: list[str], valued: Collection[str]) -> list[str]:
     at = 0
     while at < len(args) and args[at].startswith("-") and args[at] not in ("-", "--"):
         word = args[at]
-        takes = _takes(word)
-        if takes is Takes.SWITCH:
+        if (takes := _takes(word)) is Takes.SWITCH:
             follower = args[at + 1].lower() if at + 1 < len(args) else ""
             literal = follower in _LITERALS
             done.append(f"{word}={follower if literal else 'True'}")

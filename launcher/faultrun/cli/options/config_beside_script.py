@@ -25,8 +25,7 @@ def config_beside(words: Sequence[str], *, module: bool) -> str:
     ConfigError where the name is taken by something that is no file, by a link to nothing, or by a file of
     somebody else's.
     """
-    script = script_file(words, module=module)
-    if script is None:
+    if (script := script_file(words, module=module)) is None:
         return ""
     path = script.parent / CONFIG_NAME
     try:

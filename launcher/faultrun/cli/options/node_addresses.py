@@ -44,8 +44,7 @@ def fewest_nodes(text: str) -> int:
 
 def endpoint(text: str) -> tuple[str, int | None]:
     """``host:port``, ``host`` or ``[v6]:port`` as (host, port)."""
-    match = re.fullmatch(r"(\[[^\]]+\]|[^:\[\]]+)(?::(\d{1,5}))?", text.strip())
-    if match is None:
+    if (match := re.fullmatch(r"(\[[^\]]+\]|[^:\[\]]+)(?::(\d{1,5}))?", text.strip())) is None:
         raise ValueError(f"{text!r} is not HOST:PORT")
     return match[1], None if match[2] is None else whole(0, 65_535)(match[2])
 
@@ -81,8 +80,7 @@ def lease_ttl(text: str) -> int:
 
 
 def _nodes(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d{1,6})(?::(\d{1,6}))?", text.strip())
-    if match is None:
+    if (match := re.fullmatch(r"(\d{1,6})(?::(\d{1,6}))?", text.strip())) is None:
         raise ValueError(f"{text!r} is neither N nor MIN:MAX")
     fewest, most = int(match[1]), int(match[2] or match[1])
     if not 0 < fewest <= most:

@@ -159,8 +159,7 @@ def _from_config(path: str) -> dict[str, Written]:
             raise ConfigError(f"{place} holds no option", because=because, hint=_FORM)
         where, name = f"{place} {key.value}", key.value.replace("-", "_")
         option = OPTIONS.get(name)
-        gone = removed_option(name, where, ConfigError)
-        if gone is not None:
+        if (gone := removed_option(name, where, ConfigError)) is not None:
             raise gone
         if option is None or name in _NOT_IN_CONFIG:
             match = likely(name, [known for known in OPTIONS if known not in _NOT_IN_CONFIG])
@@ -221,8 +220,7 @@ def _texts(value: Any) -> tuple[str, ...]:
     if value.id == "mapping":
         return (json.dumps(_plain(value, depth=0)),)
     nodes = value.value if value.id == "sequence" else [value]
-    other = next((node.id for node in nodes if node.id != "scalar"), None)
-    if other is not None:
+    if (other := next((node.id for node in nodes if node.id != "scalar"), None)) is not None:
         raise ValueError(f"its list holds a {other}")
     return tuple(str(node.value) for node in nodes if node.tag != _NULL)
 
@@ -248,8 +246,8 @@ def _misspelled(environ: Mapping[str, str]) -> tuple[str, ...]:
     notes = []
     for variable in sorted(environ):
         name = variable.removeprefix("FAULTRUN_").lower()
-        if variable.startswith("FAULTRUN_") and name not in OPTIONS:
-            match = likely(name, list(OPTIONS), cutoff=0.8)
-            if match is not None:
-                notes.append(f"{variable} has no effect here: did you mean {OPTIONS[match].variable}?")
+        if not variable.startswith("FAULTRUN_") or name in OPTIONS:
+            continue
+        if (match := likely(name, list(OPTIONS), cutoff=0.8)) is not None:
+            notes.append(f"{variable} has no effect here: did you mean {OPTIONS[match].variable}?")
     return tuple(notes)

@@ -56,8 +56,7 @@ def as_text(value: object) -> str:
 
 def switch(text: str) -> bool:
     """True or False, in msrun's spelling or YAML's."""
-    found = _SWITCHES.get(text.strip().lower())
-    if found is None:
+    if (found := _SWITCHES.get(text.strip().lower())) is None:
         raise ValueError(f"{text!r} is neither True nor False")
     return found
 
@@ -95,8 +94,7 @@ def seconds(longest_s: float = DAY_S) -> Callable[[str], float]:
     """A reader of durations such as ``250ms``, ``30s``, ``5m``, ``1h`` or bare seconds."""
 
     def read(text: str) -> float:
-        match = re.fullmatch(_DURATION, text.strip(), re.ASCII)
-        if match is None:
+        if (match := re.fullmatch(_DURATION, text.strip(), re.ASCII)) is None:
             raise ValueError(f"{text!r} is not a time such as 250ms, 30s, 5m, 1h or 30")
         length_s = float(match[1]) * _UNITS_S[match[2]]
         if length_s > longest_s:
@@ -108,8 +106,7 @@ def seconds(longest_s: float = DAY_S) -> Callable[[str], float]:
 
 def size(text: str) -> int:
     """Bytes: ``200m``, ``1g``, ``64k`` or a plain number."""
-    found = re.fullmatch(r"(\d{1,15})([kmgt]?)(?:i?b)?", text.strip().lower())
-    if found is None:
+    if (found := re.fullmatch(r"(\d{1,15})([kmgt]?)(?:i?b)?", text.strip().lower())) is None:
         raise ValueError(f"{text!r} is not a size such as 200m or 1g")
     return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[found[2]]
 
@@ -171,8 +168,7 @@ def signal_answers(text: str) -> tuple[tuple[int, SignalAnswer], ...]:
     answers = []
     for part in _parts(text):
         name, _, answer = part.partition("=")
-        number = _SIGNALS.get(name.strip().upper().removeprefix("SIG"))
-        if number is None:
+        if (number := _SIGNALS.get(name.strip().upper().removeprefix("SIG"))) is None:
             raise ValueError(none_of(name, [*_SIGNALS]))
         answers.append((number, one_of(SignalAnswer)(answer)))
     return tuple(answers)

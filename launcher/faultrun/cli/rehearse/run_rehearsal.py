@@ -241,8 +241,7 @@ def proposed(asked: Asked, found: RehearsalOutcome) -> str:
     options = wanted_options(found, read, str(Path.cwd()))
     typed = [one for one in options if one.name in asked.options]
     parts = [f"# type --{one.name}={value}  ({one.read})\n" for one in typed for value in one.values]
-    options = tuple(one for one in options if one not in typed)
-    if options:
+    if options := tuple(one for one in options if one not in typed):
         parts.append(_in_config(program, settings, options))
     return "".join(parts)
 

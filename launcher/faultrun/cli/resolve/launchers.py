@@ -36,8 +36,7 @@ def other_launcher(words: Sequence[str], *, module: bool) -> str:
     if name or words[0] in _UNREAD:
         return _instead(name or words[0], _line(words))
     for where, text in shell_texts(words):
-        found = _STARTS.search(text)
-        if found is not None:
+        if (found := _STARTS.search(text)) is not None:
             inner = " ".join((found[1] or found[2]).split())
             return f"{where} starts {inner}, whose workers faultrun cannot see: write faultrun in its place"
     return ""

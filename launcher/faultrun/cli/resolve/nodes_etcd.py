@@ -189,10 +189,8 @@ def _name(ctx: ResolveContext, rank: int | None, *, on_one_machine: bool) -> Nod
 def _own_address(ctx: ResolveContext, towards: list[str]) -> str:
     """Where the others reach this node: ``--local-addr``, else where packets to them begin."""
     settings = ctx.settings
-    given = bare(settings.local_addr)
-    if given:
-        address = _address_here(given)
-        if not address:
+    if given := bare(settings.local_addr):
+        if not (address := _address_here(given)):
             raise settings.refuse(Settings.local_addr, f"{given} is not an address of this machine")
         return address
     known = next(filter(None, map(_address_of, towards)), _ANYWHERE)
@@ -236,8 +234,7 @@ def etcd_access(ctx: ResolveContext, named: tuple[Endpoint, ...]) -> EtcdAccess:
     certified = [field for field in ("ca_file", "cert_file") if files.get(field)]
     if schemes == {"http"} and certified:
         raise settings.refuse(Settings.rdzv_conf, "http has no certificates", "protocol=https")
-    unused = ", ".join(sorted(conf.keys() - _FILES.keys() - {"username", "protocol"}))
-    if unused:
+    if unused := ", ".join(sorted(conf.keys() - _FILES.keys() - {"username", "protocol"})):
         ctx.note(f"{settings.where(Settings.rdzv_conf)}: {unused} has no effect here")
     return EtcdAccess(
         endpoints=tuple(one.at for one in named),

@@ -30,8 +30,7 @@ def resolve_logs(ctx: ResolveContext, *, join: bool, workers: Workers, master_ad
     tee = _per_rank(ctx, Settings.tee, settings.tee, workers.local)
     redirects = _per_rank(ctx, Settings.redirects, settings.redirects, workers.local)
     filtered = settings.local_ranks_filter
-    unknown = ", ".join(str(rank) for rank in tail or () if rank >= world)
-    if unknown:
+    if unknown := ", ".join(str(rank) for rank in tail or () if rank >= world):
         because = f"the run has ranks 0 to {world - 1}, not {unknown}"
         ctx.no_effect(because, Settings.tail_worker_log)
     if not join:

@@ -54,11 +54,9 @@ class FinishedTable:
 
 def rank_table_named(settings: Settings, process: ProcessContext) -> RankTableFile | None:
     """The option's file, else the variable's, else the one that the platform mounts."""
-    given = settings.rank_table_file
-    if given:
+    if given := settings.rank_table_file:
         return RankTableFile(path=given, where=settings.where(Settings.rank_table_file))
-    inherited = process.environ.get("RANK_TABLE_FILE", "")
-    if inherited:
+    if inherited := process.environ.get("RANK_TABLE_FILE", ""):
         return RankTableFile(path=inherited, where="RANK_TABLE_FILE")
     mounted = process.root / _RANK_TABLE
     return RankTableFile(path=str(mounted), where=str(mounted)) if mounted.exists() else None
@@ -71,8 +69,7 @@ def read_rank_table(ctx: ResolveContext) -> FinishedTable | None:
     refused, or handed on unread if somebody else says how many workers there are.
     """
     settings, process = ctx.settings, ctx.process
-    named = rank_table_named(settings, process)
-    if named is None:
+    if (named := rank_table_named(settings, process)) is None:
         return None
     _check_spelling(settings, named)
     try:
@@ -115,8 +112,7 @@ def handed_on(ctx: ResolveContext, devices: tuple[int, ...]) -> str:
 
     The platform's scripts unset it for one device, because a single rank does not form a group.
     """
-    named = rank_table_named(ctx.settings, ctx.process)
-    if named is None:
+    if (named := rank_table_named(ctx.settings, ctx.process)) is None:
         return ""
     # Workers may change their directory before they read it.
     return "" if len(devices) == 1 and named.where == named.path else str(Path(named.path).absolute())
@@ -138,8 +134,7 @@ def server_list_path(process: ProcessContext) -> str:
 
 def servers(ctx: ResolveContext) -> tuple[str, ...]:
     """The nodes of the job by address, in the order of their node ranks; empty where nothing says so."""
-    path = server_list_path(ctx.process)
-    if not path:
+    if not (path := server_list_path(ctx.process)):
         return ()
     try:
         return ctx.process.servers or _read(SERVER_LIST, path)
@@ -183,8 +178,7 @@ def _check_spelling(settings: Settings, named: RankTableFile) -> None:
     if not path.parent.is_dir():
         raise settings.refuse(Settings.rank_table_file, f"{told} folder")
     names = [] if path.exists() else [entry.name for entry in path.parent.iterdir() if entry.is_file()]
-    close = likely(path.name, names, cutoff=0.8)
-    if close:
+    if close := likely(path.name, names, cutoff=0.8):
         hint = f"did you mean {path.with_name(close)}?"
         raise settings.refuse(Settings.rank_table_file, f"{told} file", hint)
 

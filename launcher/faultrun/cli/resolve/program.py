@@ -69,8 +69,7 @@ def misplaced(settings: Settings, program: Program) -> str:
         return ""
     words = (*program.command.prefix, *program.command.script_args)
     sources = program_sources(words, program.source, program.search)
-    unknown = options_unknown_to(sources, list(behind), surely=_NO_SCRIPTS_OWN)
-    if not unknown:
+    if not (unknown := options_unknown_to(sources, list(behind), surely=_NO_SCRIPTS_OWN)):
         return ""
     word, known, script = behind[unknown[0]], OPTIONS[unknown[0]], settings.words[0]
     ours = word if "=" in word or known.takes is Takes.NOTHING else f"{word}={known.metavar}"
@@ -126,8 +125,7 @@ def resolve_framework(ctx: ResolveContext, program: Program, recipe: Recipe | No
         return settings.framework
     if recipe is not None and recipe.framework is not None and not settings.gave(Settings.framework):
         return recipe.framework
-    found = _imported(program)
-    if found is not Framework.PLAIN:
+    if (found := _imported(program)) is not Framework.PLAIN:
         return found
     implied = next((option for option in _MSRUN_ONLY if settings.gave(option)), None)
     if implied is not None:
@@ -151,8 +149,7 @@ def _imported(program: Program) -> Framework:
     words = (*program.command.prefix, *program.command.script_args)
     seen = (file for file in source_files(words) if file.suffix == ".py")
     for file, search in chain(files, ((file, (file.parent,)) for file in seen)):
-        found = detect(file, search)
-        if found is not Framework.PLAIN:
+        if (found := detect(file, search)) is not Framework.PLAIN:
             return found
     return Framework.PLAIN
 
@@ -161,8 +158,7 @@ def _module(module: str, process: ProcessContext) -> Path:
     """The file of ``python -m MODULE``: along the path that Python would use, the working directory first."""
     from faultrun.frameworks.detect import find_module
 
-    source = find_module(module, (str(Path.cwd()), *process.import_path))
-    if source is None:
+    if (source := find_module(module, (str(Path.cwd()), *process.import_path))) is None:
         raise UsageError(
             f"no module {module} to run",
             because="Python finds no file for it in the working directory or on its import path",
@@ -201,8 +197,7 @@ def _operand(arguments: Sequence[str], ending: str, valued: frozenset[str]) -> t
     at = 0
     while at < len(arguments) and arguments[at][:1] in ("-", "+") and len(arguments[at]) > 1:
         word = arguments[at]
-        last = re.fullmatch(ending, word, re.DOTALL)
-        if last:
+        if last := re.fullmatch(ending, word, re.DOTALL):
             end = min(at + (1 if last[2] else 2), len(arguments))
             return last[1], last[2] or "".join(arguments[at + 1 : end]), end
         at += 2 if word in valued else 1
@@ -246,8 +241,7 @@ def _near(path: Path) -> str:
     """A file beside the missing one whose name is nearly the same."""
     folder = path.parent
     names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-    close = likely(path.name, names, cutoff=0.7)
-    if close:
+    if close := likely(path.name, names, cutoff=0.7):
         return f"did you mean {folder / close}?"
     if "/" not in str(path) and "." not in path.name:
         if path.name in VERBS:

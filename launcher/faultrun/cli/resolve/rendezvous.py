@@ -83,8 +83,7 @@ def resolve_compile_cache(
     ctx: ResolveContext, framework: Framework, program: Program, world_size: int, log_dir: str
 ) -> str:
     """The folder of this job's graphs, absolute; empty when none are kept."""
-    asked = ctx.settings.compile_cache
-    if not asked:
+    if not (asked := ctx.settings.compile_cache):
         return ""
     if framework is not Framework.MINDSPORE:
         because = f"only MindSpore keeps compiled graphs, and this is {framework.value}"

@@ -22,8 +22,7 @@ def resolve_worker_dir(ctx: ResolveContext, program: Program, workers: int) -> t
 
     Empty, and the program as it is, without the option. UsageError (ConfigError): a file is in the way.
     """
-    given = ctx.settings.worker_dir
-    if not given:
+    if not (given := ctx.settings.worker_dir):
         return "", program
     template = str(Path(given).absolute())
     for rank in range(workers):

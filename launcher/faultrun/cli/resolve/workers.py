@@ -43,8 +43,7 @@ def resolve_workers(ctx: ResolveContext, framework: Framework) -> Workers:
     job = job_of_platform(ctx, framework, table)
     nodes, local_size = _sizes(ctx, job, table, here)
     world = nodes * local_size if nodes > 1 else settings.worker_num or local_size
-    simulation = _simulation(ctx, framework, world)
-    if simulation is not None:
+    if (simulation := _simulation(ctx, framework, world)) is not None:
         ctx.no_effect("a dry run needs no other node", Settings.nnodes)
         return _simulated(ctx, simulation, here or simulation.world_size)
     _check_place(ctx, nodes, here)
@@ -176,8 +175,7 @@ def _per_node(text: str, environ: Mapping[str, str]) -> int:
         case "cpu":
             return this_machine.processor_count()
         case "gpu" | "npu" as kind:
-            found = this_machine.accelerators_of(kind, environ)
-            if found is None:
+            if (found := this_machine.accelerators_of(kind, environ)) is None:
                 raise ValueError(f"no {kind} is visible on this machine")
             return found.count
         case "auto":

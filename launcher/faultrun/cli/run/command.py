@@ -161,8 +161,7 @@ def _pause(seconds: float) -> None:
     signals.block()
     # nohup starts us with SIGHUP ignored; blocked, it would be kept for us all the same.
     ignored = {one for one in _STOPS if signal.getsignal(one) is signal.SIG_IGN}
-    told = signal.sigtimedwait(set(_STOPS) - ignored, seconds)
-    if told is not None:
+    if (told := signal.sigtimedwait(set(_STOPS) - ignored, seconds)) is not None:
         raise StoppedWaiting(told.si_signo)
 
 

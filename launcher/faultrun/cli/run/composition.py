@@ -264,8 +264,7 @@ class Supervisor:
     def _slot_watch(
         self, reactor: Reactor, world: LocalExecutor, catalog: Catalog, finder: CheckpointFinder
     ) -> tuple[CapacityWatch, ...]:
-        elastic = self._spec.elastic
-        if elastic is None:
+        if (elastic := self._spec.elastic) is None:
             return ()
         tasks, looks = (world.readings, world.checks), (catalog.listed, finder.read_back)
         environ, devices = self._process.environ, self._spec.devices
@@ -273,8 +272,7 @@ class Supervisor:
 
     def _nodes(self, helpers: Helpers, clock: RunClock) -> NodesAgreement | None:
         """The member process, where there are several nodes; forked last, it forks nothing itself."""
-        asked = self._spec.agreement
-        if asked is None:
+        if (asked := self._spec.agreement) is None:
             return None
         if asked.serve_at:
             self._kept(ServedEtcd(etcd_keeping(asked.serve_at, self.log_dir / ETCD)))
@@ -328,8 +326,7 @@ class Supervisor:
         def drain() -> list[Event]:
             events: list[Event] = []
             for signum in pipe.drain():
-                source = _STOPS.get(signum)
-                if source is None:
+                if (source := _STOPS.get(signum)) is None:
                     events.extend(group.reap_strangers())
                     continue
                 match answers.get(signum, SignalAnswer.STOP):

@@ -94,8 +94,7 @@ def _argv(spec: RunSpec, plan: Plan, rank: int) -> tuple[str, ...]:
 
 
 def _recovery_point(spec: RunSpec) -> tuple[RecoveryPoint | None, str, int]:
-    roots = spec.recovery.checkpoint_dirs
-    if not roots:
+    if not (roots := spec.recovery.checkpoint_dirs):
         return None, "no --checkpoint_dir is given, workers start from the beginning", 0
     catalog = Catalog(absolute(roots), registry=registry_for(spec.recovery))
     size = spec.topology.world_size
@@ -128,8 +127,7 @@ def _show_workers(spec: RunSpec, plan: Plan, environ: Mapping[str, str], how: Dr
         _show_worker(one)
     for one in others[len(whole) - 1 : _BRIEFLY]:
         _show_worker(_besides(one, first), f"   (what differs from rank {first.rank}:)")
-    left = workers[max(len(whole), _WHOLE + _BRIEFLY) :]
-    if left:
+    if left := workers[max(len(whole), _WHOLE + _BRIEFLY) :]:
         named = {name for one in others for name, _ in one.changed.items() ^ first.changed.items()}
         words = "" if all(one.argv == first.argv for one in others) else ", and arguments"
         answer(

@@ -47,8 +47,7 @@ def fork_helpers(
     needed = shown or logs.picked_out or logs.picked_err
     follower = stack.enter_context(closing(Follower(row))) if needed else None
     rotator = stack.enter_context(closing(Rotator(logs.max_bytes))) if logs.max_bytes else None
-    fault_files = fault_file_watcher_for(spec)
-    if fault_files is not None:
+    if (fault_files := fault_file_watcher_for(spec)) is not None:
         stack.enter_context(closing(fault_files))
     for sidecar in sidecars(spec, log_dir, next_seq, row):
         stack.enter_context(closing(sidecar))

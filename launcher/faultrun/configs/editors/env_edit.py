@@ -95,8 +95,7 @@ def _assignments(text: str) -> list[Assignment]:
     found: list[Assignment] = []
     position = 0
     while position < len(text):
-        head = _ENTRY.match(text, position)
-        if head is not None:
+        if (head := _ENTRY.match(text, position)) is not None:
             start, position = _value(text, head.end())
             spelled, export = text[start:position], head["export"] or ""
             found.append(

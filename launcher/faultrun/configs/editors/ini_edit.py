@@ -145,8 +145,7 @@ def _in_quotes(old: str, value: Scalar) -> str:
     if isinstance(value, bool):
         return as_spelled(value, old)
     text = plain(value)
-    quoted = _QUOTED.fullmatch(old)
-    if not quoted:
+    if not (quoted := _QUOTED.fullmatch(old)):
         return text
     mark = quoted["mark"]
     if mark in text:

@@ -34,8 +34,7 @@ def edit(text: str, key: Key, value: Scalar) -> Edited:
     if key.document:
         raise only_document("TOML")
     before = _load(text)
-    old = at(before, key.steps)
-    if old is None:
+    if (old := at(before, key.steps)) is None:
         spelled = _spelled(value, text)
         result = edited(text, [_insertion(text, before, key, spelled)], before=None, after=spelled)
     else:
@@ -66,10 +65,9 @@ def _insertion(text: str, before: dict[str, object], key: Key, spelled: str) -> 
     holder = at(before, parent)
     if isinstance(holder, list):
         raise EditRefused("it is to stand in a list, which has no keys", hint="name a position: KEY[0]")
-    if isinstance(holder, dict):
-        patch = _into_table(text, parent, name, spelled)
-        if patch is not None:
-            return patch
+    patch = _into_table(text, parent, name, spelled) if isinstance(holder, dict) else None
+    if patch is not None:
+        return patch
     tables = [name for name, value in before.items() if isinstance(value, dict | list)]
     raise no_parent(key.text.rpartition(".")[0] or str(key.steps[0]), tables)
 
@@ -100,8 +98,7 @@ def _indent(text: str, start: int) -> str:
 
 def _at_top(text: str, entry: str) -> Patch:
     """Before the first ``[table]`` and the comments above it: behind it, the key would be the table's."""
-    header = _FIRST_HEADER.search(text)
-    if header is None:
+    if (header := _FIRST_HEADER.search(text)) is None:
         return appended(text, len(text), entry)
     return Patch(start=header.start(), end=header.start(), new=entry + line_break(text))
 

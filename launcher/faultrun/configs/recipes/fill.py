@@ -82,8 +82,7 @@ class RecipeFiller:
         answers: list[str] = []
 
         def look_up(alternatives: Sequence[Reference]) -> Sequence[str]:
-            values = self._every_value(alternatives)
-            if values:
+            if values := self._every_value(alternatives):
                 answers.extend(values)
                 return values
             return [one.name for one in alternatives if one.kind == "text"][:1]

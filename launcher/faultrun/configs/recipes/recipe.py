@@ -141,8 +141,7 @@ def _recipe(page: "_Page", name: str, given: Mapping[str, Node]) -> Recipe:
     for needed in ("summary", "checkpoint_dir"):
         if needed not in given:
             raise page.error(1, f"has no {needed}", "every recipe needs one")
-    folders = page.several(given, "checkpoint_dir")
-    if not folders:
+    if not (folders := page.several(given, "checkpoint_dir")):
         raise page.error(given["checkpoint_dir"].line, "checkpoint_dir cannot be used", "the list is empty")
     framework = page.word(given, "framework", [kind.value for kind in Framework])
     variables = page.environment(given["environment"]) if "environment" in given else ()

@@ -157,8 +157,7 @@ class SourceCode:
         """What the script's own argument ``name`` is when it is not given."""
         for tree in self._trees:
             for node in ast.walk(tree):
-                default = _declared(node, name)
-                if default is not None:
+                if (default := _declared(node, name)) is not None:
                     return self._text(default, tree, argument, depth - 1)
         return _UNKNOWN
 

@@ -267,8 +267,7 @@ def first_to_fail(
             "no rank ends like this only because a peer died" if overruled else "the kernel ended it first",
         )
     by_rank = {note.rank: note for note in notes}
-    earlier = _raised_before(first, faults, by_rank)
-    if earlier is not None:
+    if (earlier := _raised_before(first, faults, by_rank)) is not None:
         return earlier, "it recorded its error before the first exit"
     if not _follows(by_rank.get(first.rank)):
         return first, "the kernel ended it first"

@@ -59,8 +59,7 @@ def last_raised(lines: Sequence[str]) -> Raised | None:
         if line == _HEAD:
             inside, frames = True, []
             continue
-        frame = _FRAME.match(line)
-        if frame is not None:
+        if (frame := _FRAME.match(line)) is not None:
             inside = True
             frames.append(frame)
             continue
@@ -99,8 +98,7 @@ def _plain(lines: Sequence[str]) -> list[str]:
             boxed = side is not None
             text = "" if side is None else side["text"]
             tries = map(_BOXED_FRAME.match, (path + text, f"{path} {text}"))
-            frame = next((one for one in tries if one is not None), None)
-            if frame is not None:
+            if (frame := next((one for one in tries if one is not None), None)) is not None:
                 plain.append(f'  File "{frame["file"]}", line {frame["line"]}, in {frame["function"]}')
             path = path + text if frame is None and text[:1].strip() else ""
         elif grouped and _RULED.match(line):
@@ -120,8 +118,7 @@ def gist(message: str) -> str:
     only refers to such a title gives way to what stands below it.
     """
     first = _first_words(message)
-    referred = _REFERS.search(first)
-    if referred is None:
+    if (referred := _REFERS.search(first)) is None:
         return first
     below = message.partition(f"- {referred['title']}")[2].partition("\n")[2]
     return _first_words(below.partition("\n- ")[0]).removeprefix("[ERROR] ") or first

@@ -142,8 +142,7 @@ def suspect_logged(
     watch: Watch, ranks: frozenset[int], stopped: frozenset[int] = frozenset()
 ) -> Suspicion | None:
     """As ``suspect``, where logs tell the steps; a rank of ``ranks`` whose log does not may be who hangs."""
-    found = suspect(watch, stopped)
-    if found is None:
+    if (found := suspect(watch, stopped)) is None:
         return None
     mute = tuple(sorted(ranks - {one.beat.rank for one in watch.seen}))
     return replace(

@@ -275,8 +275,7 @@ def _learnt(watch: Watch, one: Seen) -> float | None:
         case WorkPhase.DONE:
             return None
         case _:
-            usual_s = watch.usual_s
-            if usual_s is None:
+            if (usual_s := watch.usual_s) is None:
                 return None
             longest_s = max(*watch.paces, watch.run.longest_s if watch.by_log else 0.0)
             return max(watch.policy.factor * usual_s, _OF_LATE_FACTOR * longest_s)

@@ -113,8 +113,7 @@ def prepare(state: RunState, now_s: float, why: str) -> Step:
         return Step(state=state, why="there is no plan to prepare")
     if state.run.platform.not_before_s > now_s:
         return _back_off(state, now_s, state.run.platform.not_before_s)
-    against = platform_notices.hold(state)
-    if against:
+    if against := platform_notices.hold(state):
         timer = StartTimer(
             timer=Timer.HOLD, at_s=now_s + platform_notices.HOLD_S, incarnation=state.incarnation
         )

@@ -114,8 +114,7 @@ def fence(state: RunState, event: MembershipLost) -> Step:
 
 def _laid_to_the_fence(state: RunState, event: MembershipLost, since_s: float) -> RunState:
     """Whoever is found killed since then was killed for this, although its end may be seen first."""
-    drain = state.life.drain
-    if drain is None:
+    if (drain := state.life.drain) is None:
         return state
     first = drain.incident
     if first is not None and first.cause is Cause.FENCE and event.boot:

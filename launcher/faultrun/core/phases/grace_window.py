@@ -107,8 +107,7 @@ def saved(state: RunState, event: GaspSaved) -> tuple[RunState, tuple[Save, ...]
 
 def verified(state: RunState, event: GaspVerified) -> tuple[RunState, tuple[Save, ...]]:
     """Mark the save as whole, or forget it; and name the one that may serve its replica group instead."""
-    drain = state.life.drain
-    if drain is None:
+    if (drain := state.life.drain) is None:
         return state, ()
     read = [save for save in drain.saves if _key(save) == (event.rank, event.path)]
     others = tuple(save for save in drain.saves if save not in read)

@@ -19,8 +19,7 @@ def begin(state: RunState, event: SlotsUsable) -> Step:
     """Slots are well again, right after a save: have the workers save and leave, and plan more of them."""
     ledger = None if state.plan is None else state.plan.slots
     known = {(one.node, one.slot) for one in (() if ledger is None else ledger.bad)}
-    slots = tuple(sorted(slot for slot in event.slots if (event.node, slot) in known))
-    if not slots:
+    if not (slots := tuple(sorted(slot for slot in event.slots if (event.node, slot) in known))):
         return Step(state=state, why="no such slot is set aside")
     if ledger is not None and ledger.stays_small:
         return Step(state=state, why=ledger.stays_small)

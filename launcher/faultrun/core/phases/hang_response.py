@@ -95,8 +95,7 @@ def hang(state: RunState, event: HangDetected) -> Step:
         step = -1 if event.step is None else event.step
         patience = replace(state.run.patience, hung_step=step, hung_limit_s=event.limit_s)
         state = replace(state, run=replace(state.run, patience=patience))
-    against = _not_alone(state, event)
-    if not against:
+    if not (against := _not_alone(state, event)):
         return replace_ranks.hung(state, incident, event.rank)
     incident = replace(incident, unkept=unkept(state, event.rank, why=against))
     return open_drain(state, incident, f"rank {event.rank} hangs: {event.why}")

@@ -68,8 +68,7 @@ def hung(state: RunState, incident: Incident, rank: int) -> Step:
 
 def begun_elsewhere(state: RunState, event: IncarnationOver) -> Step:
     """Another node frees its survivors: so does this one, or has all begin anew because one cannot stay."""
-    refused = why_not_stay(state)
-    if refused:
+    if refused := why_not_stay(state):
         step = drain.over_elsewhere(state, event, unkept(state))
         alarm = RaiseAlarm(incarnation=state.incarnation, why=f"on node {state.node} {refused}")
         return replace(step, actions=(*step.actions, alarm), why=f"{step.why}; {refused}")
@@ -100,8 +99,7 @@ def repair(state: RunState, event: MemoryFaultFound) -> Step:
     Where it cannot, nothing is done: the rank ends of its error, and is replaced or not as any.
     """
     life, rank = state.life, event.rank
-    against = repair_refusal(state, rank)
-    if against:
+    if against := repair_refusal(state, rank):
         return Step(state=state, why=f"rank {rank} is not repaired in place: {against}")
     found = new_incident(state, event.at_s, Cause.MEMORY, event.what, rank)
     found = replace(found, fault_class=FaultClass.TRANSIENT)

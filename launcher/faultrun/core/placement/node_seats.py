@@ -98,8 +98,7 @@ class Known:
         """All seats, each by who has it or had it last."""
         if self.plan is None or not self.fits:
             return self.wanted
-        vacant = {one.seat: one.node for one in vacant_in(self.wanted, self.plan)}
-        if not vacant:
+        if not (vacant := {one.seat: one.node for one in vacant_in(self.wanted, self.plan)}):
             return self.plan.topology
         sits = iter(self.plan.topology.nodes)
         names = {seat.node for seat in self.plan.topology.nodes}
@@ -193,16 +192,14 @@ def _given(known: Known, bad: NodeAside | None, *, forgives: bool = False) -> Se
     able = {node: fact for node, fact in known.here.items() if node not in aside}
     least, grows = known.elastic.min_nodes, known.elastic.grow is Grow.AT_SAVE
     fewest = least if known.wait_is_over else max(least, known.count - (bad is not None))
-    seats = _placed(known, able, fewest, grows=grows)
-    if seats is None:
+    if (seats := _placed(known, able, fewest, grows=grows)) is None:
         return _too_few(known, able, bad)
     given = _fitted(known, seats, bad)
     if isinstance(given, Seating) or bad is not None:
         return given
     if not known.fits:
         return _hopeless(seats, given)
-    same = _placed(known, able, known.count, grows=False)
-    if same is None:
+    if (same := _placed(known, able, known.count, grows=False)) is None:
         return _hopeless(seats, given)
     as_many = _fitted(known, same, None)
     if isinstance(as_many, Seating) and known.incident is not None and known.incident.cause is Cause.GROWTH:
@@ -255,8 +252,7 @@ def _seats_for(known: Known, able: Mapping[NodeId, NodeFact], fewest: int, *, gr
     if grows or known.plan is None or not known.fits:
         return place(known.wanted, known.whole, able, known.lost, fewest)
     now = known.plan.topology
-    seats = place(now, now, able, known.lost, fewest)
-    if seats is None:
+    if (seats := place(now, now, able, known.lost, fewest)) is None:
         return None
     filled = iter(seats.nodes)
     return Topology(nodes=tuple(seat if seat.node == NOBODY else next(filled) for seat in known.before.nodes))

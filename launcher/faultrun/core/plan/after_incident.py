@@ -62,8 +62,7 @@ def _after_fault(
     """Try again, by the plan ``following``, while that can help and the budget lasts."""
     point, now_s, life = following.point, following.start_at_s, plan.incarnation
     own_code = exit_code_of(incident.status)
-    ours = refused_argument(incident, plan, resume_args)
-    if ours:
+    if ours := refused_argument(incident, plan, resume_args):
         return finished(life, now_s, BAD_CONFIGURATION, ours)
     if policy.exit_codes is WorkerExitCodes.TORCHFT and incident.status == Exited(code=NEVER_AGAIN):
         return finished(life, now_s, own_code, _SAYS_NO.format(rank=incident.rank))
@@ -83,8 +82,7 @@ def _after_fault(
     )
     match charge(ledger, policy, now_s=now_s, high_step=high_step, point=point):
         case Spent(why=why):
-            loop = crash_loop.looped(incident, failures, policy.max_restarts)
-            if loop:
+            if loop := crash_loop.looped(incident, failures, policy.max_restarts):
                 return finished(life, now_s, crash_loop.exit_code(incident, own_code), f"{loop}; {why}")
             return finished(life, now_s, own_code, why)
         case Allowed(backoff_s=backoff, ledger=charged):

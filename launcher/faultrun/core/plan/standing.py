@@ -212,8 +212,7 @@ def _standing(plan: Plan, fact: NodeFact, *, seated: bool, its: bool) -> NodeSta
         return Spare(
             free=fact.is_free and life <= now
         )  # by an earlier run's number it would not take the plan's
-    why = _why_over(plan, fact, its=its)
-    if why:
+    if why := _why_over(plan, fact, its=its):
         return Leaves(why=why, stop=fact.stop) if fact.busy else Gone(why=why, stop=fact.stop)
     return _of_who_takes_part(plan, fact)
 

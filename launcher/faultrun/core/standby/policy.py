@@ -173,8 +173,7 @@ def _seated(standbys: StandbyState, step: Step) -> _Decided:
     moved = any(old != new for old, new in pairs) and bool(standbys.phases)
     ranks = tuple(new for _, new in pairs)
     seated: tuple[Action, ...] = (SeatStandbys(ranks=pairs),) if moved else ()
-    left = tuple(rank for rank in phases if rank not in ranks)
-    if left:
+    if left := tuple(rank for rank in phases if rank not in ranks):
         why, number = "the run has fewer workers", spawn.plan.incarnation
         gone = DismissStandbys(incarnation=number, ranks=left, state=StandbyPhase.DISMISSED, why=why)
         phases, seated = {rank: phases[rank] for rank in phases if rank in ranks}, (*seated, gone)

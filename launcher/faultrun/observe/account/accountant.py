@@ -305,8 +305,7 @@ class Accountant:
 
     def _found_lost(self, found: WorkersLost) -> None:
         """The workers of a lost supervisor trained on for a while; nobody wrote how far, until now."""
-        life = self._left
-        if life is None:
+        if (life := self._left) is None:
             return
         if found.alive_s is not None:
             alive_s = min(self._now_s, self._clock.of_run_s(found.alive_s))

@@ -165,8 +165,7 @@ def _start_hint(account: Account, spec: Mapping[str, Any]) -> str:
 
 
 def _same_rank(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
-    blamed = Counter(fault.rank for fault in account.faults if fault.rank is not None)
-    if not blamed:
+    if not (blamed := Counter(fault.rank for fault in account.faults if fault.rank is not None)):
         return
     (rank, count), *_ = blamed.most_common(1)
     workers = max((life.workers for life in account.lives), default=1)
@@ -179,8 +178,7 @@ def _same_rank(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
 
 
 def _torn(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
-    count = sum(account.refused.values())
-    if not count:
+    if not (count := sum(account.refused.values())):
         return
     reason, times = max(account.refused.items(), key=lambda item: item[1])
     yield Advice(

@@ -85,8 +85,7 @@ def saved_rows(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]
 
 def saved_time(cost: Mapping[str, Any]) -> str:
     """What such a row says was saved; empty for the row of here, and a minus where more was lost."""
-    hours = cost.get("saved_device_hours")
-    if hours is None:
+    if (hours := cost.get("saved_device_hours")) is None:
         return ""
     sign = "-" if hours < 0 else ""
     return f"{sign}{device_time(abs(hours) * _HOUR_S)}"

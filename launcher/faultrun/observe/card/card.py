@@ -220,8 +220,7 @@ def _incomplete(card: Card, saves: Sequence[Save], step: int) -> str:
     used = card.point.global_step if card.point is not None else None
     if used is None or used >= step or not all(save.group for save in saves):
         return ""
-    lacking = set(range(card.world_size)).difference(*(save.group for save in saves))
-    if not lacking:
+    if not (lacking := set(range(card.world_size)).difference(*(save.group for save in saves))):
         return ""
     return f", which lacks the part of the state that only {rank_names(tuple(sorted(lacking)))} held"
 

@@ -149,8 +149,7 @@ class LiveLine(Work):
             since_s = int(now_s - self._phase_s)
             words.append(_PHASES.get(phase, phase.value) + (f" {span(since_s)}" if since_s else ""))
         words.append(span(int(now_s - self._began_s)))
-        restarts = self._view.restarts
-        if restarts:
+        if restarts := self._view.restarts:
             words.append(several(restarts, "restart"))
         return "  ".join(words)
 

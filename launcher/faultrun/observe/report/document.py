@@ -104,8 +104,7 @@ def _savings(saved: Savings) -> dict[str, Any]:
 def recovery(account: Account) -> dict[str, Any]:
     """How long recoveries took, from the fault to training again: those that came that far."""
     over = [fault for fault in account.faults if fault.end == TRAINING_AGAIN]
-    took = sorted(fault.recovery_s for fault in over if fault.recovery_s is not None)
-    if not took:
+    if not (took := sorted(fault.recovery_s for fault in over if fault.recovery_s is not None)):
         return {"count": 0, "median_s": None, "p90_s": None, "worst_s": None, "slowest_part": None,
                 "stages": {}}  # fmt: skip
     parts: Counter[str] = Counter()

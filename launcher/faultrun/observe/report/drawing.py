@@ -283,8 +283,7 @@ def _axis(picture: Picture, report: Mapping[str, Any], scale: float) -> None:
         picture.words.append(Label(x=x, y=bottom + 13, text=span(at_s) if at_s else "0", style=style))
     late = f"before note{_NOT_ON_A_PHONE}"
     for x, utc, style in ((0, report["began_utc"], "after note"), (100, report["last_utc"], late)):
-        text = clock(utc)[:16]
-        if text:
+        if text := clock(utc)[:16]:
             picture.words.append(Label(x=x, y=bottom + 30, text=f"{text} UTC", style=style))
     picture.levels.append(bottom)
     picture.height = bottom + _AXIS

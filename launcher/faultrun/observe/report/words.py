@@ -68,16 +68,14 @@ def steps(incident: Mapping[str, Any]) -> str:
 
 def outcome(report: Mapping[str, Any]) -> str:
     """How the run stands, in a few words."""
-    ended = report["ended"]
-    if ended is None:
+    if (ended := report["ended"]) is None:
         return f"not over (last known phase: {report['phase'].replace('_', ' ') or 'none'})"
     return f"exit code {ended['exit_code']}: {str(ended['why']).splitlines()[0] if ended['why'] else ''}"
 
 
 def state(report: Mapping[str, Any]) -> str:
     """``finished``, ``stopped``, ``failed``, or ``open`` while it is not over."""
-    ended = report["ended"]
-    if ended is None:
+    if (ended := report["ended"]) is None:
         return "open"
     code = ended["exit_code"]
     return "finished" if code == 0 else "stopped" if code in _STOPPED else "failed"
@@ -109,8 +107,7 @@ def unless_advised(report: Mapping[str, Any]) -> str:
 
 def faults(report: Mapping[str, Any]) -> str:
     """How many faults there were, and after how many of them training went on."""
-    total = report["incidents_total"]
-    if not total:
+    if not (total := report["incidents_total"]):
         return "No faults."
     over = Counter(one["end"] for one in report["incidents"])
     trained, ran = over[TRAINING_AGAIN], over[RUNNING_AGAIN]

@@ -91,8 +91,7 @@ def parse_rank_table(content: bytes) -> RankTable:
             raise Unfinished('its status is "initializing", not "completed"')
         case status:
             raise ValueError(f'its status is "{str(status)[:40]}", not "completed"')
-    places = _places_of(document)
-    if not places:
+    if not (places := _places_of(document)):
         raise ValueError("it names no device")
     _check_ranks(places)
     _check_devices(places)

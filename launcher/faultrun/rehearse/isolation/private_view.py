@@ -241,8 +241,7 @@ def _overlay(lower: str, target: Path, layer: Path, folders: Sequence[str]) -> N
     # In a user namespace an overlay may keep its notes only under names that a user may write. Without it is
     # mounted all the same, and a new folder cannot be renamed.
     own = ",userxattr" if os.geteuid() != 0 else ""
-    failed = _mounted("overlay", target, "overlay", 0, f"{layers}{own}")
-    if failed:
+    if failed := _mounted("overlay", target, "overlay", 0, f"{layers}{own}"):
         raise NoPrivateView(f"no overlay over {lower}: {os.strerror(failed)}")
 
 
@@ -251,8 +250,7 @@ def _escaped(path: str | Path) -> str:
 
 
 def _mount(source: str, target: str | Path, fstype: str, flags: int, data: str) -> None:
-    failed = _mounted(source, target, fstype, flags, data)
-    if failed:
+    if failed := _mounted(source, target, fstype, flags, data):
         raise NoPrivateView(f"{target} cannot be mounted: {os.strerror(failed)}")
 
 

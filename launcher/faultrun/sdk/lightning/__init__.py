@@ -64,7 +64,6 @@ def protect(
     kept = dict(objects or {})
     if worker() is not None:
         check_strategy(fabric.strategy)
-        scaler = getattr(fabric.strategy.precision, "scaler", None)
-        if scaler is not None:
+        if (scaler := getattr(fabric.strategy.precision, "scaler", None)) is not None:
             kept.setdefault("loss scaling", scaler)
     return protect_torch(model, *optimizers, directory=directory, objects=kept)

@@ -110,8 +110,7 @@ class LightningGasp:
         ``_SignalConnector._sigterm_notifier_fn``), which the peers may take for a gradient. A worker of
         faultrun is saved by another thread and leaves: ours alone stays.
         """
-        guard = self._guard
-        if guard is None:
+        if (guard := self._guard) is None:
             return
         if type(trainer.fit_loop._data_fetcher).__name__ == "_DataLoaderIterDataFetcher":
             raise FaultrunError(

@@ -139,8 +139,7 @@ def _has_mindio() -> bool:
 
 
 def _real_register(*args: Any, **kwargs: Any) -> Any:
-    old = getattr(mindspore.train, "TFTRegister", None)
-    if old is not None:
+    if (old := getattr(mindspore.train, "TFTRegister", None)) is not None:
         return old(*args, **kwargs)
     if len(args) == 4:  # the older signature on a newer MindSpore
         os.environ.setdefault("MS_TFT_IP", str(args[1]))

@@ -141,8 +141,7 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
 
     def _capture(self, position: Position, due: bool) -> None:
         provider = self._provider
-        memory = provider.memory
-        if memory is None:
+        if (memory := provider.memory) is None:
             return
         if self._counter is not None and self._counter() != self._counted_first:
             provider.begun = self._counter  # a graph compiled before it was marked would never count
@@ -182,8 +181,7 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         if int(params.cur_step_num) > 1:
             return 0
         for optimizer in (params.optimizer, getattr(params.network, "optimizer", None)):
-            counter = getattr(optimizer, "global_step", None)
-            if counter is not None:
+            if (counter := getattr(optimizer, "global_step", None)) is not None:
                 return int(counter.asnumpy().reshape(-1)[0])
         point = self._provider.writer.session.point
         return (point.step or 0) if point is not None else 0

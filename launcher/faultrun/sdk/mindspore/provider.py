@@ -149,8 +149,7 @@ def appended(state: HostState, base: Mapping[str, Any], step_num: int) -> dict[s
     content["step_num"] = int(base["step_num"]) + step_num if "step_num" in base else position.step
     if "global_step" not in state.arrays:
         content["global_step"] = position.step
-    scale = loss_scale(state)
-    if scale is not None:
+    if (scale := loss_scale(state)) is not None:
         content["loss_scale"] = scale
     return content
 

@@ -164,8 +164,7 @@ class Snapshots:
 
     def add_sum(self, step: int) -> None:
         """Put the checksum of the parts into the header of this copy. Other Python threads run meanwhile."""
-        head = self._head_of(step)
-        if head is not None:
+        if (head := self._head_of(step)) is not None:
             found = self._sum(head)
             if self._head_of(step) == head:  # and nobody has written there meanwhile
                 self._put_header(replace(head, parts_sum=found))
@@ -177,8 +176,7 @@ class Snapshots:
 
     def read(self, step: int) -> SnapshotCopy | None:
         """The copy of ``step``; None when there is none that was finished."""
-        head = self._head_of(step)
-        if head is None:
+        if (head := self._head_of(step)) is None:
             return None
         return SnapshotCopy(head.texts, self._memory[head.parts_at : head.parts_at + head.parts_bytes])
 
@@ -223,8 +221,7 @@ class Snapshots:
 
     def mark_elsewhere(self, left: Leaving) -> None:
         """Another node has this copy."""
-        head = self._still(left)
-        if head is not None:
+        if (head := self._still(left)) is not None:
             place = head.place + _ELSEWHERE_AT
             self._memory[place : place + _ELSEWHERE.size] = _ELSEWHERE.pack(left.step + 1, left.incarnation)
 
@@ -293,8 +290,7 @@ class Snapshots:
 
     def _heads(self) -> Iterator[_Head]:
         for place in (0, self._half_bytes):
-            head = self._head_at(place)
-            if head is not None:
+            if (head := self._head_at(place)) is not None:
                 yield head
 
     def _head_of(self, step: int) -> _Head | None:

@@ -157,10 +157,9 @@ class Exchange:
 
     def _room_for(self, rank: int, size_bytes: int) -> "mmap.mmap | str":
         self._tell("room", rank=rank, bytes=size_bytes)
-        try:
+        with contextlib.suppress(queue.Empty):
             return self._rooms.get(timeout=_ROOM_S)
-        except queue.Empty:
-            return "its supervisor does not answer"
+        return "its supervisor does not answer"
 
     def _tell(self, kind: str, **fields: Any) -> None:
         with contextlib.suppress(OSError):
@@ -189,8 +188,7 @@ def main() -> None:
     supervisor = socket.socket(fileno=os.dup(sys.stdin.fileno()))
     line = b""
     while not line.endswith(b"\n"):
-        piece = supervisor.recv(1)
-        if not piece:
+        if not (piece := supervisor.recv(1)):
             return
         line += piece
     told = parse(line)

@@ -50,8 +50,7 @@ class SnapshotReceiver:
         """
         nonce = os.urandom(16).hex()
         answer(message("nonce", nonce=nonce))
-        hello = _line(stream)
-        if hello is None:
+        if (hello := _line(stream)) is None:
             return True  # somebody looked who is here
         expected = meeting_seal(self.secret, nonce)
         if hello["kind"] != "hello" or not hmac.compare_digest(
@@ -79,8 +78,7 @@ class SnapshotReceiver:
         return message("room")
 
     def _take(self, stream: BinaryIO, rank: int, step: int, size_bytes: int) -> bytes:
-        copies = self.ranks.get(rank)
-        if copies is None:
+        if (copies := self.ranks.get(rank)) is None:
             raise Rude("no room was asked for")
         try:
             place = copies.make_room(step, size_bytes)
@@ -106,8 +104,7 @@ class SnapshotReceiver:
 
 def _line(stream: BinaryIO) -> dict[str, Any] | None:
     """The next message; None when the other side has gone. Rude: it is none."""
-    line = stream.readline(MAX_LINE_BYTES)
-    if not line:
+    if not (line := stream.readline(MAX_LINE_BYTES)):
         return None
     told = parse(line) if line.endswith(b"\n") else None
     if told is None:

@@ -96,7 +96,6 @@ class SnapshotSender:
 
     def _hear(self) -> dict[str, Any]:
         line = self._stream.readline(MAX_LINE_BYTES)
-        told = parse(line)
-        if told is None:
+        if (told := parse(line)) is None:
             raise NotHeld("the connection has ended" if not line else "it answers what is no message")
         return told

@@ -148,10 +148,9 @@ class SnapshotFiles:
 
     def _label(self, rank: int, step: int) -> SnapshotLabel | None:
         found = self._copies[rank].read(step)
-        try:
+        with suppress(ValueError, KeyError, TypeError):  # it holds no whole state: buffers alone, say
             return None if found is None else SnapshotLabel.unpacked(found.texts.label)
-        except (ValueError, KeyError, TypeError):  # it holds no whole state: buffers alone, say
-            return None
+        return None
 
     def _told(self, one: ToWrite) -> bytes:
         try:
@@ -162,8 +161,7 @@ class SnapshotFiles:
         return message("saved", rank=one.rank, replica_group=saved.replica_group, memory=True, **fields)
 
     def _write(self, one: ToWrite) -> Saved:
-        found = self._copies[one.rank].read(one.step)
-        if found is None:
+        if (found := self._copies[one.rank].read(one.step)) is None:
             raise KeyError("it is gone")
         label = SnapshotLabel.unpacked(found.texts.label)
         session = Session(

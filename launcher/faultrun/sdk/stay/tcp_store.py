@@ -71,8 +71,7 @@ class RendezvousClient:
                 raise ConnectionError("the store over which ranks meet has hung up")
             self._unread += part
         line, _, self._unread = self._unread.partition(b"\n")
-        answer = parse(line)
-        if answer is None:
+        if (answer := parse(line)) is None:
             raise ConnectionError("the store over which ranks meet says what nobody understands")
         return answer
 

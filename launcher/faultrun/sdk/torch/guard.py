@@ -80,8 +80,7 @@ class Guard:
         A checkpoint in a format of your own is given to ``load(path)``; its step and epoch are then those
         that faultrun read from it. FaultrunError when nothing can load the file.
         """
-        point = self.training.point
-        if point is None:
+        if (point := self.training.point) is None:
             return None
         state = read_state(point.path)
         if is_ours(state):

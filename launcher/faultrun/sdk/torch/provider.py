@@ -77,8 +77,7 @@ class GaspFile:
     def write(self, writer: SaveWriter, state: Any, boundary: Boundary, check: Callable[[], None]) -> Saved:
         """``gasp-step_<step>`` in the writer's own folder."""
         names = numbered(writer.own_folder / f"gasp-step_{boundary.position.step}{self._suffix}")
-        save = self._save_fn
-        if save is not None:
+        if (save := self._save_fn) is not None:
             return writer.save_by_path(names, boundary.position, lambda path: save(state, path))
 
         def fill(sink: Sink) -> None:
@@ -123,8 +122,7 @@ class TorchProvider(StateProvider):
         if not self._training.is_shard or order.peers_lost or order.step is not None:
             return self._save(order)
         self.lock.want()
-        newest = self.newest()
-        if newest is not None:
+        if (newest := self.newest()) is not None:
             step, half_s = self._agreed_on(newest), (time.monotonic() + order.until_s) / 2
             with contextlib.suppress(NotSaved):  # a peer is gone, or stopped elsewhere after all
                 return self._save(replace(order, step=step, until_s=half_s), agreed=True)
@@ -137,11 +135,9 @@ class TorchProvider(StateProvider):
         try:
             if phase is UpdatePhase.CLEAN:
                 self._chosen = self._settled_by(min(order.until_s, time.monotonic() + _DEVICE_BEHIND_S))
-            boundary = self._chosen
-            if boundary is None:
+            if (boundary := self._chosen) is None:
                 raise NotSaved("the device stands in the middle of an update")
-            there = self._there_already(boundary.position.step)
-            if there is not None:
+            if (there := self._there_already(boundary.position.step)) is not None:
                 return there
             state = self._form.state(boundary)
             ahead = boundary.position.step > self._training.history[-1].position.step

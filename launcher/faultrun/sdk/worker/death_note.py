@@ -74,8 +74,7 @@ def answer_with_stacks(session: Session) -> None:
     are left to the helper thread, which reads them while it holds the lock. Does nothing where no file can be
     made there.
     """
-    folder = _folder(session)
-    if folder is None:
+    if (folder := _folder(session)) is None:
         return
     with contextlib.suppress(OSError):
         path = folder / STACKS_FILE.format(rank=session.rank)
@@ -85,8 +84,7 @@ def answer_with_stacks(session: Session) -> None:
 
 def write_other_threads(session: Session) -> None:
     """The stacks of all threads but the main one and the caller's, innermost first, into a file beside."""
-    folder = _folder(session)
-    if folder is None:
+    if (folder := _folder(session)) is None:
         return
     left_out = {threading.main_thread().ident, threading.get_ident()}
     names = {thread.ident: thread.name for thread in threading.enumerate()}

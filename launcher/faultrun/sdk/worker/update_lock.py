@@ -151,8 +151,7 @@ class UpdateLock:
                 raise NotSaved(self._spoilt)
             now_s = time.monotonic()
             if self.boundaries != first or self.stopped or now_s >= settled_s:
-                phase = self._try_hold(limits, complete, due)
-                if phase is not None:
+                if (phase := self._try_hold(limits, complete, due)) is not None:
                     return phase
                 if self.stopped:
                     changed = self.phase in (UpdatePhase.UPDATING, UpdatePhase.UPDATED)

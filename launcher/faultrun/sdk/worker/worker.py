@@ -261,8 +261,7 @@ def _faults() -> "Injector | None":
 
 def _as_the_end_begins(call: Callable[[], None]) -> None:
     """Have it called before threads are waited for, where Python can; ``atexit`` comes after that."""
-    register = getattr(threading, "_register_atexit", None)
-    if register is not None:
+    if (register := getattr(threading, "_register_atexit", None)) is not None:
         with contextlib.suppress(RuntimeError):  # the end has begun
             register(call)
 

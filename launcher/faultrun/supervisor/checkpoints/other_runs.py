@@ -73,8 +73,7 @@ class OtherRuns:
         for registry, first in self._first.items():
             with suppress(OSError):
                 for name in self._names(registry):
-                    holder = self._holder(registry / name)
-                    if holder:
+                    if holder := self._holder(registry / name):
                         self._traces.discard(registry / name)
                         found[name] = f"{_shown(name)} ({holder})"
                     if name not in first and registry / name not in self._traces:

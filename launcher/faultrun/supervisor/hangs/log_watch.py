@@ -64,8 +64,7 @@ class _Log:
     def look(self, now_s: float, *, newest: bool) -> None:
         """Read on."""
         for stream in self.streams:
-            lines = stream.lines(newest=newest)
-            if lines is not None:
+            if (lines := stream.lines(newest=newest)) is not None:
                 self.seen, self.grew_s = read(self.seen, lines), now_s
 
     def beat(self, rank: int) -> Beat | None:

@@ -41,11 +41,9 @@ class Glances(Protocol):
 
     def glance(self) -> None:
         """Note what everybody has consumed by now."""
-        ...
 
     def suspected(self, beats: Mapping[int, Beat]) -> None:
         """Note what everybody had said when a suspicion came up."""
-        ...
 
 
 def _by_logs(watch: Watch) -> Watch:
@@ -225,8 +223,7 @@ class HangWatch:
         return frozenset(one.beat.rank for one in silent if state_of(pids[one.beat.rank]) == "T")
 
     def _quiet_suspects(self, pids: Mapping[int, int], now_s: float, interval_s: float) -> Suspicion | None:
-        logs = self._workers.logs
-        if logs is None:
+        if (logs := self._workers.logs) is None:
             return None
         found = snapshots(tuple(pids.values()))
         signs = [

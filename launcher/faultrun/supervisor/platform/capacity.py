@@ -154,8 +154,7 @@ class CapacityWatch:
         if before is None or life != self._life:
             return
         fresh = [path for path, stamp in there.items() if before.get(path) != stamp]
-        whole = next((path for path in fresh if self._read_back(path).whole), "")
-        if whole:
+        if whole := next((path for path in fresh if self._read_back(path).whole), ""):
             self._checks.send(lambda: self._check(life, whole))
         elif fresh:  # one that is being written; look at it again
             self._seen = {path: stamp for path, stamp in there.items() if path not in fresh}

@@ -131,8 +131,7 @@ class _Reset:
     files: FaultFiles
 
     def __call__(self, content: bytes) -> Notice | None:
-        notice = parse_reset(content)
-        if notice is None:
+        if (notice := parse_reset(content)) is None:
             return None
         kind = b""
         with contextlib.suppress(OSError, ValueError):

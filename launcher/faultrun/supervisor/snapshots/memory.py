@@ -32,8 +32,7 @@ class SnapshotMemory:
     def grant(self, rank: int, size_bytes: int) -> int | NoMemory:
         """A descriptor of ``size_bytes`` for ``rank``, in place of any that it had; or why there is none."""
         self.drop((rank,))
-        free = self._free_bytes()
-        if free is not None:
+        if (free := self._free_bytes()) is not None:
             free -= sum(map(_untouched, self._fds.values()))
         if free is not None and size_bytes > _SHARE * free:
             wanted, there = size_bytes >> 20, max(free, 0) >> 20
@@ -74,8 +73,7 @@ class SnapshotMemory:
     def drop(self, ranks: "tuple[int, ...] | None" = None) -> None:
         """Let go of the memory of ``ranks``, None: of all."""
         for rank in tuple(self._fds) if ranks is None else ranks:
-            fd = self._fds.pop(rank, None)
-            if fd is not None:
+            if (fd := self._fds.pop(rank, None)) is not None:
                 os.close(fd)
 
 

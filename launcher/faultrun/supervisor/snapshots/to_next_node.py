@@ -85,8 +85,7 @@ class NextNode:
     def _send_kept(self, plan: Plan) -> Iterable[Event]:
         if plan is self._plan:
             for rank in sorted(self._shards & frozenset(self._ranks)):
-                fd = self._memory.of(rank)
-                if fd is not None:
+                if (fd := self._memory.of(rank)) is not None:
                     self._send(rank, fd)
         return ()
 
@@ -228,8 +227,7 @@ class _Program:
 
     def _read(self) -> Iterable[Event]:
         for line in self._peer.lines():
-            content = parse(line)
-            if content is not None:
+            if (content := parse(line)) is not None:
                 self._tell(self, content)
         if self._peer.gone:
             self.close()

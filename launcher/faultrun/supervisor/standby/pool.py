@@ -155,8 +155,7 @@ class Standbys:
 
         ``restart``: it was not asked to leave. Its answer may still lie in the channel.
         """
-        handover = self._handovers.get(rank)
-        if handover is None:
+        if (handover := self._handovers.get(rank)) is None:
             return None
         self._heard(rank, handover.standby)
         if self._handovers.pop(rank, None) is None:
@@ -187,8 +186,7 @@ class Standbys:
         launch = self._launches.get(rank)
         if launch is None or rank in self._standbys or self._probing:
             return
-        short = self._short_of_memory()
-        if short:
+        if short := self._short_of_memory():
             self._post(EVERY_RANK, StandbyPhase.OFF, short)
             return
         try:
@@ -224,8 +222,7 @@ class Standbys:
         self._post(rank, StandbyPhase.STARTING)
 
     def _heard(self, rank: int, standby: Standby) -> Iterable[Event]:
-        messages = standby.messages()
-        if messages is None:
+        if (messages := standby.messages()) is None:
             self._reactor.forget(standby.fd)
             return ()
         for message in messages:
@@ -280,8 +277,7 @@ class Standbys:
         self._heard(rank, standby)
         self._reactor.forget(standby.process.pidfd)
         self._close(standby)
-        status = standby.process.reap()
-        if status is not None:
+        if (status := standby.process.reap()) is not None:
             was = "was " if isinstance(status, Signaled) else ""
             self._post(rank, StandbyPhase.LOST, f"its process {was}{describe(status)}")
         return ()

@@ -146,8 +146,7 @@ class BuiltinScheduler:
     def _send(self, answers: Iterable[SchedulerAnswer]) -> None:
         """Send now or hang up: an answer is a hundred bytes, and workers wait for it."""
         for answer in answers:
-            link = self._links.get(answer.link)
-            if link is None:
+            if (link := self._links.get(answer.link)) is None:
                 continue
             content = frame(answer.name, answer.body, self._address)
             try:
@@ -158,8 +157,7 @@ class BuiltinScheduler:
                 self._hang_up(answer.link)
 
     def _hang_up(self, fd: int) -> None:
-        link = self._links.pop(fd, None)
-        if link is not None:
+        if (link := self._links.pop(fd, None)) is not None:
             self._reactor.forget(fd)
             link.connection.close()
 

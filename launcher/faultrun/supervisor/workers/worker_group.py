@@ -307,8 +307,7 @@ class WorkerGroup:
         status = worker.reap()
         assert status is not None, "a readable pidfd is a process that ended"
         del self._workers[rank], self.incarnation.pids[rank]
-        instead = self.standbys.unanswered(rank, restart=not self.leaving)
-        if instead is not None:
+        if (instead := self.standbys.unanswered(rank, restart=not self.leaving)) is not None:
             self._start_instead(rank, instead)
             return
         yield from self.incarnation.newest_steps()

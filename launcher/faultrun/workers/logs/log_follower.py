@@ -95,8 +95,7 @@ class _Followed:
             self._leave_out(begin, size - backlog.newest)
             self.rests_until_s, chunks = now_s + backlog.rest_s, backlog.chunks
         for _ in range(chunks):
-            chunk = os.read(self.fd, _CHUNK)
-            if not chunk:
+            if not (chunk := os.read(self.fd, _CHUNK)):
                 break
             had_rest = bool(self.rest)
             *lines, self.rest = (self.rest + chunk).split(b"\n")

@@ -109,8 +109,7 @@ def _point(mesh: Any) -> None:
 
 def groups_of(state: Any) -> list[Any]:
     """The parameter groups of one module's state; torch had one of them, and has several."""
-    several = getattr(state, "_fsdp_param_groups", None)
-    if several is not None:
+    if (several := getattr(state, "_fsdp_param_groups", None)) is not None:
         return list(several)
     one = getattr(state, "_fsdp_param_group", None)
     return [] if one is None else [one]

@@ -84,8 +84,7 @@ class _Store(dist.Store):  # type: ignore[misc]  # torch has no types here
     def _wait_for(self, keys: Sequence[str], limit_s: float) -> list[bytes]:
         until_s = time.monotonic() + limit_s
         while True:
-            values = self._do(lambda: self._inner.get(keys, _ASK_S))
-            if values is not None:
+            if (values := self._do(lambda: self._inner.get(keys, _ASK_S))) is not None:
                 return list(values)
             if self._is_over():
                 raise GroupBroken(_GONE)

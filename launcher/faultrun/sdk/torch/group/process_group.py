@@ -132,8 +132,7 @@ class TrainingGroup:
         world = session.world_size
         self._store = open_store(join, _MEET_S, is_over)
         self._store.meet(session.rank, world)
-        device = npu()
-        if device is not None:
+        if (device := npu()) is not None:
             device.enters()
         if resumes and device is not None:
             device.resume_group()

@@ -30,8 +30,7 @@ class CopiesArriving:
         here, now = self._here, self._worker.session.incarnation
         if here is None or not here.asked or self._found == now:
             return
-        store = group_store()
-        if store is None:
+        if (store := group_store()) is None:
             return
         with contextlib.suppress(RuntimeError, NotImplementedError):  # a rank is gone, or it is no such store
             if self._told != now:

@@ -201,8 +201,7 @@ class StateCopies:
             own = interval.wish if has_room else 1  # then any suits
             interval.settle([wish for (wish,) in exchanged([own], device)])
             self._training.redo.kept = interval.redone
-            words = interval.words()
-            if words:
+            if words := interval.words():
                 print(words, file=sys.stderr)  # noqa: T201 - the worker's log is where people look
 
     def _packed(self, boundary: Boundary, state: Any) -> "_Packed":
@@ -259,8 +258,7 @@ class StateCopies:
         self.full = why
 
     def _ask(self) -> None:
-        fd = self._worker.regroup.memory()
-        if fd is not None:
+        if (fd := self._worker.regroup.memory()) is not None:
             self.take(fd)
         elif not self._asked:
             self._asked = True

@@ -96,8 +96,7 @@ def rng_to_plain(rng: Rng) -> dict[str, Any]:
 def rng_from_plain(plain: dict[str, Any]) -> Rng:
     """The opposite of ``rng_to_plain``."""
     version, words, gauss = plain["python"]
-    numpy = plain["numpy"]
-    if numpy is not None:
+    if (numpy := plain["numpy"]) is not None:
         import numpy as np
 
         numpy = (numpy[0], np.array(numpy[1], dtype=np.uint32), *numpy[2:])
@@ -162,8 +161,7 @@ class NumpyRng:
 
     def packed(self) -> bytes:
         """The state now."""
-        numpy = sys.modules.get("numpy.random")
-        if numpy is None:
+        if (numpy := sys.modules.get("numpy.random")) is None:
             return _ABSENT
         state = numpy.mtrand._rand
         if state._bit_generator is not self._generator:

@@ -150,8 +150,7 @@ class RngRecorder:
 
     def _found(self, recorded: range, kept: range, fits: Callable[[Position], bool]) -> Rng | None:
         keys = {slot: key for slot in (*recorded, *kept) if (key := self._key(slot)) is not None}
-        slot = next((slot for slot, key in keys.items() if fits(key)), None)
-        if slot is None:
+        if (slot := next((slot for slot, key in keys.items() if fits(key)), None)) is None:
             return None
         if slot in recorded:
             same = (one for one in kept if one in keys and fits(keys[one]))

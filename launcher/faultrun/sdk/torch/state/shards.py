@@ -189,8 +189,9 @@ def _shown(record: Mapping[str, Any]) -> str:
 
 def _same_piece(tensor: Any) -> frozenset[int]:
     """The global ranks of the mesh whose coordinates differ from ours in replicated dimensions only."""
-    coordinate = tensor.device_mesh.get_coordinate()
-    if coordinate is None:  # not on this mesh: this rank holds nothing of it
+    if (
+        coordinate := tensor.device_mesh.get_coordinate()
+    ) is None:  # not on this mesh: this rank holds nothing of it
         return frozenset()
     place = tuple(
         slice(None) if type(placement).__name__ == "Replicate" else at

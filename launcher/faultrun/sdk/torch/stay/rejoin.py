@@ -101,8 +101,7 @@ class Rejoin:
         newcomer = self.of_newcomer
         alike = SameSettings(None if newcomer else group_store(), self._worker.session)
         alike.tell(self._memory.asked)
-        why = self._unable.before_steps
-        if why:
+        if why := self._unable.before_steps:
             self._only_copies = not newcomer and self._unable.is_copied_all_the_same
             if not self._only_copies:
                 alike.refuse(why)
@@ -115,10 +114,8 @@ class Rejoin:
                 self._begin_copies()
             return
         self._able, self._alike = True, alike
-        if self._training.parts.shards is None:
-            ddp = find_ddp(self._model)
-            if ddp is not None:
-                self._averaging = Averaging(ddp, self._before_gradients, in_group=not newcomer)
+        if self._training.parts.shards is None and (ddp := find_ddp(self._model)) is not None:
+            self._averaging = Averaging(ddp, self._before_gradients, in_group=not newcomer)
         self._begin_copies()
         gc.collect()
         gc.freeze()
@@ -147,8 +144,7 @@ class Rejoin:
 
     def check(self) -> None:
         """PeerLost where gradients are worth nothing: asked before every update."""
-        broken = self.found_broken()
-        if broken is not None:
+        if (broken := self.found_broken()) is not None:
             raise broken
 
     def found_broken(self) -> PeerLost | None:
@@ -176,8 +172,7 @@ class Rejoin:
         self._steps += 1
         self._state.is_whole = True
         self._worker.session.trained_in = self.incarnation
-        against = self._alike.against()
-        if against:
+        if against := self._alike.against():
             self._alike = None
             self._cannot(against)
             return
