@@ -62,8 +62,7 @@ def _check_one_node(pods: list[tuple[Workload, Pod]], file: str) -> None:
         if (count := (pod.replicas.number if pod.replicas is not None else 1) or 0)
         and any(one.words for one in pod.trainers)
     ]
-    whole = sum(count for _, count in counted)
-    if whole > 1:
+    if (whole := sum(count for _, count in counted)) > 1:
         each = " + ".join(f"{count} of {pod.role or 'the template'}" for pod, count in counted)
         raise UsageError(f"{file} starts {whole} pods ({each})", because=ONE_NODE_HERE, hint=SEVERAL_HINT)
 

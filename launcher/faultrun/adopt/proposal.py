@@ -121,8 +121,7 @@ def _names_folder(options: Sequence[AdoptedOption]) -> bool:
 
 def _of_recipe(program: KnownProgram, given: set[str]) -> list[AdoptedOption]:
     """The recipe; of a script that asks faultrun where to resume only the folder that the recipe tells."""
-    fit = program.recipe
-    if fit is None or "recipe" in given:
+    if (fit := program.recipe) is None or "recipe" in given:
         return []
     if not program.asks:
         return [AdoptedOption(name="recipe", values=(fit.name,), read=_told_by(fit))]
@@ -166,8 +165,7 @@ def _unmet(source: ScriptSource) -> Iterator[Remark]:
         yield Remark(
             what=f"{texts[name]} reads {name}", why=f"{_FOREIGN[name]} does not start the workers: {_INSTEAD}"
         )
-    option = source.option("local_rank")
-    if option is not None and "LOCAL_RANK" not in texts:
+    if (option := source.option("local_rank")) is not None and "LOCAL_RANK" not in texts:
         why = f"faultrun passes no such argument: {_INSTEAD}"
         yield Remark(what=f"{option.where} takes {option.spelled}", why=why)
     for call in source.calls:

@@ -92,8 +92,7 @@ class ScriptReader:
             words, starts, end = command
             if _changes(words, state):
                 continue
-            called = _called(words)
-            if called is not None and len(calls) < _DEEPEST:
+            if (called := _called(words)) is not None and len(calls) < _DEEPEST:
                 if (inner := self.read(_joined(state.folder, called[0]))) is not None:
                     below = _State(_numbered(called[1]), folder=state.folder, loops=state.loops)
                     self._through(inner, called[0], below, (*calls, file))

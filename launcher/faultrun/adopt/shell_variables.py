@@ -57,8 +57,7 @@ def expanded(text: str, variables: Variables, folder: str) -> tuple[str, ...]:
 
 
 def _plain(text: str, at: int, fields: _Fields, variables: Variables, folder: str) -> int:
-    mark = text[at]
-    if mark == "'":
+    if (mark := text[at]) == "'":
         end = text.find("'", at + 1)
         end = len(text) if end < 0 else end
         fields.add(text[at + 1 : end])
@@ -115,8 +114,7 @@ def _filled(text: str, at: int, variables: Variables, folder: str) -> tuple[tupl
     name = found[1] or found[2]
     if name in ("0", "BASH_SOURCE"):
         return None, found.end()
-    known = variables.get(name)
-    if known is None and found[4]:
+    if (known := variables.get(name)) is None and found[4]:
         known = expanded(found[5], variables, folder)
     return known, found.end()
 
@@ -124,8 +122,7 @@ def _filled(text: str, at: int, variables: Variables, folder: str) -> tuple[tupl
 def _behind(text: str, at: int) -> int:
     """Position behind ``$(...)`` or backquotes."""
     if text[at] == "`":
-        end = text.find("`", at + 1)
-        return len(text) if end < 0 else end + 1
+        return len(text) if (end := text.find("`", at + 1)) < 0 else end + 1
     depth = 0
     for place in range(at + 1, len(text)):
         depth += {"(": 1, ")": -1}.get(text[place], 0)

@@ -35,8 +35,7 @@ def docs(page: str | None) -> int:
         for name, path in known.items():
             answer(f"{name.ljust(width)}  {_title(path)}".rstrip())
         return 0
-    asked = page.removeprefix("docs/").removesuffix(".md")
-    if asked not in known:
+    if (asked := page.removeprefix("docs/").removesuffix(".md")) not in known:
         match = likely(asked, known, cutoff=0.5)
         raise UsageError(
             f"there is no page {page!r}",

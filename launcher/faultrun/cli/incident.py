@@ -57,8 +57,7 @@ def _of_nodes(look: RunLook, typed: Mapping[str, Any]) -> int:
 def incident(number: int | None, log_dir: str) -> int:
     """Print the card of incident NUMBER, by default the newest."""
     folder = Path(log_dir)
-    known = _cards(folder)
-    if not known or (number is not None and number not in known):
+    if not (known := _cards(folder)) or (number is not None and number not in known):
         what = "no incident" if number is None else f"no incident {number}"
         because = f"it has {', '.join(map(str, known))}" if known else "nothing failed there yet"
         if not folder.is_dir():

@@ -188,8 +188,7 @@ def summary(data: Mapping[str, Any]) -> str:
 
 def _with_bar(file: BinaryIO) -> Iterator[bytes]:
     """The journal's lines; a long journal shows how far it has been read."""
-    size = os.fstat(file.fileno()).st_size
-    if size < _LONG_BYTES:
+    if (size := os.fstat(file.fileno()).st_size) < _LONG_BYTES:
         yield from file
         return
     unshown = 0

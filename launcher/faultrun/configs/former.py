@@ -48,8 +48,7 @@ def keep_former(
     """Note what ``settings`` are about to replace. The caller holds the file's lock."""
     known = formers(file)
     for setting, change in settings:
-        one = known.get(setting.key)
-        if one is None or change.before not in one.ours:
+        if (one := known.get(setting.key)) is None or change.before not in one.ours:
             if change.nothing:
                 continue
             one = Former(before=change.before, format=setting.format)

@@ -61,8 +61,7 @@ def detect(program: Path, search: Sequence[Path]) -> Framework:
         names = read_imports(program)
     except UnreadableSource:
         return Framework.PLAIN
-    found = _judge(names)
-    if found is not None and found[1]:
+    if (found := _judge(names)) is not None and found[1]:
         return found[0]
     local = [found[0]] if found is not None else []
     for module in local_modules(names, program, search):

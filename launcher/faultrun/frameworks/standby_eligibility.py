@@ -34,8 +34,7 @@ def program_at(argv: Sequence[str]) -> int:
         return 0
     at = 1
     while at < len(argv):
-        word = argv[at]
-        if word in ("-m", "-c"):
+        if (word := argv[at]) in ("-m", "-c"):
             return at if at + 1 < len(argv) else 0
         if not word.startswith("-"):
             return at

@@ -94,8 +94,7 @@ class _Reader:
         yield from self._named(text, module, [module, *inner], file, depth)
 
     def _named(self, text: str, module: str, names: Sequence[str], file: Path, depth: int) -> Iterator[str]:
-        top = module.partition(".")[0]
-        if top in sys.stdlib_module_names or top == _OURS:
+        if (top := module.partition(".")[0]) in sys.stdlib_module_names or top == _OURS:
             return
         if top and not any(_holds(folder, top) for folder in self.search):
             if len(text) <= _LONGEST:

@@ -271,8 +271,7 @@ def logs_of(record: object) -> Logs:
 
 def is_supervised(record: Mapping[str, Any]) -> bool:
     """Ask at the socket that ``record`` (run.json) names; a file that was left behind does not answer."""
-    path = str(record.get("socket") or "")
-    if not path or not os.path.exists(path):  # noqa: PTH110 - a string is all there is
+    if not (path := str(record.get("socket") or "")) or not os.path.exists(path):  # noqa: PTH110 - a string is all there is
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(_CONNECT_S)

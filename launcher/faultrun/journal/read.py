@@ -120,8 +120,7 @@ def cut_torn_tail(path: Path) -> str:
         while end > 0:
             start = max(0, end - _BLOCK)
             file.seek(start)
-            newline = file.read(end - start).rfind(b"\n")
-            if newline >= 0:
+            if (newline := file.read(end - start).rfind(b"\n")) >= 0:
                 end = start + newline + 1
                 break
             end = start

@@ -89,8 +89,7 @@ def platform_files_arrive(page: LintInput) -> Iterator[LintFinding]:
 def ring_labels_agree(page: LintInput) -> Iterator[LintFinding]:
     """The config map, the job and its pods name the same processor."""
     for job in page.workloads:
-        own = job.label(ASCEND_LABEL)
-        if own is None or job.name is None:
+        if (own := job.label(ASCEND_LABEL)) is None or job.name is None:
             continue
         others = [pod.label(ASCEND_LABEL) for pod in job.pods]
         others += [one.label(ASCEND_LABEL) for one in page.config_maps if one.is_of(job)]

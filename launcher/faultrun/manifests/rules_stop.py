@@ -119,8 +119,7 @@ def _sleep_s(words: tuple[str, ...]) -> int:
 def _no_label(page: LintInput, job: Workload) -> Iterator[LintFinding]:
     """Rescheduling is set up, with config map and hook or with a label in the wrong place, and never on."""
     for config_map in page.config_maps:
-        label = config_map.label(FAULT_LABEL)
-        if label is not None and config_map.is_of(job):
+        if (label := config_map.label(FAULT_LABEL)) is not None and config_map.is_of(job):
             yield found("fault-scheduling/config-map", label, job=job.shown)
     if not job.by_volcano or not any(one.pre_stop for one in job.containers):
         return

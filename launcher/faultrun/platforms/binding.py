@@ -326,8 +326,7 @@ def _nodes(owner: str, value: object) -> Numbers | None:
 
 
 def _mode(modes: Mapping[str, object], key: str, known: tuple[str, ...]) -> str:
-    mode = str(modes.get(key, "none")).lower()
-    if mode not in known:
+    if (mode := str(modes.get(key, "none")).lower()) not in known:
         raise ValueError(f"{key} is {mode!r}, not one of {', '.join(known)}")
     return mode
 

@@ -150,8 +150,7 @@ def _whole(value: object, name: str) -> int:
 
 def _flag(document: Mapping[str, object], name: str) -> bool:
     """Go writes false and true for some switches, 0 and 1 for others."""
-    value = document.get(name, False)
-    if value in (0, 1) and isinstance(value, int):
+    if (value := document.get(name, False)) in (0, 1) and isinstance(value, int):
         return bool(value)
     raise ValueError(f"{name} is {str(value)[:20]!r}, neither 0 nor 1")
 

@@ -74,8 +74,7 @@ class FileWatch:
                 self._inotify.remove(watch)
                 del self._watched[watch]
         for folder in wanted:
-            watch = self._inotify.add(folder, _MASK)
-            if watch >= 0:
+            if (watch := self._inotify.add(folder, _MASK)) >= 0:
                 self._watched[watch] = folder
 
 

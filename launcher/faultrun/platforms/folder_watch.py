@@ -90,8 +90,7 @@ class FolderWatch:
         for watch, mask, name in self._inotify.changes():
             if mask & _IN_Q_OVERFLOW:
                 self.whole = False
-            folder = self._folders.get(watch)
-            if folder is None or mask & _IN_Q_OVERFLOW:
+            if (folder := self._folders.get(watch)) is None or mask & _IN_Q_OVERFLOW:
                 continue
             if mask & _IN_IGNORED:
                 self._folders.pop(watch, None)

@@ -140,8 +140,7 @@ class Striker:
     @property
     def _origin(self) -> int | None:
         """What the very first life called its first step."""
-        first = self._run.lives.get(0)
-        return None if first is None else first.first
+        return None if (first := self._run.lives.get(0)) is None else first.first
 
     @property
     def _anew(self) -> Ailment:
@@ -157,8 +156,7 @@ class Striker:
         saves = len(run.saves.times_s)
 
         def trains() -> bool:
-            life = run.life
-            if life is None or life.number <= before:
+            if (life := run.life) is None or life.number <= before:
                 return False
             return life.trains_at is not None or (self._limits.by_saves and len(run.saves.times_s) > saves)
 

@@ -47,5 +47,4 @@ def _too_wide(noise: float, undisturbed: Losses, place: LossPlace) -> bool:
 
 def noise_of(one: Losses, other: Losses) -> float | None:
     """By how much two trainings differ that nobody disturbed; None where they printed no place in common."""
-    found = widest(one, other)
-    return None if found is None else found[1]
+    return None if (found := widest(one, other)) is None else found[1]

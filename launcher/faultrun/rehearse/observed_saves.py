@@ -42,8 +42,7 @@ class SavesSeen:
         now = {path: stamp for path, stamp in self._listed().items() if self._before.get(path) != stamp}
         found = False
         for path, stamp in now.items():
-            settled = self._settled.get(path)
-            if settled == stamp:
+            if (settled := self._settled.get(path)) == stamp:
                 continue
             if settled is not None and settled.inode == stamp.inode and not Path(path).is_dir():
                 self.in_place = self.in_place or path

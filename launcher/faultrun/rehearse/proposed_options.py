@@ -35,8 +35,7 @@ def wanted_options(
 
 def with_options(text: str, options: Sequence[AdoptedOption]) -> str:
     """The text of a configuration file with ``options`` set: the line of each replaced, or put at the end."""
-    lines = text.splitlines(keepends=True)
-    if lines and not lines[-1].endswith("\n"):
+    if (lines := text.splitlines(keepends=True)) and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
     for one in options:
         line = f"{one.name}: {yaml_value(one.values, one.name)}  # {one.read}\n"

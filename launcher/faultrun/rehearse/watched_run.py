@@ -151,8 +151,7 @@ class WatchedRun:
 
     def _look_at_life(self) -> bool:
         """Whether its logs or its steps have grown."""
-        life = self.view.incarnation
-        if life < 0:
+        if (life := self.view.incarnation) < 0:
             return False
         while self._read_life < life:  # its last lines came after the last look, or it was a short life
             if not self.logs.look(self._read_life):
@@ -200,6 +199,5 @@ class WatchedRun:
                 self.cut_at = at
 
     def _begins(self, number: int, at: float, step: int | None) -> None:
-        life = self.lives.get(number)
-        if life is not None and life.trains_at is None:
+        if (life := self.lives.get(number)) is not None and life.trains_at is None:
             life.trains_at, life.first = at, step

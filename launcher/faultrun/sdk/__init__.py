@@ -65,8 +65,7 @@ def start(
     ever be saved there, as a tiny save shows.
     """
     global _script  # noqa: PLW0603 - a process is one worker
-    this = worker()
-    if this is None or save is None:
+    if (this := worker()) is None or save is None:
         return
     if directory is None:
         raise ValueError("sdk.start(save=...) needs directory=: where the saves go")

@@ -140,8 +140,7 @@ def _done_to(before: ProcessState) -> str:
     changed = sorted(name for name, value in before.environ.items() if os.environ.get(name) != value)
     if changed:
         return f"changed {changed[0]}"
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
+    if (torch := sys.modules.get("torch")) is not None and torch.cuda.is_initialized():
         return "use an accelerator"
     return ""
 

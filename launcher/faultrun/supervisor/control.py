@@ -216,8 +216,7 @@ class Control:
             self._drop(peer)
 
     def _heard(self, peer: ControlPeer, content: Mapping[str, Any]) -> Iterable[Event]:
-        kind = content["kind"]
-        if kind == "hello":
+        if (kind := content["kind"]) == "hello":
             yield from self._welcome(peer, content)
         elif kind == "can_join":
             for rank in self._seats.parked_for(peer):
@@ -250,8 +249,7 @@ class Control:
         peer.pid = whole(hello.get("pid"))
         if rank is None:
             return
-        before = self._seats.taken.get(rank)
-        if before is not None and before is not peer:
+        if (before := self._seats.taken.get(rank)) is not None and before is not peer:
             yield from self._read(before)  # it may have hung up
         if hello.get("parked") is True:
             self._seats.park(peer, rank)

@@ -120,8 +120,7 @@ class _Scanner:
         return plain.end() if plain else at + 1
 
     def _behind(self, mark: str, opened: int, at: int) -> int:
-        end = self._text.find(mark, at)
-        if end < 0:
+        if (end := self._text.find(mark, at)) < 0:
             raise self._open(opened)
         return end + 1
 

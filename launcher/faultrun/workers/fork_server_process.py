@@ -43,8 +43,7 @@ def serve(channel: socket.socket, supervisor: int) -> None:
             return
         order = json.loads(os.pread(fds[0], os.fstat(fds[0]).st_size, 0))
         program = _Program(order)
-        pid = _fork()
-        if pid == 0:
+        if (pid := _fork()) == 0:
             _be_a_child(channel, supervisor, order, program, fds)
         if pid < 0:
             with socket.socket(fileno=os.dup(fds[1])) as status:
@@ -66,8 +65,7 @@ class _Program:
         found = 0
         for path in self.paths:
             _LIBC.execve(path, self._argv, self._env)
-            number = ctypes.get_errno()
-            if number not in (errno.ENOENT, errno.ENOTDIR):
+            if (number := ctypes.get_errno()) not in (errno.ENOENT, errno.ENOTDIR):
                 found = found or number
         return found or ctypes.get_errno()
 

@@ -110,8 +110,7 @@ def members(leader: int) -> dict[int, Member]:
         with suppress(OSError):
             if os.getsid(pid) != leader:
                 continue
-            fields = _stat(pid)
-            if fields and fields[0] not in "ZX":
+            if (fields := _stat(pid)) and fields[0] not in "ZX":
                 program = not int(fields[6]) & _FORKED_ONLY
                 hears = _mask(pid, _HELD, signal.SIGTERM)
                 found[pid] = Member(pid=pid, parent=int(fields[1]), program=program, hears=hears)

@@ -72,8 +72,7 @@ def carries_tag(pid: int, boots: frozenset[str]) -> bool:
 def _is_ours(pid: int, boots: frozenset[str]) -> bool | None:
     """None where that is not certain: it has ended, is just being executed, or is not ours to ask."""
     with suppress(OSError):
-        limit = _limit_of(pid)
-        if limit not in {tag_limit(boot) for boot in boots if boot}:
+        if (limit := _limit_of(pid)) not in {tag_limit(boot) for boot in boots if boot}:
             environ = _environ_of(pid)
             told = b"\0" + (environ or b"")
             ours = any(f"\0{TAG_VARIABLE}={boot}\0".encode() in told for boot in boots if boot)

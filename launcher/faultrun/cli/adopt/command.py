@@ -161,8 +161,7 @@ def _written(path: Path | None, page: str, force: bool) -> str:
     if path is None:
         return ""
     shown = os.path.relpath(path)
-    before = _before(path, shown)
-    if before == page:
+    if (before := _before(path, shown)) == page:
         return "already so"
     if before is not None and not force:
         for line in difflib.unified_diff(before.splitlines(), page.splitlines(), shown, shown, lineterm=""):

@@ -157,8 +157,7 @@ def _show(
         answer("\n".join(table(found, scan, reasons=why)))
     else:
         answer(_nothing(catalog, scan))
-    doubts = sum(save.unverifiable for save in found)
-    if doubts and not (trust or as_json):
+    if (doubts := sum(save.unverifiable for save in found)) and not (trust or as_json):
         answer(f"{doubts} cannot be verified: --trust lets them count as whole")
     named = any(Path(root).is_file() for root in roots)
     asked = depth is not Depth.NAME and (found or scan.refused or named)

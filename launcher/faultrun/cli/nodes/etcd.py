@@ -61,8 +61,7 @@ def etcd(listen: str, data_dir: str) -> int:
         endpoint = f"{this_machine.hostname()}:{port}"
         say(f"on every node: --rdzv-backend=etcd --rdzv-endpoint={endpoint} --rdzv-id=NAME")
         while True:
-            told = signal.sigwait(signals)
-            if told in _STOPS:
+            if (told := signal.sigwait(signals)) in _STOPS:
                 return _STOPS[signal.Signals(told)]
             if embedded.ended():
                 if boot_now() - again_s < _SOON_S:

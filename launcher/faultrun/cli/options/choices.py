@@ -47,8 +47,7 @@ class OneOf(Generic[T]):
 
     def __call__(self, text: str) -> T:
         """The meaning of ``text``."""
-        word = text.strip().lower()
-        if word not in self.known:
+        if (word := text.strip().lower()) not in self.known:
             raise ValueError(none_of(text, self.known))
         return self._means(word)
 

@@ -65,8 +65,7 @@ def endpoints(text: str) -> tuple[Endpoint, ...]:
 
 def node_rank(text: str) -> int | None:
     """A whole number; None for msrun's -1, which leaves it to others."""
-    number = whole(-1, MOST_WORKERS)(text)
-    return None if number < 0 else number
+    return None if (number := whole(-1, MOST_WORKERS)(text)) < 0 else number
 
 
 def lease_ttl(text: str) -> int:

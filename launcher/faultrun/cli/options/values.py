@@ -153,8 +153,7 @@ def streams(text: str) -> dict[int | None, Stream]:
 
 def standbys(text: str) -> int | None:
     """How many: ``none`` is 0, ``auto`` is None."""
-    word = text.strip().lower()
-    if word in ("auto", "none"):
+    if (word := text.strip().lower()) in ("auto", "none"):
         return 0 if word == "none" else None
     try:
         return whole(0, _MOST_STANDBYS)(text)
@@ -176,8 +175,7 @@ def signal_answers(text: str) -> tuple[tuple[int, SignalAnswer], ...]:
 
 def hang_timeout(text: str) -> float | None:
     """A duration in seconds, None for ``auto`` (once called ``learnt``), infinite for ``off``."""
-    word = text.strip().lower()
-    if word in ("auto", "learnt"):
+    if (word := text.strip().lower()) in ("auto", "learnt"):
         return None
     if word == "off":
         return math.inf

@@ -247,8 +247,7 @@ def proposed(asked: Asked, found: RehearsalOutcome) -> str:
 
 
 def _in_config(program: KnownProgram, settings: Settings, options: tuple[AdoptedOption, ...]) -> str:
-    named = settings.config
-    if named and named != NO_CONFIG:
+    if (named := settings.config) and named != NO_CONFIG:
         path = Path(named)
     elif program.script is not None and named != NO_CONFIG:
         path = program.script.parent / CONFIG_NAME

@@ -57,8 +57,7 @@ def resolve_node(ctx: ResolveContext, framework: Framework, workers: Workers) ->
         alone = (Settings.lease_ttl, Settings.node_wait, Settings.on_agreement_loss, Settings.node_name)
         ctx.no_effect("one node agrees with itself", *alone)
         return None
-    backend = settings.rdzv_backend.strip().lower()
-    if backend and backend not in _BACKENDS:
+    if (backend := settings.rdzv_backend.strip().lower()) and backend not in _BACKENDS:
         raise settings.refuse(Settings.rdzv_backend, none_of(backend, _BACKENDS))
     rank = _node_rank(ctx, workers)
     named = settings.read(Settings.rdzv_endpoint, endpoints) or ()

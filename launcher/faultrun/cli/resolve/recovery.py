@@ -98,8 +98,7 @@ def _script(ctx: ResolveContext, program: Program, sources: Sequence[Path]) -> "
     from faultrun.configs.recipes.fill import Script
     from faultrun.configs.recipes.source_value import SourceCode
 
-    source = program.source
-    if source is not None and ctx.settings.worker_dir:
+    if (source := program.source) is not None and ctx.settings.worker_dir:
         source = source.absolute()
     return Script(
         path="" if source is None else str(source),
@@ -120,11 +119,9 @@ def resolve_environment(
     if recipe is not None:
         ours = {name: value for name, value in recipe.environment if name not in ctx.environ}
     given = ours.get(TFT_VARIABLE, ctx.environ.get(TFT_VARIABLE, ""))
-    if framework in (Framework.MINDSPORE, Framework.PLAIN):
-        spelled = normalised(given)
-        if spelled != given:
-            ctx.note(f"{TFT_VARIABLE}={given} is handed on as {spelled}, which all of MindSpore reads alike")
-            ours[TFT_VARIABLE] = spelled
+    if framework in (Framework.MINDSPORE, Framework.PLAIN) and (spelled := normalised(given)) != given:
+        ctx.note(f"{TFT_VARIABLE}={given} is handed on as {spelled}, which all of MindSpore reads alike")
+        ours[TFT_VARIABLE] = spelled
     return tuple(ours.items())
 
 

@@ -78,8 +78,7 @@ def resolve_windows(settings: Settings, environ: Mapping[str, str]) -> Windows:
     for option, stop_s in ((Settings.stop_grace, settings.stop_grace), (Settings.shutdown_timeout, both_s)):
         if stop_s is not None:
             return replace(windows, stop_grace_s=stop_s, stop_grace_source=settings.where(option))
-    total_s = _number(environ.get(TERMINATION_VARIABLE, ""))
-    if total_s is None or total_s <= 0:
+    if (total_s := _number(environ.get(TERMINATION_VARIABLE, ""))) is None or total_s <= 0:
         return windows
     source = f"terminationGracePeriodSeconds {total_s:g} less {PLATFORM_MARGIN_S:g} s"
     return replace(windows, stop_grace_s=max(1.0, total_s - PLATFORM_MARGIN_S), stop_grace_source=source)
@@ -89,8 +88,7 @@ def resolve_standby(
     ctx: ResolveContext, program: Program, framework: Framework, workers: int, simulation: Simulation | None
 ) -> StandbyWish:
     """The wish before the first worker is started; memory is looked at when the time has come."""
-    wanted = ctx.settings.standby
-    if wanted == 0:
+    if (wanted := ctx.settings.standby) == 0:
         return StandbyWish()
     argv = (*program.command.prefix, *program.command.script_args)
     begins = standby_eligibility.program_at(argv)

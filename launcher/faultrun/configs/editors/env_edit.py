@@ -107,12 +107,10 @@ def _assignments(text: str) -> list[Assignment]:
 
 def _value(text: str, at: int) -> tuple[int, int]:
     """Where the value behind the ``=`` before ``at`` starts and ends."""
-    space = _SPACE.match(text, at)
-    if space is None or _EMPTY.match(text, at):
+    if (space := _SPACE.match(text, at)) is None or _EMPTY.match(text, at):
         return at, at
     start = space.end()
-    quoted = _QUOTED.match(text, start)
-    if quoted and _REST.match(text, quoted.end()):
+    if (quoted := _QUOTED.match(text, start)) and _REST.match(text, quoted.end()):
         return start, quoted.end()
     if quoted is None and text[start] in {"'", '"'}:
         raise EditRefused(f"line {line_of(text, start)}: the quote is not closed", hint="close it")

@@ -147,8 +147,7 @@ def _in_quotes(old: str, value: Scalar) -> str:
     text = plain(value)
     if not (quoted := _QUOTED.fullmatch(old)):
         return text
-    mark = quoted["mark"]
-    if mark in text:
+    if (mark := quoted["mark"]) in text:
         mark = "'" if mark == '"' else '"'
     if mark in text:
         raise EditRefused(

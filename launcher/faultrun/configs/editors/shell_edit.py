@@ -41,8 +41,7 @@ def _parts(text: str) -> Iterator[Assignment | None]:
             if not token.redirects:
                 at_start, declaring = True, ""
             continue
-        head = _ASSIGNMENT.match(token.text)
-        if head and (at_start or declaring):
+        if (head := _ASSIGNMENT.match(token.text)) and (at_start or declaring):
             yield _assignment(text, token, head, declaring)
         elif at_start and token.text in _DECLARE:
             at_start, declaring = False, token.text + " "

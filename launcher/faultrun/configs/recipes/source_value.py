@@ -208,8 +208,7 @@ def _other_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 def _declares(call: ast.Call, others: Collection[str]) -> Iterator[str]:
     """The options that a call declares, with their dashes; ``others`` are names that declare, too."""
-    name = name_of(call.func)
-    if name in OPTION_CALLS or name in others:
+    if (name := name_of(call.func)) in OPTION_CALLS or name in others:
         yield from _texts(call.args)
     elif name.startswith(DEFINES):
         yield from (f"--{text}" for text in _texts(call.args[:1]))

@@ -66,8 +66,7 @@ def last_raised(lines: Sequence[str]) -> Raised | None:
         if not inside or not line or line[0].isspace():
             continue
         inside = False
-        ended = _EXCEPTION.match(line)
-        if ended is not None and frames:
+        if (ended := _EXCEPTION.match(line)) is not None and frames:
             before: tuple[str, ...] = ()
             if linked and found is not None:
                 before = (f"{found.kind}: {found.message}", *found.came_from)

@@ -255,8 +255,7 @@ def _gone_on(watch: Watch, known: dict[int, Seen]) -> Watch:
     """Whether a pause ended at this look that was warned of, or that raises a limit."""
     spoke = [one for one in watch.seen if one.beat.rank in known and known[one.beat.rank].beat != one.beat]
     pauses = {one.beat.rank: round(one.since_s - known[one.beat.rank].since_s, 3) for one in spoke}
-    warned_of = watch.looks.warned_of
-    if warned_of is not None and warned_of in pauses:
+    if (warned_of := watch.looks.warned_of) is not None and warned_of in pauses:
         beat = known[warned_of].beat
         over = Pause(rank=warned_of, paused_s=pauses[warned_of], warned=True)
         watch = replace(watch, looks=Looks())

@@ -64,8 +64,7 @@ def _reached(life: Life) -> int:
 
 def plan_to_go_on_from(state: RunState) -> Plan | None:
     """The plan that the next one follows: as it was, or with nothing spent if the run had been given up."""
-    plan = state.plan
-    if plan is None or not state.given_up:
+    if (plan := state.plan) is None or not state.given_up:
         return plan
     ledger = replace(anew(plan.ledger), incidents=max(plan.ledger.incidents, state.incidents))
     return replace(plan, ledger=ledger, slots=None)

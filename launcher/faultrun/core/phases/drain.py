@@ -116,8 +116,7 @@ def _laid_to_the_fence(state: RunState, event: MembershipLost, since_s: float) -
     """Whoever is found killed since then was killed for this, although its end may be seen first."""
     if (drain := state.life.drain) is None:
         return state
-    first = drain.incident
-    if first is not None and first.cause is Cause.FENCE and event.boot:
+    if (first := drain.incident) is not None and first.cause is Cause.FENCE and event.boot:
         first = replace(first, explanation=event.why)  # who saw the ranks end does not know why
     elif first is not None and first.status == KILLED and first.at_s >= since_s:
         ranks = {first.rank, *first.followers, *first.together}

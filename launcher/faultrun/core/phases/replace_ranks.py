@@ -274,8 +274,7 @@ def abandon(state: RunState, now_s: float, why: str, rank: int | None = None) ->
 
 def _given_up(state: RunState, why: str) -> RunState:
     """Whoever reads of the incident reads that survivors were to stay, and what came between."""
-    drain_ = state.life.drain
-    if drain_ is None or drain_.incident is None:
+    if (drain_ := state.life.drain) is None or drain_.incident is None:
         return state
     told = replace(drain_.incident, unkept=f"it was tried; {why}")
     return replace(state, life=replace(state.life, drain=replace(drain_, incident=told)))

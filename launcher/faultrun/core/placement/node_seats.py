@@ -166,8 +166,7 @@ def can_do_without_one(elastic: Elastic, plan: Plan, here: Mapping[NodeId, NodeF
 
 def left_out(plan: Plan, incident: Incident, following: Plan) -> bool:
     """Whether the node whose rank failed first takes no part any more."""
-    rank = incident.rank
-    if rank is None or rank >= plan.topology.world_size:
+    if (rank := incident.rank) is None or rank >= plan.topology.world_size:
         return False
     node, _ = slots_of(plan.topology)[rank]
     return all(seat.node != node for seat in following.topology.nodes)
@@ -179,8 +178,7 @@ def _bad_node(known: Known) -> NodeAside | None:
     if plan is None or incident is None or incident.rank is None:
         return None
     ledger = known.ledger
-    why = condemned(ledger, incident, "its ranks")
-    if not why or ledger.accused is None:
+    if not (why := condemned(ledger, incident, "its ranks")) or ledger.accused is None:
         return None
     return NodeAside(node=ledger.accused.node, incarnation=plan.incarnation + 1, why=why)
 
@@ -346,6 +344,5 @@ def _for_any_number(fact: NodeFact) -> NodeFact:
 def set_aside(ledger: SlotLedger, facts: Mapping[NodeId, NodeFact]) -> Iterator[NodeId]:
     """Nodes that are not known to be well again."""
     for one in ledger.nodes:
-        fact = facts.get(one.node)
-        if fact is None or not fact.slots.usable:
+        if (fact := facts.get(one.node)) is None or not fact.slots.usable:
             yield one.node

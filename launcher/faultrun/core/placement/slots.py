@@ -104,8 +104,7 @@ def grown(wanted: Topology, plan: Plan, facts: list[NodeFact], following: Plan) 
         return following
     bad = tuple(one for one in ledger.bad if (one.node, one.slot) not in usable)
     aside = () if not bad else tuple(one for one in ledger.aside if one in bad or one.well)
-    point = following.point
-    if point is not None and point.fixed_by:
+    if (point := following.point) is not None and point.fixed_by:
         return replace(following, slots=replace(ledger, stays_small=f"no more workers: {point.fixed_by}"))
     seats = seats_without(wanted, aside)
     takes = takes_from(plan.topology, seats, wanted, [frozenset(group) for group in ledger.groups])

@@ -114,8 +114,7 @@ def aftermath(
 
 def told_before(plan: Plan, incident: Incident) -> Aftermath | None:
     """What ``plan`` told of ``incident``, and how it went on; None where it was another that it answered."""
-    told = plan.aftermath
-    if told is None or told.incident.number != incident.number:
+    if (told := plan.aftermath) is None or told.incident.number != incident.number:
         return None
     return replace(told, answer=told.answer or answered_by(plan))
 

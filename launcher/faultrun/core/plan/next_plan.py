@@ -329,8 +329,7 @@ def _after(
     rules: Rules, plan: Plan, incident: Incident, following: Plan, high_step: int, seated: list[NodeFact]
 ) -> NextStep:
     """What follows ``incident``, with fewer workers or more where the run may have them."""
-    elastic = rules.elastic
-    if elastic is None or elastic.min_nodes:
+    if (elastic := rules.elastic) is None or elastic.min_nodes:
         incident = elsewhere(incident) if elastic and left_out(plan, incident, following) else incident
         return after_incident(rules.policy, rules.resume_args, plan, incident, following, high_step)
     following = replace(following, slots=accuse(plan, incident, rules.policy))

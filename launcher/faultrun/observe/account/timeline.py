@@ -195,8 +195,7 @@ class Samples:
 
 def productive_share(spent: Mapping[Spending, float]) -> float | None:
     """Training that counts, of all time; None where no time passed, or ranks ran and reported no step."""
-    wall_s = sum(spent.values())
-    if wall_s <= 0 or spent.get(Spending.UNREPORTED, 0.0) > 0:
+    if (wall_s := sum(spent.values())) <= 0 or spent.get(Spending.UNREPORTED, 0.0) > 0:
         return None
     return spent.get(Spending.TRAINING, 0.0) / wall_s
 
@@ -210,8 +209,7 @@ def shares(segments: Sequence[Segment], wall_s: float, bins: int) -> dict[Spendi
         at = segment.begin_s
         while at < segment.end_s - 1e-9:
             place = min(bins - 1, int(at / width_s))
-            until = min(segment.end_s, (place + 1) * width_s)
-            if until <= at:
+            if (until := min(segment.end_s, (place + 1) * width_s)) <= at:
                 break
             row[place] += (until - at) / width_s
             at = until

@@ -154,8 +154,7 @@ class LiveLine(Work):
         return "  ".join(words)
 
     def _progress(self, now_s: float) -> list[str]:
-        up = len(self._view.up)
-        if up < self._workers and not self._looks:
+        if (up := len(self._view.up)) < self._workers and not self._looks:
             return [f"starting [{_bar(up / max(1, self._workers))}]"]
         # The slowest of the ranks that report: the others wait for it.
         step = min((one.step for one in self._view.last_steps(self._log_dir, self._logs).steps), default=None)

@@ -105,8 +105,7 @@ class Picture:
 def timeline(report: Mapping[str, Any]) -> Picture:
     """Time by its use, lives, who failed first in each incident, and steps; from the document alone."""
     picture = Picture()
-    wall_s = float(report["wall_s"])
-    if wall_s <= 0:
+    if (wall_s := float(report["wall_s"])) <= 0:
         return picture
     scale = 100 / wall_s
     _band(picture, report["over_time"], scale)
@@ -147,8 +146,7 @@ def _stack(found: Sequence[float], below: Sequence[float]) -> str:
         until = at + 1
         while until < len(found) and (found[until], below[until]) == (found[at], below[at]):
             until += 1
-        height = round(found[at] * 100, 1)
-        if height > 0:
+        if (height := round(found[at] * 100, 1)) > 0:
             x, end = round(at * width), round(until * width)
             made.append(f"M{x} {100 - below[at] * 100:.4g}v-{height:g}H{end}v{height:g}z")
         at = until
@@ -176,8 +174,7 @@ def _lives(picture: Picture, lives: Sequence[Mapping[str, Any]], scale: float) -
 def lanes(report: Mapping[str, Any]) -> list[int]:
     """The ranks that get a lane: all of a few; of many those that failed first most often."""
     counts = Counter(one["rank"] for one in report["incidents"] if one["rank"] is not None)
-    world = max(report["workers"], max(counts, default=-1) + 1)
-    if world <= _MOST_LANES:
+    if (world := max(report["workers"], max(counts, default=-1) + 1)) <= _MOST_LANES:
         return list(range(world))
     return sorted(sorted(counts, key=lambda rank: (-counts[rank], rank))[:_MOST_LANES])
 

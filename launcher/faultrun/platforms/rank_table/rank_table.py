@@ -159,8 +159,7 @@ def _check_declared(document: Mapping[str, object], table: RankTable) -> None:
     """What the table says of its own size must be so: half of a table is a table too."""
     sizes = [len(server.places) for server in table.servers]
     for key, real in (("server_count", len(sizes)), ("rank_count", sum(sizes))):
-        declared = document.get(key)
-        if declared is not None and str(declared) != str(real):
+        if (declared := document.get(key)) is not None and str(declared) != str(real):
             raise ValueError(f"it says {key} {str(declared)[:20]} and names {real}")
     if len(set(sizes)) > 1:
         raise ValueError(
@@ -192,8 +191,7 @@ def _by_servers(servers: Sequence[Mapping[str, object]]) -> list[RankPlace]:
     places: list[RankPlace] = []
     seen: set[str] = set()
     for server in servers:
-        name = _name(server)
-        if name in seen:
+        if (name := _name(server)) in seen:
             raise ValueError(f"it lists server {name} twice")
         seen.add(name)
         names = frozenset(
@@ -213,8 +211,7 @@ def _by_ranks(ranks: Sequence[Mapping[str, object]]) -> list[RankPlace]:
     places: list[RankPlace] = []
     server, last = -1, -1
     for rank in sorted(ranks, key=lambda one: _number(one, "rank_id")):
-        local = _number(rank, "local_id")
-        if local <= last or server < 0:
+        if (local := _number(rank, "local_id")) <= last or server < 0:
             server += 1
         last = local
         places.append(

@@ -80,8 +80,7 @@ def _covered(one: Mount, every: Mapping[int, Mount]) -> bool:
 
 def _reached(one: Mount, every: Mapping[int, Mount]) -> bool:
     """Whether a path leads to the place where it is mounted."""
-    under = every.get(one.parent)
-    if under is None or under is one:
+    if (under := every.get(one.parent)) is None or under is one:
         return True
     if one.path == under.path:
         return _reached(under, every)

@@ -58,8 +58,7 @@ def protect(accelerator: Accelerator, *, directory: str | os.PathLike[str] | Fol
 
 
 def _check(accelerator: Accelerator) -> None:
-    kind = accelerator.distributed_type.value
-    if kind in _SHARDED:
+    if (kind := accelerator.distributed_type.value) in _SHARDED:
         raise FaultrunError(
             "sdk.accelerate cannot protect this training",
             because=f"with {kind} each rank holds a part, and accelerate gathers them in collectives, which"

@@ -43,8 +43,7 @@ def _objects(trainer: Any, standing: Callable[[], dict[str, Any]]) -> Iterator[t
     scaler = getattr(plugin, "scaler", None)
     if scaler is not None or overrides(plugin, "state_dict"):
         yield f"top {type(plugin).__qualname__}", plugin if scaler is None else scaler
-    data = trainer.datamodule
-    if data is not None and overrides(data, "state_dict"):
+    if (data := trainer.datamodule) is not None and overrides(data, "state_dict"):
         yield f"top {type(data).__qualname__}", data
     if any(_hooks(trainer)):
         yield "hooks", _Added(trainer)

@@ -111,8 +111,7 @@ class LightningGuard:
         loop = self._fit.epoch_loop
         if self.epoch_is_over:
             return Next.EPOCH
-        due = self._validation_is_due()
-        if due and not self.validated:
+        if (due := self._validation_is_due()) and not self.validated:
             return Next.VALIDATION
         if loop._num_ready_batches_reached():
             return Next.EPOCH_END if due else Next.EPOCH

@@ -162,8 +162,7 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
 
     def _tell_interval(self) -> None:
         """Once it is clear that a lost peer may cost several steps: say so, and what helps."""
-        every = self._interval.every
-        if every > 2 * self._told_every:
+        if (every := self._interval.every) > 2 * self._told_every:
             self._told_every = every
             print(  # noqa: T201 - the worker's log is where the user of this callback looks
                 f"faultrun: copying the state takes {self._interval.copy_s * 1e3:.2f} ms of steps of"

@@ -191,8 +191,7 @@ def main() -> None:
         if not (piece := supervisor.recv(1)):
             return
         line += piece
-    told = parse(line)
-    if told is not None and told["kind"] == "begin":
+    if (told := parse(line)) is not None and told["kind"] == "begin":
         Exchange(supervisor, told).run()
     os._exit(0)  # threads wait in the kernel
 

@@ -48,8 +48,7 @@ def of_replicas(standings: Sequence[Standing]) -> CommonStep | None:
 
     Snapshots of such ranks hold only what is their own (buffers), and are looked at elsewhere.
     """
-    step = max((one.live for one in standings), default=NOTHING)
-    if step == NOTHING:
+    if (step := max((one.live for one in standings), default=NOTHING)) == NOTHING:
         return None
     sources = tuple(From.ITSELF if one.live == step else From.PEER for one in standings)
     return CommonStep(step=step, sources=sources, giver=sources.index(From.ITSELF))

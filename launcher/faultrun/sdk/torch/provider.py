@@ -213,7 +213,6 @@ def is_reached(training: Training) -> bool:
 def settled(training: Training) -> Boundary | None:
     """The newest boundary that the device has reached and not yet left by an update."""
     for boundary in reversed(training.history):
-        passage = boundary.passage
-        if passage is not None and passage.done():
+        if (passage := boundary.passage) is not None and passage.done():
             return None if passage.left is not None and passage.left() else boundary
     return None

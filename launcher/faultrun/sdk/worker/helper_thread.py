@@ -90,8 +90,7 @@ class Helper(threading.Thread):
             if not (self._link.introduce() if kind == _HELLO else self._link.send(kind, **fields)):
                 return
             self._outbox.popleft()
-        newest = self.step
-        if newest is not None and newest != self._told:
+        if (newest := self.step) is not None and newest != self._told:
             step, epoch = newest
             if self._link.send("step", step=step, **({} if epoch is None else {"epoch": epoch})):
                 self._told = newest

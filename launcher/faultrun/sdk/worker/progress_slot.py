@@ -75,8 +75,7 @@ class ProgressSlot:
 
     def works_at(self, phase: WorkPhase) -> WorkPhase:
         """What the main thread does from now on; returns what it did before. DONE is final, until a step."""
-        before = self._work
-        if before != _DONE:
+        if (before := self._work) != _DONE:
             self._work = _NUMBER[phase]
             self._tell()
         return _PHASES[before]
@@ -159,8 +158,7 @@ def _locked(fd: int) -> bool:
 def _opened(path: str, least_bytes: int) -> tuple[int, int]:
     """A descriptor, and the size of the page."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    there_bytes = os.fstat(fd).st_size
-    if there_bytes < least_bytes:
+    if (there_bytes := os.fstat(fd).st_size) < least_bytes:
         os.close(fd)
         raise ValueError(f"{path} has no slot that ends at byte {least_bytes}")
     with contextlib.suppress(OSError):  # few descriptors are allowed here

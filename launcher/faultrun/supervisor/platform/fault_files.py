@@ -230,8 +230,7 @@ def _settled(file: Path) -> bytes:
     before = read_bounded(file, MOST_FAULT_FILE_BYTES)
     for _ in range(_SETTLE_LOOKS):
         time.sleep(_SETTLE_S)  # in a process that does nothing else
-        now = read_bounded(file, MOST_FAULT_FILE_BYTES)
-        if now == before:
+        if (now := read_bounded(file, MOST_FAULT_FILE_BYTES)) == before:
             return now
         before = now
     raise ValueError("it does not stop changing")

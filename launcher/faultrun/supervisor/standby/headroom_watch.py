@@ -83,8 +83,7 @@ class HeadroomWatch:
     def _judged(self, life: int) -> Iterable[Event]:
         """What the time since the look before says; too soon after it, that one is kept for the next."""
         now_s, now = self._reactor.now(), self._sample()
-        before = self._before
-        if before is None or now.at_s - before.at_s >= SHORTEST_LOOK_S:
+        if (before := self._before) is None or now.at_s - before.at_s >= SHORTEST_LOOK_S:
             self._before = now
         room = processor_room(before, now, self._workers) if now_s >= self._from_s else None
         if room is not None:

@@ -100,8 +100,7 @@ class Standbys:
 
     def park(self, rank: int, launch: Launch) -> None:
         """Have the standby of ``rank`` become ``launch``, and remain a standby."""
-        standby = self._standbys.get(rank)
-        if standby is None or rank not in self._ready:
+        if (standby := self._standbys.get(rank)) is None or rank not in self._ready:
             return
         if standby.hand_over(launch, launch.argv[self._wish.arguments_at :], None, quietly=True):
             self._parked.add(rank)

@@ -223,8 +223,7 @@ class _Copier:
     def _target(self, order: dict[str, Any]) -> "Console | Picks":
         if "into" in order:
             return Picks(order["needles"], str(order["into"]))
-        to_fd = int(order["fd"])
-        if to_fd not in self._consoles:
+        if (to_fd := int(order["fd"])) not in self._consoles:
             self._consoles[to_fd] = Console(to_fd, self._row)
         return self._consoles[to_fd]
 

@@ -48,8 +48,7 @@ def rotate(log: Path, max_bytes: int) -> int:
     ``<log>.first`` keeps its beginning, for good; ``<log>.1`` the newest
     before the cut; the file goes on with a line that says so.
     """
-    size = log.stat().st_size
-    if size <= max_bytes:
+    if (size := log.stat().st_size) <= max_bytes:
         return 0
     part = max(1, max_bytes // _PART)
     first = log.with_name(log.name + FIRST_SUFFIX)

@@ -111,5 +111,4 @@ def groups_of(state: Any) -> list[Any]:
     """The parameter groups of one module's state; torch had one of them, and has several."""
     if (several := getattr(state, "_fsdp_param_groups", None)) is not None:
         return list(several)
-    one = getattr(state, "_fsdp_param_group", None)
-    return [] if one is None else [one]
+    return [] if (one := getattr(state, "_fsdp_param_group", None)) is None else [one]

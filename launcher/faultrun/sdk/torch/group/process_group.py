@@ -162,8 +162,7 @@ def init_process_group(backend: str | None = None, **how: Any) -> None:
     The same without faultrun. FaultrunError for a newcomer under a torch that has no "fake" backend.
     """
     global _group  # noqa: PLW0603 - a process has one default group
-    this = worker()
-    if this is None or not this.session.socket:  # nobody would tell it of a peer
+    if (this := worker()) is None or not this.session.socket:  # nobody would tell it of a peer
         dist.init_process_group(backend, **how)
         return
     _know_groups_of_gloo()

@@ -186,8 +186,7 @@ class Rejoin:
         Then ``settle`` takes it back.
         """
         regroup = self._worker.regroup
-        fault = self._repair.fault_in(error)
-        if fault is None and not self._able:
+        if (fault := self._repair.fault_in(error)) is None and not self._able:
             return False
         regroup.times.setdefault("raised", time.monotonic())
         if fault is not None:
