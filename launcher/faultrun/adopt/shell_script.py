@@ -85,9 +85,7 @@ class ScriptReader:
         own = str(PurePosixPath(_joined(state.folder, file)).parent)
         every = tuple(tokens(text))
         for piece in _pieces(every):
-            if _array(piece, state, own):
-                continue
-            if (command := _command(piece, text, state, own)) is None:
+            if _array(piece, state, own) or (command := _command(piece, text, state, own)) is None:
                 continue
             words, starts, end = command
             if _changes(words, state):

@@ -102,8 +102,7 @@ class _Watch:
         self.names = names
         self.encode, self.decode, self.encode_value = encode, decode, encode_value
         self._walk: deque[str] = deque()
-        self._walked = ""
-        self._new = ""
+        self._walked = self._new = ""
 
     def asked(self, name: str) -> object:
         encoded = self.encode(name)  # TypeError for bytes, which os.get_exec_path tries first

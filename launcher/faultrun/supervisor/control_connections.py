@@ -27,9 +27,7 @@ class ControlPeer:
         self.fd = connection.fileno()
         self.rank: int | None = None
         self.pid: int | None = None
-        self.waits_for_end = False
-        self.watches_saves = False
-        self.gone = False
+        self.waits_for_end = self.watches_saves = self.gone = False
 
     def lines(self) -> list[bytes]:
         """The lines that are complete by now."""

@@ -23,8 +23,7 @@ class Bar(VerifyProgress):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._begin_s = time.monotonic()
-        self._expected_bytes = 0
-        self._finished_bytes = 0
+        self._expected_bytes = self._finished_bytes = 0
         self._reading: dict[int, int] = {}
         self._bar: ProgressBar[int] | None = None
 

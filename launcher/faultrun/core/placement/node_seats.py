@@ -195,9 +195,7 @@ def _given(known: Known, bad: NodeAside | None, *, forgives: bool = False) -> Se
     given = _fitted(known, seats, bad)
     if isinstance(given, Seating) or bad is not None:
         return given
-    if not known.fits:
-        return _hopeless(seats, given)
-    if (same := _placed(known, able, known.count, grows=False)) is None:
+    if not known.fits or (same := _placed(known, able, known.count, grows=False)) is None:
         return _hopeless(seats, given)
     as_many = _fitted(known, same, None)
     if isinstance(as_many, Seating) and known.incident is not None and known.incident.cause is Cause.GROWTH:

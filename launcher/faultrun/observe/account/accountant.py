@@ -71,11 +71,9 @@ class Accountant:
         self._left: IncarnationRecord | None = None
         """Its workers have ended; how far they were is known once their logs are read."""
         self._fault: IncidentRecord | None = None
-        self._now_s = 0.0
-        self._seen_s = 0.0
+        self._now_s = self._seen_s = 0.0
         """When the supervisor before wrote its last line."""
-        self._reports_steps = False
-        self._blind = False
+        self._reports_steps = self._blind = False
         self._workers = 0
         self._suspected: HangSuspected | None = None
 

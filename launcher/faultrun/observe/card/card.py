@@ -118,9 +118,7 @@ def lost_steps(card: Card) -> int | None:
         return None if card.rejoined_step is None else max(0, card.incident.step - card.rejoined_step)
     if card.point is None:
         return card.incident.step
-    if not card.handed_over and card.checked is None:
-        return None
-    if card.point.global_step is None:
+    if (not card.handed_over and card.checked is None) or card.point.global_step is None:
         return None
     if card.point.global_step > card.incident.step and card.incident.step_from_log:
         return None

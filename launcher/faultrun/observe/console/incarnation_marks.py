@@ -16,8 +16,7 @@ class LifeMarks:
     def __init__(self) -> None:
         self._view = RunView()
         self._marks: dict[int, str] = {}
-        self._fault = ""
-        self._ended_at = ""
+        self._fault = self._ended_at = ""
 
     def take(self, line: JournalLine) -> None:
         """One more line."""

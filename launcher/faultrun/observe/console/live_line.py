@@ -198,8 +198,7 @@ class VerificationMeter(VerifyProgress):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._expected_bytes = 0
-        self._read_bytes = 0
+        self._expected_bytes = self._read_bytes = 0
         self._written_s = 0.0
 
     def begins(self, entries: Sequence[Entry]) -> None:

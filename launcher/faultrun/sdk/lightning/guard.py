@@ -29,9 +29,7 @@ class LightningGuard:
         self._position = Position()
         self._stepped: int | None = None
         self._before_validation: int | None = None
-        self.batch_is_over = False
-        self.validated = False
-        self.epoch_is_over = False
+        self.batch_is_over = self.validated = self.epoch_is_over = False
         self.training = Training(partial(parts_of, trainer, self._standing), worker, writer)
         # Lightning runs the whole step inside of ``optimizer.step``, which begins before the update
         for number, optimizer in enumerate(self.training.parts.optimizers):

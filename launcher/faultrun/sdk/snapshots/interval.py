@@ -51,8 +51,7 @@ class SnapshotInterval:
         self.every = _TRIAL_EVERY if asked == AUTO else asked
         """A copy is made of each step that this divides; 0: of none."""
         self.is_settled = asked != AUTO
-        self._until = 0
-        self._copies = 0
+        self._until = self._copies = 0
         self._copies_s: deque[float] = deque(maxlen=_TRIAL_STEPS)
         self._sums_s: deque[float] = deque(maxlen=_TRIAL_STEPS)
         self._taken_s: deque[float] = deque(maxlen=_TRIAL_STEPS)

@@ -54,8 +54,7 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         self._hooks: list[Any] = []
         self._trainer: Any = None
         self._output_dir = ""
-        self._epoch = 0
-        self._batches = 0
+        self._epoch = self._batches = 0
         self._changed = False
 
     @property

@@ -100,8 +100,7 @@ class Sink:
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("xb", buffering=0)
-        self._crc = 0
-        self.size_bytes = 0
+        self._crc = self.size_bytes = 0
 
     def write(self, data: "bytes | bytearray | memoryview") -> int:
         """Write all of ``data``; the number of its bytes. OSError as the file system says."""

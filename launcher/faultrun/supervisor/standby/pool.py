@@ -67,8 +67,7 @@ class Standbys:
         self._heaviest_bytes = wish.estimate_bytes
         self._ready: set[int] = set()
         self._parked: set[int] = set()
-        self._proved_hook = False
-        self._probing = False
+        self._proved_hook = self._probing = False
         self._incarnation = -1
 
     def perform(self, action: StandbyAction) -> None:

@@ -48,9 +48,7 @@ class BuiltinScheduler:
         self._log = log
         self._met_at_s: float | None = None
         self._left: set[int] = set()
-        self._missed = False
-        self._formed = False
-        self._failed = False
+        self._missed = self._formed = self._failed = False
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -27,8 +27,7 @@ class Repair:
     def __init__(self, training: Training, worker: Worker) -> None:
         self._training = training
         self._worker = worker
-        self._rebuild = False
-        self.lost_state = False
+        self._rebuild = self.lost_state = False
         """Whether the state of this rank must come from elsewhere."""
 
     def fault_in(self, error: BaseException) -> MemoryFault | None:

@@ -27,8 +27,7 @@ class Npu:
     def __init__(self, module: Any) -> None:
         self._npu = module.npu
         self._changes = threading.Lock()
-        self._stopped = False
-        self._left = False
+        self._stopped = self._left = False
 
     def fault_in(self, error: BaseException) -> MemoryFault | None:
         """The fault that ``error`` tells of, if the device knows of one too. Stops the device to look."""

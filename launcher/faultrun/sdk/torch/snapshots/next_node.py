@@ -28,9 +28,7 @@ class CopiesArriving:
     def look(self) -> None:
         """After a step: the rank that was asked to tells where its node listens, and asks for the next."""
         here, now = self._here, self._worker.session.incarnation
-        if here is None or not here.asked or self._found == now:
-            return
-        if (store := group_store()) is None:
+        if here is None or not here.asked or self._found == now or (store := group_store()) is None:
             return
         with contextlib.suppress(RuntimeError, NotImplementedError):  # a rank is gone, or it is no such store
             if self._told != now:

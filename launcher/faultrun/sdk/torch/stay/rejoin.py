@@ -70,8 +70,7 @@ class Rejoin:
         self._averaging: Averaging | None = None
         self._sharded = None if training.parts.shards is None else Sharded(training.parts.model)
         self._unable = Preconditions(training, worker, model, self._group, self._sharded, refused)
-        self._entered = False
-        self._able = False
+        self._entered = self._able = False
         self._alike: SameSettings | None = None
         """Of a rank that could rejoin as training began: all such meet at the end, whatever came since."""
         self._only_copies = False
