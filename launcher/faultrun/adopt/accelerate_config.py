@@ -25,10 +25,8 @@ def configured_words(text: str, file: str) -> tuple[str, ...]:
         raise ConfigError(f"{file}:{error.line} is not YAML", because=error.because, hint=hint) from None
     root = roots[0] if len(roots) == 1 else None
     if not isinstance(root, MappingNode):
-        because = "it holds no mapping"
-        raise ConfigError(
-            f"{file} is no configuration of accelerate", because=because, hint="accelerate config"
-        )
+        why = "it holds no mapping"
+        raise ConfigError(f"{file} is no configuration of accelerate", because=why, hint="accelerate config")
     return tuple(_words(root))
 
 

@@ -179,9 +179,7 @@ def _command(
             if token.text == "for":
                 state.in_header = True
                 named = [one.text for one in piece[1:2]]
-                state.variables = {
-                    name: value for name, value in state.variables.items() if name not in named
-                }
+                state.variables = {name: text for name, text in state.variables.items() if name not in named}
                 return None
             continue
         if not words and token.text == "done":

@@ -130,9 +130,7 @@ class Originals:
             return {}
         try:
             files = json.loads(text)["files"]
-            return {
-                path: Kept(**{**entry, "written": tuple(entry["written"])}) for path, entry in files.items()
-            }
+            return {path: Kept(**{**one, "written": tuple(one["written"])}) for path, one in files.items()}
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ConfigError(
                 f"{self._index} cannot be read",

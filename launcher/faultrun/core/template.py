@@ -103,9 +103,7 @@ def parse(text: str) -> Template:
 
 def render(template: Template, values: Values) -> str:
     """The text with its fields filled in. ConfigError if one of them is unknown here."""
-    return "".join(
-        part if isinstance(part, str) else _filled(template, part, values) for part in template.parts
-    )
+    return "".join(one if isinstance(one, str) else _filled(template, one, values) for one in template.parts)
 
 
 def rendered_value(template: Template, values: Values) -> Scalar:

@@ -74,16 +74,14 @@ class JournalWriter:
         if self._syncs_later:  # and has not begun: it takes these lines along
             return
         self._syncs_later, before = True, self._later
-        later = threading.Thread(
-            target=self._sync_later, args=(before,), name="faultrun-journal", daemon=True
-        )
+        sync = threading.Thread(target=self._sync_later, args=(before,), name="faultrun-journal", daemon=True)
         try:
-            later.start()
+            sync.start()
         except RuntimeError:  # there are as many processes as there may be: what is waited for is done, too
             self._syncs_later = False
             self.sync()
             return
-        self._later = later
+        self._later = sync
 
     def _sync_later(self, before: threading.Thread | None) -> None:
         self._closing.wait(_SOON_S)

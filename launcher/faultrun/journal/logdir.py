@@ -243,9 +243,7 @@ def beside(folder: Path) -> tuple[Path, ...]:
         return ()
     run_id = recorded(read_record(folder), "run_id")
     others = sorted(folder.parent.glob(f"{NODE_FOLDER}*"))
-    return tuple(
-        other for other in others if other != folder and recorded(read_record(other), "run_id") == run_id
-    )
+    return tuple(one for one in others if one != folder and recorded(read_record(one), "run_id") == run_id)
 
 
 def recorded(record: object, *names: str) -> object:

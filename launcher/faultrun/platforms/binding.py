@@ -142,9 +142,7 @@ def usable_processors(sys_root: Path = Path("/sys")) -> Processors:
         nodes[int(entry.name.removeprefix("node"))] = tuple(
             cpu for cpu in (expand(listed) if listed else ()) if cpu in allowed
         )
-    return Processors(
-        allowed=allowed, nodes={number: nodes[number] for number in sorted(nodes) if nodes[number]}
-    )
+    return Processors(allowed=allowed, nodes={at: nodes[at] for at in sorted(nodes) if nodes[at]})
 
 
 def plan_binding(core: Wish, numa: Wish, devices: Sequence[int], machine: Processors) -> Bound:
@@ -180,9 +178,7 @@ def share_cores(workers: int, machine: Processors) -> tuple[Numbers, ...]:
     counts = [len(part) for part in _dealt(range(workers), len(groups))]
     if any(len(group) < count for group, count in zip(groups, counts, strict=True)):
         groups, counts = [tuple(cpu for group in groups for cpu in group)], [workers]
-    return tuple(
-        tuple(part) for group, count in zip(groups, counts, strict=True) for part in _dealt(group, count)
-    )
+    return tuple(tuple(part) for group, n in zip(groups, counts, strict=True) for part in _dealt(group, n))
 
 
 def _core_share(wish: Wish, devices: Sequence[int], machine: Processors) -> _Share:

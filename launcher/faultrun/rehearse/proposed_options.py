@@ -35,20 +35,18 @@ def wanted_options(
 
 def with_options(text: str, options: Sequence[AdoptedOption]) -> str:
     """The text of a configuration file with ``options`` set: the line of each replaced, or put at the end."""
-    if (lines := text.splitlines(keepends=True)) and not lines[-1].endswith("\n"):
-        lines[-1] += "\n"
+    if (rows := text.splitlines(keepends=True)) and not rows[-1].endswith("\n"):
+        rows[-1] += "\n"
     for one in options:
         line = f"{one.name}: {yaml_value(one.values, one.name)}  # {one.read}\n"
         spelled = re.compile(rf"{one.name.replace('_', '[_-]')}\s*:")
-        at = next((number for number, old in enumerate(lines) if spelled.match(old)), None)
+        at = next((number for number, old in enumerate(rows) if spelled.match(old)), None)
         if at is None:
-            lines.append(line)
+            rows.append(line)
         else:
-            end = next(
-                (n for n in range(at + 1, len(lines)) if not lines[n].startswith((" ", "-"))), len(lines)
-            )
-            lines[at:end] = [line]
-    return "".join(lines)
+            end = next((n for n in range(at + 1, len(rows)) if not rows[n].startswith((" ", "-"))), len(rows))
+            rows[at:end] = [line]
+    return "".join(rows)
 
 
 def as_diff(name: str, before: str | None, after: str) -> str:

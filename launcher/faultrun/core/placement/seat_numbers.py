@@ -31,9 +31,7 @@ def emptied(seats: Topology, numbers: Collection[int]) -> Topology:
 
 def numbers(seats: Topology) -> Topology:
     """Each seat with its number as its name."""
-    return Topology(
-        nodes=tuple(replace(seat, node=NodeId(f"{number}")) for number, seat in enumerate(seats.nodes))
-    )
+    return Topology(nodes=tuple(replace(seat, node=NodeId(f"{at}")) for at, seat in enumerate(seats.nodes)))
 
 
 def numbered(seats: Topology) -> Topology:

@@ -97,9 +97,7 @@ def seats_beside(nodes: Standings) -> Topology | None:
     if len(able) < lost:
         return None
     return Topology(
-        nodes=tuple(
-            seat if seat.node in nodes.facts else replace(seat, node=next(spares).node) for seat in seats
-        )
+        nodes=tuple(one if one.node in nodes.facts else replace(one, node=next(spares).node) for one in seats)
     )
 
 

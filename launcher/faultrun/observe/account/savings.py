@@ -207,9 +207,7 @@ def _relaunched_s(fault: IncidentRecord, assumed: Assumptions) -> float:
 def _more_steps_again(chain: FaultChain, after: LivesAfter) -> int:
     """What a launcher trains again beside the first time: it restarts at each fault."""
     trained = ((before, fault) for before, fault in pairwise(chain.counted) if before.end == TRAINING_AGAIN)
-    return sum(
-        max(0, (_steps_again(fault) or 0) - _steps_in_start(after, before)) for before, fault in trained
-    )
+    return sum(max(0, (_steps_again(one) or 0) - _steps_in_start(after, before)) for before, one in trained)
 
 
 def _steps_in_start(after: LivesAfter, fault: IncidentRecord) -> int:
