@@ -13,9 +13,7 @@ class FaultrunError(Exception):
 
     def __init__(self, what: str, *, because: str, hint: str) -> None:
         super().__init__(what)
-        self.what = what
-        self.because = because
-        self.hint = hint
+        self.what, self.because, self.hint = what, because, hint
 
     def __str__(self) -> str:
         """Three lines, as the command line prints them."""

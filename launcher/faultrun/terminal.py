@@ -59,8 +59,7 @@ class BottomRow:
     """
 
     def __init__(self, fd: int, tone: Tone = Tone.PLAIN) -> None:
-        self.fd = fd
-        self._tone = tone
+        self.fd, self._tone = fd, tone
         self._shared = mmap.mmap(-1, _ROOM)
 
     def set(self, text: str) -> None:

@@ -33,8 +33,7 @@ class Head:
     """
 
     def __init__(self, host: str = "", now: Callable[[], datetime] = datetime.now) -> None:
-        self._host = host
-        self._now = now
+        self._host, self._now = host, now
         self._day: date | None = None
 
     def __call__(self) -> str:

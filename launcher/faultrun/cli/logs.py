@@ -130,9 +130,7 @@ class _Following:
     """The newest life, and those that come after it, until the run has ended or nobody supervises it."""
 
     def __init__(self, folder: Path, ranks: tuple[int, ...], printer: "_Printer") -> None:
-        self._folder = folder
-        self._ranks = ranks
-        self._printer = printer
+        self._folder, self._ranks, self._printer = folder, ranks, printer
         self._marks = LifeMarks()
         self._journal = JournalFollower(folder / FILE_NAME)
         self._life = -1
@@ -179,8 +177,7 @@ class _Printer:
     """On stdout, in words or as JSON. Lines of one rank alone stand as they were printed."""
 
     def __init__(self, *, as_json: bool, several: bool) -> None:
-        self._as_json = as_json
-        self._several = several
+        self._as_json, self._several = as_json, several
         self._colours = has_colours(os.environ, is_terminal=is_terminal(_STDOUT))
 
     def mark(self, text: str, incarnation: int) -> None:

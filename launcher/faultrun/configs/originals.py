@@ -59,9 +59,7 @@ class Originals:
     """The originals of one log_dir, of before a run or a person. The caller holds the folder's lock."""
 
     def __init__(self, folder: Path, disk: Disk, by: By = By.RUN) -> None:
-        self._folder = folder
-        self._disk = disk
-        self._by = by
+        self._folder, self._disk, self._by = folder, disk, by
         self._index = folder / ("index.json" if by is By.RUN else _HAND_INDEX)
         self._prefix = "" if by is By.RUN else _HAND_COPY
 

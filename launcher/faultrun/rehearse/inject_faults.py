@@ -44,8 +44,7 @@ class Striker:
     """Does faults to one run."""
 
     def __init__(self, run: WatchedRun, limits: RehearsalLimits) -> None:
-        self._run = run
-        self._limits = limits
+        self._run, self._limits = run, limits
 
     def strike(self, trial: Trial) -> Tried:
         """Do it, watch until it is over or clearly lost, and tell."""

@@ -37,8 +37,7 @@ class LogsSeen:
     """All lives and ranks below one log_dir."""
 
     def __init__(self, log_dir: Path, ranks: int) -> None:
-        self._log_dir = log_dir
-        self._ranks = ranks
+        self._log_dir, self._ranks = log_dir, ranks
         self._logs: dict[tuple[int, int], _Log] = {}
 
     def look(self, life: int) -> bool:

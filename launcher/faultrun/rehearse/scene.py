@@ -81,9 +81,7 @@ class FaultScene:
     def __init__(
         self, run: WatchedRun, known: Undisturbed, limits: RehearsalLimits, tell: Callable[[Told], None]
     ) -> None:
-        self._run = run
-        self._known = known
-        self._limits = limits
+        self._run, self._known, self._limits = run, known, limits
         self._tell = tell
         self._striker = Striker(run, limits)
 

@@ -51,8 +51,7 @@ class WatchedRun:
 
     def __init__(self, command: Sequence[str], log_dir: Path, *, ranks: int, saves: SavesSeen) -> None:
         self.command = tuple(command)
-        self.log_dir = log_dir
-        self.ranks = ranks
+        self.log_dir, self.ranks = log_dir, ranks
         self.view = RunView()
         self.logs = LogsSeen(log_dir, ranks)
         self.saves = saves

@@ -27,7 +27,6 @@ class MemoryFault(Exception):
     ) -> None:
         several = isinstance(bad, list | tuple | set | frozenset)
         self.bad: tuple[Any, ...] = tuple(bad) if several else (bad,)
-        self.kind = kind
-        self.why = why
+        self.kind, self.why = kind, why
         names = " ".join(one for one in self.bad if isinstance(one, str))
         super().__init__(": ".join(filter(None, (f"{kind.name.lower()} memory fault", names, why))))

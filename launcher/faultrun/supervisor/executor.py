@@ -93,12 +93,9 @@ class LocalExecutor:
         preparer: Preparer,
         reactor: Reactor,
     ) -> None:
-        self._group = group
-        self._inspector = inspector
-        self._agreement = agreement
-        self._finder = finder
-        self._preparer = preparer
-        self._reactor = reactor
+        self._group, self._inspector = group, inspector
+        self._agreement, self._finder = agreement, finder
+        self._preparer, self._reactor = preparer, reactor
         self._chores = BackgroundTasks(reactor)
         self.readings = BackgroundTasks(reactor)
         self.checks = BackgroundTasks(reactor)

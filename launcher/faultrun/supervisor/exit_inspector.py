@@ -39,8 +39,7 @@ class ExitInspector:
     """``begin`` and ``saw`` belong to the loop's thread, ``notes`` may take its time in another."""
 
     def __init__(self, rows: Sequence[Row], clock: RunClock) -> None:
-        self._rows = rows
-        self._clock = clock
+        self._rows, self._clock = rows, clock
         self._kernel = KernelLog()
         self._seen: dict[int, _Glance] = {}
         self._groups = ""

@@ -13,9 +13,7 @@ class LocalAgreement:
     """Implements ``interfaces.Agreement``. ``plan`` is the last one of a run that is continued."""
 
     def __init__(self, rules: Rules, plan: Plan | None, reactor: Reactor) -> None:
-        self._rules = rules
-        self._plan = plan
-        self._reactor = reactor
+        self._rules, self._plan, self._reactor = rules, plan, reactor
 
     def publish(self, fact: NodeFact) -> None:
         """Decide from the one statement there is, and post the answer."""

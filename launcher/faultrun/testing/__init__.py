@@ -36,8 +36,7 @@ class Injector:
     ) -> None:
         self._faults = [fault for fault in faults if fault.rank in (None, rank)]
         self._chance = chance.strikes(life, world_size) if chance is not None else None
-        self._rank = rank
-        self._life = life
+        self._rank, self._life = rank, life
         self._steps = 0
         self._last: int | None = None
 

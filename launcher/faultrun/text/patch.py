@@ -12,8 +12,7 @@ class MalformedText(Exception):
 
     def __init__(self, because: str, line: int) -> None:
         super().__init__(because)
-        self.because = because
-        self.line = line
+        self.because, self.line = because, line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,9 +53,7 @@ class _Watch:
     """In the child: kills when the deadline passes, and ends once the supervisor is gone."""
 
     def __init__(self, deadline: SharedDeadline, boots: frozenset[str], rope: int) -> None:
-        self._deadline = deadline
-        self._boots = boots
-        self._rope = rope
+        self._deadline, self._boots, self._rope = deadline, boots, rope
         self._rung = select.poll()
         self._rung.register(rope, select.POLLIN)
 

@@ -45,8 +45,7 @@ class Priority:
     """Of one process of ours. ``lower`` it right after its start: threads inherit what it has then."""
 
     def __init__(self, pid: int, *, may_rise: bool) -> None:
-        self._pid = pid
-        self._may_rise = may_rise
+        self._pid, self._may_rise = pid, may_rise
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)
 
     def lower(self) -> None:

@@ -31,8 +31,7 @@ class Process:
     """A running child in a session of its own that the kernel kills when we die."""
 
     def __init__(self, pid: int, pidfd: int) -> None:
-        self.pid = pid
-        self.pidfd = pidfd
+        self.pid, self.pidfd = pid, pidfd
 
     def reap(self) -> ExitStatus | None:
         """Return how it ended, None while it runs. After the first answer nothing is left of it."""

@@ -57,8 +57,7 @@ class Settings(
 
     def __init__(self, given: Mapping[str, Written], words: tuple[str, ...], notes: tuple[str, ...]) -> None:
         super().__init__(given)
-        self.words = words
-        self.notes = notes
+        self.words, self.notes = words, notes
 
 
 SECTIONS: Mapping[str, tuple[Option[Any], ...]] = {

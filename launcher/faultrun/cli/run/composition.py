@@ -106,9 +106,7 @@ class Supervisor:
         ready: Callable[[], None],
         row: BottomRow | None,
     ) -> None:
-        self._process = process
-        self._say = say
-        self._ready = ready
+        self._process, self._say, self._ready = process, say, ready
         self._row = row
         self._boot = BootId(os.urandom(8).hex())
         self.log_dir = Path(spec.logs.log_dir).absolute()

@@ -140,9 +140,7 @@ class ReadyNotifier:
     """
 
     def __init__(self, ready: Callable[[], None], journal: JournalWriter, say: Callable[[str], None]) -> None:
-        self._ready = ready
-        self._journal = journal
-        self._say = say
+        self._ready, self._journal, self._say = ready, journal, say
         self._trouble = ""
 
     def tell(self, event: Event, step: Step) -> None:  # noqa: ARG002  the port's

@@ -60,8 +60,7 @@ class _Look:
     """One look at one log_dir."""
 
     def __init__(self, folder: Path, record: Mapping[str, Any], end: Tail) -> None:
-        self._folder = folder
-        self._record = record
+        self._folder, self._record = folder, record
         self._first = end.first
         self._view = RunView()
         count = recorded(record, "spec", "standby", "count")

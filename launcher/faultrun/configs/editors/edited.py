@@ -13,8 +13,7 @@ class EditRefused(Exception):
 
     def __init__(self, because: str, *, hint: str) -> None:
         super().__init__(because)
-        self.because = because
-        self.hint = hint
+        self.because, self.hint = because, hint
 
 
 class NoParent(EditRefused):

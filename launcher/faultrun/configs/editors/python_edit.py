@@ -223,8 +223,7 @@ class _Swap(ast.NodeTransformer):
     """Puts one node in the place of another."""
 
     def __init__(self, old: ast.AST, new: ast.AST) -> None:
-        self._old = old
-        self._new = new
+        self._old, self._new = old, new
 
     def visit(self, node: ast.AST) -> ast.AST:
         """See ast.NodeTransformer."""

@@ -36,11 +36,9 @@ class _Edit:
     """One edit of one stream, with what its steps share."""
 
     def __init__(self, text: str, before: tuple[Document, ...], key: Key, value: Scalar) -> None:
-        self._text = text
-        self._before = before
+        self._text, self._before = text, before
         self._document = before[key.document]
-        self._key = key
-        self._value = value
+        self._key, self._value = key, value
 
     def run(self) -> Edited:
         trail, node = find(self._text, self._document.root, self._key)

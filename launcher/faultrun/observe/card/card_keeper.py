@@ -40,9 +40,7 @@ class CardKeeper:
     ) -> None:
         self._now = now
         self._moment: datetime | None = None
-        self._spec = spec
-        self._log_dir = log_dir
-        self._say = say
+        self._spec, self._log_dir, self._say = spec, log_dir, say
         self._card: Card | None = None
         self._began_s = 0.0
         self._text_stays = False

@@ -88,9 +88,7 @@ class LiveLine(Work):
     ) -> None:
         self._row = row
         self._fd = never_waits(row.fd)
-        self._log_dir = log_dir
-        self._workers = workers
-        self._logs = logs
+        self._log_dir, self._workers, self._logs = log_dir, workers, logs
         self._unfinished = unfinished
         if unfinished:
             self.interval_s = _WITH_BARS_S

@@ -78,9 +78,7 @@ class ConsoleReporter:
         say: Callable[[str], None],
         now: Callable[[], datetime] = local_time,
     ) -> None:
-        self._spec = spec
-        self._log_dir = log_dir
-        self._say = say
+        self._spec, self._log_dir, self._say = spec, log_dir, say
         self._before: RunState | None = None
         self._refused: tuple[Refusal, ...] = ()
         self._unknown = ""

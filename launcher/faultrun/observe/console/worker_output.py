@@ -120,8 +120,7 @@ class GrowingLog:
     """A log that may still grow, from ``begin`` on; it may be cut meanwhile."""
 
     def __init__(self, log: WorkerLog, begin: int = 0) -> None:
-        self.log = log
-        self._at_byte = begin
+        self.log, self._at_byte = log, begin
         self._rest = b""
         self._at = ""
 

@@ -44,8 +44,7 @@ class EventHooks(Work):
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(signum, _nothing)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        self._lifeline = lifeline
-        self._announcer = announcer
+        self._lifeline, self._announcer = lifeline, announcer
         self._log_dir = log_dir
         self._command, self._webhook = hooks
         self._begins_at = begins_at

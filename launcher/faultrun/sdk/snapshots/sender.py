@@ -35,8 +35,7 @@ class SnapshotSender:
         clock: Callable[[], float] = time.monotonic,
         rest: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._stream = stream
-        self._send = send
+        self._stream, self._send = stream, send
         self._clock, self._rest = clock, rest
         self._known: dict[int, Snapshots] = {}
         self._seen: dict[int, bytes] = {}

@@ -61,8 +61,7 @@ class GaspFile:
         self._writer = training.writer
         self._now = now or training.state_now
         self.state = state or training.host_state_at
-        self._suffix = suffix
-        self._save_fn = save_fn
+        self._suffix, self._save_fn = suffix, save_fn
         self._is_ours = now is None and save_fn is None
 
     def rehearse(self, directory: Path) -> None:
@@ -107,8 +106,7 @@ class TorchProvider(StateProvider):
         unended: Callable[[int | None], Boundary | None] | None = None,
     ) -> None:
         super().__init__(training.writer, training.lock)
-        self._training = training
-        self._form = form
+        self._training, self._form = training, form
         self._unended = unended or self._whole_after_update
         self._chosen: Boundary | None = None
 

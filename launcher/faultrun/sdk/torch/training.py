@@ -34,8 +34,7 @@ class Training:
     def __init__(self, make_parts: Callable[[], Parts], worker: Worker | None, writer: SaveWriter) -> None:
         if worker is not None:
             check_folder(writer.folder, writer.session)
-        self._make_parts = make_parts
-        self.writer = writer
+        self._make_parts, self.writer = make_parts, writer
         self.lock = UpdateLock()
         self.in_loop = False
         self.worker = worker

@@ -47,8 +47,7 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
     """
 
     def __init__(self, directory: str | Path | None = None, keep: int = 2) -> None:
-        self._directory = directory
-        self._keep = keep
+        self._directory, self._keep = directory, keep
         self._worker = worker()
         self._training: Training | None = None
         self._hooks: list[Any] = []

@@ -26,8 +26,7 @@ class GaspFolder:
     """Of ``sdk.torch.provider``. In the helper thread, where nothing is said."""
 
     def __init__(self, training: Training, trainer: Any) -> None:
-        self._training = training
-        self._trainer = trainer
+        self._training, self._trainer = training, trainer
 
     def rehearse(self, directory: Path) -> None:
         """As for any torch training; the model's file is not tried: it may have gigabytes."""

@@ -45,8 +45,7 @@ class Helper(threading.Thread):
 
     def __init__(self, session: Session, slot: ProgressSlot) -> None:
         super().__init__(name="faultrun-helper", daemon=True)
-        self._session = session
-        self._slot = slot
+        self._session, self._slot = session, slot
         self._link = SupervisorLink(session)
         self._told: tuple[int, int | None] | None = None
         self._outbox: deque[tuple[str, dict[str, Any]]] = deque()

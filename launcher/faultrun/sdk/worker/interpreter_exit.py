@@ -62,9 +62,7 @@ class _Farewell:
     """Goes with an exception, and tells when that is dropped."""
 
     def __init__(self, watch: ExitWatch, number: int, stack: tuple[tuple[FrameType, int], ...]) -> None:
-        self._watch = watch
-        self._number = number
-        self._stack = stack
+        self._watch, self._number, self._stack = watch, number, stack
 
     def __del__(self) -> None:
         self._watch.dropped(self._number, self._stack)

@@ -48,8 +48,7 @@ class StateProvider(ABC):
     """Holds the training state of this worker, which the main thread changes under ``lock``."""
 
     def __init__(self, writer: SaveWriter, lock: UpdateLock) -> None:
-        self.writer = writer
-        self.lock = lock
+        self.writer, self.lock = writer, lock
         self._last: Saved | None = None
 
     @abstractmethod

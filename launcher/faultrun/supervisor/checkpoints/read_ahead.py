@@ -32,9 +32,7 @@ class ReadAhead:
     """
 
     def __init__(self, reactor: Reactor, errands: BackgroundTasks, look: Callable[[], int]) -> None:
-        self._reactor = reactor
-        self._errands = errands
-        self._look = look
+        self._reactor, self._errands, self._look = reactor, errands, look
         self._life = self._begun = -1
         self._began_s = self._took_s = 0.0
         self._too_many = False

@@ -26,9 +26,7 @@ class ResumeCheck:
     """Implements ``interfaces.EventListener``. It has no times of a recovery that another began."""
 
     def __init__(self, reactor: Reactor, recovery: Recovery, saves: _Opens) -> None:
-        self._reactor = reactor
-        self._recovery = recovery
-        self._saves = saves
+        self._reactor, self._recovery, self._saves = reactor, recovery, saves
         self._origin: StartPlace | None = None
         self._watch = Stopwatch()
 

@@ -64,9 +64,7 @@ class Inspector:
 
     def __init__(self, group: WorkerGroup, reactor: Reactor, log_dir: Path) -> None:
         self.tasks = BackgroundTasks(reactor)
-        self._group = group
-        self._reactor = reactor
-        self._log_dir = log_dir
+        self._group, self._reactor, self._log_dir = group, reactor, log_dir
         self._of = -1
         self._dump_dir = log_dir
         self._glance: _Moment | None = None

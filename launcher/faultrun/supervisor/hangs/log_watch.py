@@ -102,8 +102,7 @@ class LogWatch:
     """Implements ``interfaces.EventListener``. A life's logs are looked at until its workers are ended."""
 
     def __init__(self, reactor: Reactor, workers: LiveWorkers) -> None:
-        self._reactor = reactor
-        self._workers = workers
+        self._reactor, self._workers = reactor, workers
         self._tasks = BackgroundTasks(reactor)
         self._life: _Life | None = None
 

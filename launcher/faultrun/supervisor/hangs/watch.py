@@ -62,11 +62,8 @@ class HangWatch:
     def __init__(
         self, policy: HangPolicy, workers: LiveWorkers, glances: Glances, reactor: Reactor, logs: LogWatch
     ) -> None:
-        self._policy = policy
-        self._workers = workers
-        self._glances = glances
-        self._reactor = reactor
-        self._logs = logs
+        self._policy, self._workers, self._glances = policy, workers, glances
+        self._reactor, self._logs = reactor, logs
         self._life = 0
         self._beats: dict[int, Beat] = {}
         self._watch = self._quiet = Watch(policy=policy, at_s=0.0)

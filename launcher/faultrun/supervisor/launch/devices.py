@@ -58,9 +58,7 @@ class DeviceAssignment:
     ) -> None:
         self.table = ""
         self._whole = b""
-        self._folder = folder
-        self._spec = spec
-        self._environ = environ
+        self._folder, self._spec, self._environ = folder, spec, environ
         self._say = say
         self._abandoned = threading.Event()
 

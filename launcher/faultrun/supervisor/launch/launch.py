@@ -20,9 +20,7 @@ class Launches:
     """Those of one supervisor's workers, who reach it at the control socket ``socket``."""
 
     def __init__(self, spec: RunSpec, env: SupervisorEnv, socket: Path) -> None:
-        self._spec = spec
-        self._env = env
-        self._socket = socket
+        self._spec, self._env, self._socket = spec, env, socket
 
     def seats(self, plan: Plan) -> tuple[int, ...]:
         """The ranks of this node, in the order of their local ranks."""

@@ -60,12 +60,8 @@ class Preparer:
         say: Callable[[str], None],
         devices: DeviceAssignment,
     ) -> None:
-        self._spec = spec
-        self._environ = environ
-        self._originals = originals
-        self._clock = clock
-        self._say = say
-        self._assignment = devices
+        self._spec, self._environ, self._originals = spec, environ, originals
+        self._clock, self._say, self._assignment = clock, say, devices
         self._devices = spec.devices
         self._copies: tuple[EditedCopy, ...] = ()
         self._port = MasterPort(spec.rendezvous, say)
@@ -248,8 +244,7 @@ class MasterPort:
     """One for each incarnation: what the one before left behind may still hold the last."""
 
     def __init__(self, rendezvous: Rendezvous, say: Callable[[str], None]) -> None:
-        self._rendezvous = rendezvous
-        self._say = say
+        self._rendezvous, self._say = rendezvous, say
         self._used: frozenset[int] = frozenset()
         self._ahead = 0
 

@@ -24,8 +24,7 @@ class ProgressPage:
     """One file of slots (``model.wire``), made anew for each incarnation; zeros where it was cut."""
 
     def __init__(self, path: Path, ranks: tuple[int, ...]) -> None:
-        self.path = path
-        self.ranks = ranks
+        self.path, self.ranks = path, ranks
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         try:
             os.write(self._fd, bytes(SLOT_BYTES * len(ranks)))  # where there is no room it is said now

@@ -58,12 +58,10 @@ class CapacityWatch:
         environ: Mapping[str, str],
         devices: tuple[int, ...] = (),
     ) -> None:
-        self._elastic = elastic
-        self._reactor = reactor
+        self._elastic, self._reactor = elastic, reactor
         self._readings, self._checks = tasks
         self._listed, self._read_back = looks
-        self._environ = environ
-        self._devices = devices
+        self._environ, self._devices = environ, devices
         self._life = -1
         self._chain = 0  # who looks again and again stops once another one began
         self._aside: tuple[SetAside, ...] = ()

@@ -40,8 +40,7 @@ class NextNode:
         self, run_id: RunId, node: NodeId, host: str, memory: SnapshotMemory, reactor: Reactor
     ) -> None:
         self._run_id, self._node, self._host = run_id, node, host
-        self._memory = memory
-        self._reactor = reactor
+        self._memory, self._reactor = memory, reactor
         self._plan: Plan | None = None
         self._shards: set[int] = set()
         self._program: _Program | None = None

@@ -31,11 +31,8 @@ class HeadroomWatch:
         reactor: Reactor,
         interval_s: float = 1.0,
     ) -> None:
-        self._wish = wish
-        self._workers = workers
-        self._sample = sample
-        self._reactor = reactor
-        self._interval_s = interval_s
+        self._wish, self._workers, self._sample = wish, workers, sample
+        self._reactor, self._interval_s = reactor, interval_s
         self._watch = 0
         self._looking = self._waits = False
         self._from_s = self._until_s = 0.0

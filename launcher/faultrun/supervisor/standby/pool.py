@@ -53,11 +53,8 @@ class Standbys:
         reactor: Reactor,
         handover_s: float = HANDOVER_S,
     ) -> None:
-        self._wish = wish
-        self._handover_s = handover_s
-        self._log_dir = log_dir
-        self._free_bytes = free_bytes
-        self._reactor = reactor
+        self._wish, self._handover_s, self._log_dir = wish, handover_s, log_dir
+        self._free_bytes, self._reactor = free_bytes, reactor
         self._may_rise = may_rise_again() if wish.count else False
         self._launches: dict[int, Launch] = {}
         self._standbys: dict[int, Standby] = {}

@@ -40,11 +40,8 @@ class Newcomers:
     ) -> None:
         self._spec = spec
         self._rejoin_s = spec.supervision.windows.rejoin_s
-        self._env = env
-        self._control = control
-        self._reactor = reactor
-        self._standbys = standbys
-        self._launches = launches
+        self._env, self._control, self._reactor = env, control, reactor
+        self._standbys, self._launches = standbys, launches
         self._model: tuple[WorkerLaunchSpec, LogFiles] | None = None
         self._stores = _stores(env.log_dir)
         self._place: RendezvousStore | None = None

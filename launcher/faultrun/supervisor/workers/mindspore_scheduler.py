@@ -39,13 +39,11 @@ class BuiltinScheduler:
     def __init__(
         self, reactor: Reactor, size: int, incarnation: int, address: tuple[str, int], log: Path
     ) -> None:
-        self._reactor = reactor
-        self._incarnation = incarnation
+        self._reactor, self._incarnation = reactor, incarnation
         self._size = size
         self._cluster = MindSporeCluster(size)
         self._links: dict[int, _Link] = {}
-        self._address = address
-        self._log = log
+        self._address, self._log = address, log
         self._met_at_s: float | None = None
         self._left: set[int] = set()
         self._missed = self._formed = self._failed = False

@@ -23,9 +23,7 @@ class Schedulers:
     """One an incarnation; it never outlives the workers it serves."""
 
     def __init__(self, spec: RunSpec, environ: Mapping[str, str], python: str, reactor: Reactor) -> None:
-        self._spec = spec
-        self._environ = environ
-        self._python = python
+        self._spec, self._environ, self._python = spec, environ, python
         self._reactor = reactor
         self._ours: BuiltinScheduler | None = None
         self._processes: dict[int, Process] = {}

@@ -53,9 +53,7 @@ class SessionLeftovers:
 
 class _Session:
     def __init__(self, reactor: Reactor, leader: int, over: Ready, *, ask: bool) -> None:
-        self._reactor = reactor
-        self._leader = leader
-        self._over = over
+        self._reactor, self._leader, self._over = reactor, leader, over
         self._ask = ask
         self._asked: set[int] = set()
         self._pidfds: dict[int, int] = {}

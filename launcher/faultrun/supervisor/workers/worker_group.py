@@ -59,9 +59,7 @@ class WorkerGroup:
         self.standbys = standbys
         self.leaving = False
         self.request: RequestGasp | None = None
-        self._spec = spec
-        self._env = env
-        self._reactor = reactor
+        self._spec, self._env, self._reactor = spec, env, reactor
         self._control = control
         self._orphans = SessionLeftovers(reactor)
         self._began_s = boottime()

@@ -142,8 +142,7 @@ class _Copier:
     """In the child: waits for orders and for files to grow; it polls where inotify is used up."""
 
     def __init__(self, orders: Orders, row: BottomRow | None) -> None:
-        self._orders = orders
-        self._row = row
+        self._orders, self._row = orders, row
         self._inotify = Inotify()
         self._poll = select.poll()
         for fd in (orders.bell, self._inotify.fd):

@@ -14,9 +14,7 @@ class Streams:
     def __init__(
         self, wanted: Logs, log_dir: Path, follower: Follower | None = None, rotator: Rotator | None = None
     ) -> None:
-        self._wanted = wanted
-        self._log_dir = log_dir
-        self._follower = follower
+        self._wanted, self._log_dir, self._follower = wanted, log_dir, follower
         self._rotator = rotator
 
     def files(self, incarnation: int) -> LogFiles:

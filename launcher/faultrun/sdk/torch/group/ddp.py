@@ -78,8 +78,7 @@ class Averaging:
     """The hook of one DistributedDataParallel. ``before_first()``: no gradient of this step has left yet."""
 
     def __init__(self, ddp: Any, before_first: Callable[[], None], *, in_group: bool) -> None:
-        self._ddp = ddp
-        self._before_first = before_first
+        self._ddp, self._before_first = ddp, before_first
         self._number = {id(one): number for number, one in enumerate(ddp.module.parameters())}
         self._in_group = in_group
         self._place = dist.get_rank(), dist.get_world_size()

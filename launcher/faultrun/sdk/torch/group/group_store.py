@@ -47,9 +47,7 @@ class _Store(dist.Store):  # type: ignore[misc]  # torch has no types here
 
     def __init__(self, inner: Any, timeout_s: float, is_over: Callable[[], bool]) -> None:
         super().__init__()
-        self._inner = inner
-        self._timeout_s = timeout_s
-        self._is_over = is_over
+        self._inner, self._timeout_s, self._is_over = inner, timeout_s, is_over
 
     def meet(self, rank: int, world: int) -> None:
         """Return once all ranks are here, so that connecting takes milliseconds."""

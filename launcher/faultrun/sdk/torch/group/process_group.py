@@ -38,8 +38,7 @@ class TrainingGroup:
     """torch's default group of one process, in all its incarnations. ``how``: as the script made it."""
 
     def __init__(self, backend: str, how: dict[str, Any]) -> None:
-        self.backend = backend
-        self._how = how
+        self.backend, self._how = backend, how
         self._store: Any = None
         self._before: set[tuple[int, int]] | None = connections()
         self._own: frozenset[tuple[int, int]] = frozenset()

@@ -85,9 +85,7 @@ class _Shares:
     """A batch sampler: the indices of each part."""
 
     def __init__(self, order: list[int], sharing: Sharing, batch: int, steps: range) -> None:
-        self._order = order
-        self._sharing = sharing
-        self._batch = batch
+        self._order, self._sharing, self._batch = order, sharing, batch
         self._steps = steps
 
     def parts(self) -> Iterator[tuple[Part, bool]]:

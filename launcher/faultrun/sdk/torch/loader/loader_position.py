@@ -107,8 +107,7 @@ class _Rest:
     """What a sampler yields after the first ``done``; drawn from on demand, like the sampler itself."""
 
     def __init__(self, sampler: Iterable[Any], done: int) -> None:
-        self._sampler = sampler
-        self._done = done
+        self._sampler, self._done = sampler, done
         self._source: Iterator[Any] = iter(())
 
     def __iter__(self) -> Iterator[Any]:

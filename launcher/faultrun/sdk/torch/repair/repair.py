@@ -25,8 +25,7 @@ class Repair:
     """Of one rank. Main thread."""
 
     def __init__(self, training: Training, worker: Worker) -> None:
-        self._training = training
-        self._worker = worker
+        self._training, self._worker = training, worker
         self._rebuild = self.lost_state = False
         """Whether the state of this rank must come from elsewhere."""
 

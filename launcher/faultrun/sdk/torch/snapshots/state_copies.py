@@ -46,8 +46,7 @@ class StateCopies:
     def __init__(
         self, worker: Worker, training: Training, interval: SnapshotInterval | None, suffix: str
     ) -> None:
-        self._worker = worker
-        self._training = training
+        self._worker, self._training = worker, training
         self._interval = interval
         self._shard: ShardCopies | None = None
         if interval is not None:

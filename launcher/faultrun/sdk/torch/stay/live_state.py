@@ -23,8 +23,7 @@ class LiveState:
     """
 
     def __init__(self, training: Training, ends_step: Callable[[], None]) -> None:
-        self._training = training
-        self._ends_step = ends_step
+        self._training, self._ends_step = training, ends_step
         self.is_whole = True
         """Whether it is a step's; a newcomer's is not, before it has taken its place."""
 

@@ -63,9 +63,7 @@ class Rejoin:
         copies: StateCopies,
         ends_step: Callable[[], None],
     ) -> None:
-        self._training = training
-        self._worker = worker
-        self._model = model
+        self._training, self._worker, self._model = training, worker, model
         self._group = training_group()
         self._averaging: Averaging | None = None
         self._sharded = None if training.parts.shards is None else Sharded(training.parts.model)
