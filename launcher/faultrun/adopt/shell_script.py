@@ -20,8 +20,7 @@ _SHELLS = frozenset({"bash", "sh", "source", ".", "dash", "zsh"})
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _OF_DEVICE = re.compile(r"(?i)rank(_?id)?$|device(s|_?id)?$|[gn]pu(s|_?id)?$")
 _DEEPEST = 4
-_MOST = 64
-_MOST_WORDS = 4096
+_MOST, _MOST_WORDS = 64, 4096
 
 ReadFile = Callable[[str], str | None]
 """The text of a file as the training would name it; None where it is not here."""

@@ -24,9 +24,7 @@ from faultrun.journal.logdir import read_record, which_log_dir
 from faultrun.model.wire import SOCKET_VARIABLE, WINDOW_WORD, message, parse
 
 _SCHEMA = 1
-_CONNECT_S = 5.0
-_REAP_S = 15.0
-_LAST_WORD_S = 5.0
+_CONNECT_S, _REAP_S, _LAST_WORD_S = 5.0, 15.0, 5.0
 
 
 @click.command(epilog=example("faultrun stop --log_dir=faultrun_log"))

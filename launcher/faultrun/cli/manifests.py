@@ -29,8 +29,7 @@ _FINDINGS = 1
 _NOT_A_MANIFEST = 65
 _BOM = "\ufeff"
 _STDIN = "-"
-_MOST_BYTES = 10_000_000
-_MOST_BYTES_OF_VALUES = 1 << 20
+_MOST_BYTES, _MOST_BYTES_OF_VALUES = 10_000_000, 1 << 20
 _ABOUT_ITSELF = frozenset({"-h", "--help", "--help-all", "--version"})
 
 

@@ -31,8 +31,7 @@ from faultrun.observe.status.snapshot import account_now
 from faultrun.observe.status.words import where_files_are
 
 HTML, MARKDOWN, JSON = "report.html", "report.md", "report.json"
-_LONG_BYTES = 50_000_000
-_CHUNK_BYTES = 2_000_000
+_LONG_BYTES, _CHUNK_BYTES = 50_000_000, 2_000_000
 
 
 _BESIDE = ("html_file", "as_json", "as_markdown", "quiet", "assume")

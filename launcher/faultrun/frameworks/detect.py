@@ -14,8 +14,7 @@ from pathlib import Path
 
 from faultrun.model.spec.run_spec import Framework
 
-_MAX_BYTES = 4 << 20
-_MAX_LOCAL_MODULES = 64
+_MAX_BYTES, _MAX_LOCAL_MODULES = 4 << 20, 64
 
 _BUILT_ON = {
     Framework.MINDSPORE: ("mindformers", "mindnlp", "mindcv", "mindocr", "mindyolo", "mindone"),

@@ -21,11 +21,9 @@ from faultrun.frameworks.mindspore_wire import Name, NotUnderstood, SchedulerReq
 _WORKER = "MS_WORKER"
 _ADDRESS = b"MCCL_COLLECTIVE_RANK_"
 _COMPLETE = 1
-_MAX_KEYS = 100_000
-_MAX_BYTES = 1 << 24
+_MAX_KEYS, _MAX_BYTES = 100_000, 1 << 24
 _ADDRESSES_A_RANK = 16
-_LONGEST_HOST = 256
-_LONGEST_NODE = 6
+_LONGEST_HOST, _LONGEST_NODE = 256, 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

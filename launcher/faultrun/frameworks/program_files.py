@@ -14,8 +14,7 @@ from pathlib import Path
 from faultrun.files import bytes_from
 from faultrun.frameworks.detect import UnreadableSource, local_modules, read_imports
 
-_MOST_FILES = 64
-_MOST_LOOKED_AT = 128
+_MOST_FILES, _MOST_LOOKED_AT = 64, 128
 _MAX_BYTES = 4 << 20
 _DEEPEST = 3
 _SHELL_SCRIPT = re.compile(rb"#!\s*\S*/(env\s+(-S\s+)?)?(ba|da|z|k|a)?sh\b")

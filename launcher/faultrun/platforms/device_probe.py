@@ -9,8 +9,7 @@ from importlib import import_module
 from typing import Any
 
 _PATTERNS = (0x00, 0xFF, 0x55, 0xAA)
-_HOST_BYTES = 64 << 20
-_DEVICE_BYTES = 1 << 30
+_HOST_BYTES, _DEVICE_BYTES = 64 << 20, 1 << 30
 _HOST_SIDE, _DEVICE_SIDE = 96, 1024
 
 _OF_DRIVERS = (ImportError, RuntimeError, OSError, AttributeError, AssertionError, TypeError, ValueError)

@@ -30,13 +30,10 @@ from faultrun.rehearse.scene_messages import (
 from faultrun.rehearse.scene_process import Play, play
 from faultrun.rehearse.watched_run import WatchedRun
 
-_LEAST_HANG_S = 8.0
-_ANYBODY_S = 60.0
-_PATIENCE_S = 20.0
+_LEAST_HANG_S, _ANYBODY_S, _PATIENCE_S = 8.0, 60.0, 20.0
 _AGAIN = 2
 
-_LEAST_BYTES = 256 << 10
-_BLOCK_BYTES = 512
+_LEAST_BYTES, _BLOCK_BYTES = 256 << 10, 512
 _SAID = tuple(os.strerror(one) for one in (ENOSPC, EDQUOT))
 
 

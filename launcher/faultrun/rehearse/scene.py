@@ -18,8 +18,7 @@ from faultrun.rehearse.watched_run import WatchedRun
 
 _ENOUGH_SAVES = 6
 _ENOUGH_LOSSES = 3
-_LINGER_S = 5.0
-_LAST_S = 2.0
+_LINGER_S, _LAST_S = 5.0, 2.0
 
 
 def shares_s(total_s: float) -> tuple[float, float, float]:

@@ -16,9 +16,7 @@ from faultrun.rehearse.scene_messages import SceneFailed, Told, told_of, written
 from faultrun.workers import signals
 from faultrun.workers.process import die_with
 
-_GRACE_S = 20.0
-_TICK_S = 0.25
-_REAP_S = 10.0
+_GRACE_S, _TICK_S, _REAP_S = 20.0, 0.25, 10.0
 
 Play = Callable[[Callable[[Told], None]], None]
 """What is done inside; it is given a way to tell what comes of it."""

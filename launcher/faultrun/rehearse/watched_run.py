@@ -22,8 +22,7 @@ from faultrun.rehearse.log_progress import LogsSeen
 from faultrun.rehearse.observed_saves import SavesSeen
 from faultrun.workers.process import die_with
 
-_LOOK_S = 0.05
-_SAVES_LOOK_S = 0.15
+_LOOK_S, _SAVES_LOOK_S = 0.05, 0.15
 
 
 @dataclass(slots=True)

@@ -27,8 +27,7 @@ _PROBE = "probe"
 _PROBED = 73
 """Exit code of a Python that was only asked whether it comes here at all."""
 _LISTENING = "0A"  # the kernel's TCP_LISTEN in /proc/net/tcp
-_LOOK_S = 0.002
-_ANSWER_S = 0.1
+_LOOK_S, _ANSWER_S = 0.002, 0.1
 
 
 def wait(told: str, before: frozenset[str]) -> None:

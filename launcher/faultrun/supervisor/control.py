@@ -23,8 +23,7 @@ from faultrun.supervisor.snapshots.memory import NoMemory, SnapshotMemory
 from faultrun.supervisor.snapshots.to_files import KeptMemory
 from faultrun.supervisor.snapshots.to_next_node import NextNode
 
-_GOODBYE_S = 3.0
-_SAVE_S = 60.0
+_GOODBYE_S, _SAVE_S = 3.0, 60.0
 _MOST_GUESTS = 64
 """Connections that are no worker's, half-open ones and those that wait for an answer: so many of each."""
 _AGAIN_S = 0.5

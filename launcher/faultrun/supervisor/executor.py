@@ -56,8 +56,7 @@ from faultrun.supervisor.workers.worker_group import WorkerGroup
 _LAST_CHORE_S = 10.0
 _JOIN_BEFORE_FORK_S = 5.0
 """From the beginning of what is under way: a file system that hangs is not waited for anew each time."""
-_BUSY_S = 1.0
-_LOOK_AROUND_S = 1.0
+_BUSY_S, _LOOK_AROUND_S = 1.0, 1.0
 _LATE_S = 30.0
 """After a start: the workers need the processors first, and seldom fail at once."""
 

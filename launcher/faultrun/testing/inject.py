@@ -18,8 +18,7 @@ _SMALL_BYTES = 256 << 20
 GROUP_PREFIX = "faultrun_chaos_"
 """Of the control groups that ``oom`` makes, and leaves behind, in ``MEMORY_GROUPS``."""
 
-_ROOM_BYTES = 64 << 20
-_CHUNK_BYTES = 1 << 20
+_ROOM_BYTES, _CHUNK_BYTES = 64 << 20, 1 << 20
 _SLOW_S = 5.0
 _STATM = Path("/proc/self/statm")
 MEMORY_GROUPS = (

@@ -19,8 +19,7 @@ from faultrun.workers.sweep import kill_tagged, sweep, tagged
 _CLOCK_BOOTTIME = 7
 _TIMER_ABSTIME = 1
 _NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
-_FIRST_PAUSE_MS = 10
-_LONGEST_PAUSE_MS = 1000
+_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 10, 1000
 _PATIENCE_S = 10.0
 _LIBC = ctypes.CDLL(None, use_errno=True)
 

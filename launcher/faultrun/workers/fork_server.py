@@ -33,8 +33,7 @@ _FORK_PATIENCE_S = 1.0
 _EXEC_PATIENCE_S = 10.0
 """A program on a file system that hangs is executed later, or never: its rank is late, the node is not."""
 _END_PATIENCE_S = 1.0
-_MOST_BYTES = 4096
-_MOST_FAILURES = 3
+_MOST_BYTES, _MOST_FAILURES = 4096, 3
 _OOM, _GROUPS = Path("/proc/self/oom_score_adj"), Path("/proc/self/cgroup")
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 

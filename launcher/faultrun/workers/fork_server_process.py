@@ -26,8 +26,7 @@ _MPOL_BIND = 2
 _SYS_SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
 _RLIMIT_LOCKS = 10
 _PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
-_MOST_FDS = 64
-_MOST_BYTES = 4096
+_MOST_FDS, _MOST_BYTES = 64, 4096
 _LIBC = ctypes.PyDLL(None, use_errno=True)
 
 

@@ -21,8 +21,7 @@ FRAMEWORKS = (
     "tensorflow",
     "tensorflow-cpu",
 )
-_SHM_DEFAULT_BYTES = 64 << 20
-_SHM_SMALL_BYTES = 1 << 30
+_SHM_DEFAULT_BYTES, _SHM_SMALL_BYTES = 64 << 20, 1 << 30
 _FULL = 0.9
 _FEW_FILES = 4096
 _FEW_PIDS = 4096

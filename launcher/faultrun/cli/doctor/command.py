@@ -27,8 +27,7 @@ from faultrun.platforms.device_health import DeviceHealth, ask, devices_to_ask
 
 _USUAL_PORTS = (8118, 29500)
 _SAMPLE_BYTES = 32 << 20
-_SAMPLE_S = 1.0
-_ANSWER_S = 20.0
+_SAMPLE_S, _ANSWER_S = 1.0, 20.0
 
 _WITHIN_S = 25.0
 """Less than a run gives its ``--health_check``."""

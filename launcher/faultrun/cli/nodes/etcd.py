@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from faultrun.workers.process import Process
 
 _STOPS = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGHUP: 129}
-_END_S = 5.0
-_SOON_S = 5.0
+_END_S, _SOON_S = 5.0, 5.0
 
 
 @click.command(

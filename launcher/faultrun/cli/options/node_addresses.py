@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from faultrun.cli.options.values import MOST_WORKERS, seconds, whole
 
 ETCD_PORT = 2379
-_SHORTEST_LEASE_S = 3
-_LONGEST_LEASE_S = 600
+_SHORTEST_LEASE_S, _LONGEST_LEASE_S = 3, 600
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,7 @@ _SERVICE_LINKS = ("tcp://", "udp://", "sctp://")
 """Kubernetes sets FAULTRUN_MASTER_PORT=tcp://... in every pod beside a service named faultrun-master."""
 
 _TOLD_TO_WORKERS = frozenset({"FAULTRUN_RUN_ID"})
-_MAX_BYTES = 1 << 20
-_MAX_DEPTH = 4
+_MAX_BYTES, _MAX_DEPTH = 1 << 20, 4
 _NULL = "tag:yaml.org,2002:null"
 _FORM = "one `option: value` per line, such as `worker_num: 4`"
 _NOT_IN_CONFIG = frozenset({"config"})

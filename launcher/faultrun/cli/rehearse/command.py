@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 _NOT_SURVIVED = 1
 _CHANGED = 2
-_LONGEST_MINUTES = 24 * 60
-_SHORTEST_MINUTES = 0.1
+_LONGEST_MINUTES, _SHORTEST_MINUTES = 24 * 60, 0.1
 _INTRODUCTION = (
     "Proof before the night run: train SCRIPT for a few minutes, do one fault after the other to it, and "
     "tell what it survived, what was lost, and whether it trained on as if nothing had happened.",

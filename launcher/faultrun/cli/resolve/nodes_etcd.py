@@ -22,8 +22,7 @@ from faultrun.platforms import this_machine
 _BACKENDS = ("etcd", "etcd-v2", "c10d", "static")
 _ETCD = ("etcd", "etcd-v2")
 _USUAL_PORT = {"c10d": 29_400}
-_STATIC_PORT = 29_500
-_MINDSPORE_PORT = 8118
+_STATIC_PORT, _MINDSPORE_PORT = 29_500, 8118
 _FILES = {
     **dict.fromkeys(("cacert", "ca_cert"), "ca_file"),
     **dict.fromkeys(("cert", "ssl_cert"), "cert_file"),

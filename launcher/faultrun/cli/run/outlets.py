@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 _TERMINAL = 2
 _STDOUT = 1
-_LAST_PAINT_S = 1.0
-_LAST_SCRAPE_S = 3.0
+_LAST_PAINT_S, _LAST_SCRAPE_S = 1.0, 3.0
 _LAST_ANNOUNCEMENTS_S = 9.0
 """What is under way, then the rest. How long the end of a run waits for each of them, at most."""
 

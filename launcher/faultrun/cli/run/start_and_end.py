@@ -25,12 +25,9 @@ from faultrun.supervisor.launch.prepare import turn_of
 from faultrun.workers.forked_helper import Forked
 
 ORIGINALS = "original"
-_PATIENCE_S = 20.0
-_PATIENCE_AFTER_STOP_S = 3.0
-_LOOK_AGAIN_S = 0.1
+_PATIENCE_S, _PATIENCE_AFTER_STOP_S, _LOOK_AGAIN_S = 20.0, 3.0, 0.1
 _INIT_PID = 1
-_LONGEST = 4096
-_LONGEST_SHOWN = 160
+_LONGEST, _LONGEST_SHOWN = 4096, 160
 
 
 def begin_anew(claimed: Claimed, resume: Resume, say: Callable[[str], None]) -> None:

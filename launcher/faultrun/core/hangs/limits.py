@@ -22,8 +22,7 @@ OUTSIDE = frozenset({WorkPhase.SAVING, WorkPhase.EVALUATING, WorkPhase.UNKNOWN, 
 
 DEFAULT = HangPolicy()
 _ENOUGH = 3
-_OF_LATE_FACTOR = 3.0
-_AGAIN_FACTOR = 2.0
+_OF_LATE_FACTOR, _AGAIN_FACTOR = 3.0, 2.0
 
 
 STOPPED_S = 10.0

@@ -71,9 +71,7 @@ def _frame(line: str) -> Frame | None:
     )
 
 
-_BUSY_SHARE = 0.2
-_SPIN_SHARE = 0.5
-_STARVED_SHARE = 0.5
+_BUSY_SHARE, _SPIN_SHARE, _STARVED_SHARE = 0.2, 0.5, 0.5
 _BUSY_IO_BYTES = 256 * 1024
 _POLLS_PER_S = 2.0
 """More: whoever looks for something again and again waits for it. A rank that is stuck is not woken, but for

@@ -19,8 +19,7 @@ from faultrun.model.run import Lack, Phase, RunState, Step
 _PATIENCE_S = 60.0
 _FIRST_LOOK_S = 1.0
 """A mount that dropped is often back in a minute; the time between two looks doubles."""
-_AGAIN_S = 10.0
-_RAREST_S = 600.0
+_AGAIN_S, _RAREST_S = 10.0, 600.0
 
 
 def find_recovery_point(state: RunState, incident: Incident | None) -> FindRecoveryPoint:

@@ -19,8 +19,7 @@ _FOLDER = re.compile(r"incarnation_(\d+)")
 _LOG = re.compile(r".+?_(\d+)(\.err)?\.log")
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 16
-_BATCH_BYTES = 1 << 20
-_HEAD_BYTES = 96
+_BATCH_BYTES, _HEAD_BYTES = 1 << 20, 96
 _ISO = re.compile(rb"(\d{4})-(\d\d)-(\d\d)[ T-](\d\d:\d\d:\d\d)(?:[.,](\d{1,6}))?")
 """Also MindSpore's 2026-11-22-21:30:05.123.456."""
 _GLOG = re.compile(rb"\b[IWEF](\d\d)(\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?")

@@ -24,9 +24,7 @@ from faultrun.observe.outlets.sidecar import Work
 
 _LOG = "on_event.log"
 _COMMAND = "FAULTRUN_ON_EVENT"
-_COMMAND_S = 10.0
-_WEBHOOK_S = 3.0
-_HURRY_S = 1.5
+_COMMAND_S, _WEBHOOK_S, _HURRY_S = 10.0, 3.0, 1.5
 _LAST_S = 3.0
 _MOST_WAITING = 200
 

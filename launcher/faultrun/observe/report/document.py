@@ -26,8 +26,7 @@ from faultrun.observe.report.stages import mean_stages, stages
 _SCHEMA = 2
 """2: ``productive_share``, ``lost_steps`` and ``recovery_s`` are null where nobody reported steps."""
 
-_MOST_CAUSES = 50
-_MOST_RANKS = 8
+_MOST_CAUSES, _MOST_RANKS = 50, 8
 _SAVES = ("asked", "saved", "failed", "cut", "windows", "kept", "took_s")
 _INCARNATION = (
     "number", "begin_s", "running_s", "first_step_s", "end_s", "workers", "resumed_from", "resumed_step",

@@ -15,9 +15,7 @@ from faultrun.observe.report.words import clock, who
 
 _ACROSS = 2000
 """The width of a path's own coordinates."""
-_MOST_LIVES = 60
-_MOST_LANES = 8
-_MOST_MARKS = 60
+_MOST_LIVES, _MOST_LANES, _MOST_MARKS = 60, 8, 60
 _BINS = 160
 _LEAST_WIDTH = 0.15
 _ROOM_FOR_NUMBER = 4.5

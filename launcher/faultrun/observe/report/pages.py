@@ -26,9 +26,7 @@ from faultrun.observe.status.words import facts, table, title, where_files_are
 _LACKS = (
     "Where the time went, steps, checkpoints, logs and earlier incidents are in the nodes' journals alone"
 )
-_MOST_LIVES = 20
-_MOST_CAUSES = 8
-_MOST_BARS = 12
+_MOST_LIVES, _MOST_CAUSES, _MOST_BARS = 20, 8, 12
 _BAR = 30
 
 

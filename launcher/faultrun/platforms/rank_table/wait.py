@@ -21,8 +21,7 @@ T = TypeVar("T")
 
 LOOK_EVERY_S = 0.5
 _HINT = "the job's events say why not all its pods have devices; --rank_table_wait=TIME waits longer"
-_UNTOUCHED_S = 5.0
-_SECOND_LOOKS_S = 10.0
+_UNTOUCHED_S, _SECOND_LOOKS_S = 5.0, 10.0
 
 
 class NotFinished(FaultrunError):

@@ -8,10 +8,8 @@ from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 
-_WHOLE_BYTES = 32 << 20
-_END_BYTES = 1 << 20
-_MOST_FILES = 100_000
-_MOST_BYTES = 2 << 30
+_WHOLE_BYTES, _END_BYTES = 32 << 20, 1 << 20
+_MOST_FILES, _MOST_BYTES = 100_000, 2 << 30
 
 _Inode = tuple[int, int]
 """Device and inode."""

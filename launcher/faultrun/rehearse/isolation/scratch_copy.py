@@ -11,8 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_LARGE_BYTES = 128 << 20
-_MOST_BYTES = 4 << 30
+_LARGE_BYTES, _MOST_BYTES = 128 << 20, 4 << 30
 _MOST_ENTRIES = 50_000
 _CONFIG_BYTES = 1 << 20
 _LINKED = frozenset({".git", ".venv", "venv", "node_modules", "__pycache__"})

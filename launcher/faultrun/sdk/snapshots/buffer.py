@@ -30,8 +30,7 @@ _HEADER = struct.Struct("<8s11qI")
 (-1: not summed), 0, checksum of the rest and the texts."""
 _ELSEWHERE = struct.Struct("<qq")
 """One more than a step, and its incarnation: 0 for none. Not written by who writes the copy."""
-_ELSEWHERE_AT = 104
-_TEXTS_AT = 128
+_ELSEWHERE_AT, _TEXTS_AT = 104, 128
 _ALIGNED = 64
 _PAGE = 4096
 _LARGE = 1 << 16

@@ -35,12 +35,10 @@ _NICE = 5
 _CONNECT_S = 10.0
 _ANSWER_S = 30.0
 """A copy not taken in for so long is not waited for any more; see also ``sdk.torch.snapshots.next_node``."""
-_LOOK_S = 0.002
-_SELDOM_S = 0.005
+_LOOK_S, _SELDOM_S = 0.002, 0.005
 _SOON = 100
 _MOST_FDS = 8
-_ROOM_S = 10.0
-_BYE_S = 0.5
+_ROOM_S, _BYE_S = 10.0, 0.5
 _IDLE_S, _PROBES = 1, 3
 """A host that has died says nothing: it is asked each second, and three times in vain is gone.
 

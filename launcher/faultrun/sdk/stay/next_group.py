@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-_PATIENCE_S = 30.0
-_LONGEST_S = 86400.0
+_PATIENCE_S, _LONGEST_S = 30.0, 86400.0
 _PLACE = ("stdout", "stderr", "error_file")
 _TEXTS = (*_PLACE, "secret")
 

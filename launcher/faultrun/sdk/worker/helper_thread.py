@@ -33,11 +33,8 @@ _STOPPED = 143
 
 _NOTHING = "the script gave faultrun.sdk nothing to save"
 _HELLO = "hello"
-_TALK_S = 1.0
-_LINE_OF_SIGNAL_S = 0.25
-_STALLED_S = 1.0
-_FLUSH_S = 0.2
-_LOOK_S = 0.002
+_TALK_S, _LINE_OF_SIGNAL_S, _STALLED_S = 1.0, 0.25, 1.0
+_FLUSH_S, _LOOK_S = 0.2, 0.002
 
 
 class Helper(threading.Thread):

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 _LINGER_S = 2.0
 """How long a script that a peer's proposal has ended waits for faultrun's request, milliseconds away."""
 
-_LINGER_UNFINISHED_S = 0.3
-_LEAVES_WITHIN_S = 1800.0
-_LOOK_S = 0.05
+_LINGER_UNFINISHED_S, _LEAVES_WITHIN_S, _LOOK_S = 0.3, 1800.0, 0.05
 _SAYS_S = 2.0
 
 _exit_watch = ExitWatch() if read_session(os.environ) and multiprocessing.parent_process() is None else None

@@ -48,9 +48,7 @@ _MOST_STARVED = 0.9
 """Who never gets a processor is excused for so much of the time, and so not for ever."""
 _WAKES_S = 1.0
 """Wakes are counted as if over a second at least: one or two in a moment are nothing."""
-_ANSWER_S = 0.25
-_THREADS_S = 0.05
-_WRITE_S = 1.0
+_ANSWER_S, _THREADS_S, _WRITE_S = 0.25, 0.05, 1.0
 _STILL = frozenset({"T", "t"})
 _KEPT = 20
 """Of so many warnings the stacks are kept in each life."""

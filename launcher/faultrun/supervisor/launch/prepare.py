@@ -29,8 +29,7 @@ from faultrun.supervisor.launch.devices import DeviceAssignment
 from faultrun.supervisor.reactor import RunClock
 
 _UNAVAILABLE = 69
-_SEEN_LATE_S = 10.0
-_LOOK_AGAIN_S = 0.25
+_SEEN_LATE_S, _LOOK_AGAIN_S = 10.0, 0.25
 _FIRST_TURN_S, _TURN_S = 120.0, 600.0
 """A run that trains already has more to lose by not going on."""
 

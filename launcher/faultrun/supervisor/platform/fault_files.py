@@ -34,8 +34,7 @@ from faultrun.workers.forked_helper import Forked
 _TICK_MS = 1000
 _SETTLE_S = 0.05
 _SETTLE_LOOKS = 40
-_DOUBT_S = 1.0
-_PATIENCE_S = 2.0
+_DOUBT_S, _PATIENCE_S = 1.0, 2.0
 _CHUNK = 1 << 16
 _READY = b"ready"
 

@@ -17,8 +17,7 @@ from faultrun.files import bytes_from
 from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.observed.evidence import DeathNote, Raised, Row
 
-_TAIL_BYTES = 65536
-_NOTE_BYTES = 1 << 20
+_TAIL_BYTES, _NOTE_BYTES = 65536, 1 << 20
 _LINE_CHARS = 500
 _ASKED_LINES = 200
 _ABORTED = Signaled(signum=6)

@@ -29,8 +29,7 @@ _PACE_S = 0.05
 _TALKS_S = 0.3
 _UNFINISHED_S = 5.0
 """A line without an end, such as a bar, is shown so often as it stands, where no last row shows it."""
-_LAST_WORDS_S = 2.0
-_FULL_REST_S = 1.0
+_LAST_WORDS_S, _FULL_REST_S = 2.0, 1.0
 
 
 class Follower:

@@ -15,8 +15,7 @@ from faultrun.workers.forked_helper import Forked, Orders
 
 FIRST_SUFFIX = ".first"
 NEWEST_SUFFIX = ".1"
-_LOOK_S = 0.3
-_LAST_LOOK_S = 2.0
+_LOOK_S, _LAST_LOOK_S = 0.3, 2.0
 _CHUNK = 1 << 16
 _PART = 4
 """The first part and the newest are each this fraction of the largest size."""

@@ -22,9 +22,7 @@ import torch
 
 from faultrun.sdk.stay.common_step import NOTHING
 
-_BY_ITSELF_S = 0.02
-_SHORT_S = 0.001
-_LOOK_S = 0.25
+_BY_ITSELF_S, _SHORT_S, _LOOK_S = 0.02, 0.001, 0.25
 _LOOKS = 10
 """Ten looks at which it has not moved: a thread that computes moves at each."""
 _TORCH = str(Path(torch.__file__).parent)

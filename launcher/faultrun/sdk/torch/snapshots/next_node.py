@@ -13,9 +13,7 @@ from faultrun.sdk.stay.next_group import CopiesAt
 from faultrun.sdk.torch.group.same_settings import group_store
 from faultrun.sdk.worker.worker import Worker
 
-_PATIENCE_S = 60.0
-_FIRST_S = 10.0
-_LOOK_S = 0.0005
+_PATIENCE_S, _FIRST_S, _LOOK_S = 60.0, 10.0, 0.0005
 
 
 class CopiesArriving:
