@@ -31,8 +31,7 @@ def _devices(value: str) -> str:
 class Turns:
     """What an option becomes. ``width`` words follow it.
 
-    ``variable`` "VALUE": the value is NAME=VALUE itself. ``always`` is what the variable gets where no
-    value follows.
+    ``variable`` "VALUE": the value is NAME=VALUE itself. ``always`` is what it gets where none follows.
     """
 
     width: int = 1

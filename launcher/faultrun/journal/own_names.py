@@ -1,8 +1,7 @@
 """What of a log_dir is faultrun's: names from a closed list, and nothing else that lies there.
 
 A log_dir may be the working directory, or hold the script, a repository, checkpoints. So a folder whose
-name a project may use, too (``original``, ``etcd``, ``device0``), is ours only as far as what is in it bears
-our names.
+name a project may use (``original``, ``etcd``, ``device0``) is ours as far as what is in it bears our names.
 """
 
 import json

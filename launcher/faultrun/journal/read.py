@@ -112,8 +112,7 @@ def replay(path: Path, start: RunState) -> Past:
 def cut_torn_tail(path: Path) -> str:
     """Cut the file after its last line end; say what was cut, or nothing.
 
-    A supervisor that was killed inside a write leaves half a line. Appending
-    to it would make two lines unreadable.
+    A supervisor that was killed inside a write leaves half a line. Appending would make two unreadable.
     """
     with path.open("rb+") as file:
         size = end = file.seek(0, os.SEEK_END)

@@ -127,8 +127,7 @@ def from_file(file: str, text: str) -> tuple[GivenValue, ...]:
 def settle(template: ManifestTemplate, given: Sequence[GivenValue]) -> dict[str, Filled]:
     """The values of a template: the last one given counts, a list collects those of its place.
 
-    Raises UsageError or ConfigError for a name that the template does not take
-    and for a value that cannot be.
+    Raises UsageError or ConfigError for a name that the template does not take or a value that cannot be.
     """
     known = _taken(template)
     for one in given:

@@ -27,8 +27,7 @@ class StartTimer:
 class RequestGasp:
     """SIGTERM (then SIGCONT) to the leaders of ``ranks``, never to their groups.
 
-    SIGKILL follows at ``deadline``. ``peers_lost``: somebody is gone or stands still, so no collective ends
-    any more.
+    SIGKILL follows at ``deadline``. ``peers_lost``: somebody is gone or stands still, so no collective ends.
     """
 
     ranks: frozenset[int]

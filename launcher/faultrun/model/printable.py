@@ -1,8 +1,7 @@
 """What a worker or a file says, made fit for a terminal, a page or a log.
 
-Exception messages, log lines and file names are words of strangers. With an
-escape they could set the title, clear the screen or fill the clipboard; with
-a mark of direction they could be read as something else than they are.
+Exception messages, log lines and file names are words of strangers. With an escape they could set the title,
+clear the screen or fill the clipboard; with a mark of direction they could be read as something else.
 """
 
 import re

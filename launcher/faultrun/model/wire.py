@@ -2,7 +2,7 @@
 
 The socket is a Unix stream; each message is one JSON object on one line, at
 most ``MAX_LINE_BYTES`` long, with its kind under ``"kind"``. Unknown kinds
-and unknown keys are ignored by both sides, so either may be the newer one.
+and unknown keys are ignored by both sides, so either may be newer.
 
 worker -> supervisor
     hello   {rank, pid, incarnation, sdk, parked} first message of a connection; ``parked``: not this rank's
@@ -44,9 +44,9 @@ controller (``faultrun stop|status|prestop``) -> supervisor
     stop    {source, late_s?}   status {}         answered by one JSON line each; late_s: since the platform's
                                                   clock began, which is when its hook was started
 
-The progress page is a file of one slot of ``SLOT_BYTES`` for each local rank:
-a step costs the worker one write into the page cache, and the supervisor
-reads exactly how far a rank had come even after SIGKILL. Nobody maps it.
+The progress page is a file of one slot of ``SLOT_BYTES`` for each local rank: a step costs the worker one
+write into the page cache, and the supervisor reads how far a rank had come even after SIGKILL. Nobody maps
+it.
 """
 
 import json

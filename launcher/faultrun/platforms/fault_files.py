@@ -31,7 +31,7 @@ def parse_fault_ranks(content: bytes) -> FaultRanks | None:
     """Read ``fault-npus``.
 
     Ranks come as a list of numbers or of texts, as a text that holds such a
-    list, as ``"0,1"``, or as null for none.
+    list, as ``"0,1"``, or null for none.
     """
     document = _object(loose_document(content))
     if (name := next((name for name in _RANK_NAMES if name in document), None)) is None:

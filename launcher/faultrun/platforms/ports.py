@@ -25,7 +25,7 @@ def fresh_port(address: str, avoid: frozenset[int]) -> int:
 
     A port that ``bind(0)`` gives away can be taken by any outgoing connection
     before the worker binds it, one or two seconds later; one from below that
-    range can only be taken by another listener. OSError when none is free.
+    range can only be taken by another listener. OSError: none is free.
     """
     low = min(_LOWEST, _ephemeral_low() - 1000)
     candidates = random.sample(range(low, _ephemeral_low()), k=200)

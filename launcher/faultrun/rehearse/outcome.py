@@ -75,9 +75,8 @@ class LossCheck:
 class Tried:
     """One fault and what came of it.
 
-    ``lost_steps`` were trained twice, ``again_s`` from the fault (from the second start, where somebody
-    stops it) to the first step; None: unknown. ``life`` trained after it, -1: none did. ``note`` is a
-    sentence for people.
+    ``lost_steps`` were trained twice, ``again_s`` from the fault (from the second start, where one stops
+    it) to the first step; None: unknown. ``life`` trained after it, -1: none did. ``note`` is for people.
     """
 
     trial: Trial

@@ -78,8 +78,7 @@ class TorchRehearsal(Rehearsal):
 def _one_thread() -> Iterator[None]:
     """Have OpenMP use the calling thread alone: a process that has a pool must not fork without an exec.
 
-    By its own call, not ``torch.set_num_threads``, which also takes MKL's own choice of
-    threads away for good.
+    By its own call, not ``torch.set_num_threads``, which also ends MKL's own choice of threads for good.
     """
     runtimes = [ctypes.CDLL(path) for path in _loaded()]
     before = [runtime.omp_get_max_threads() for runtime in runtimes]

@@ -126,8 +126,7 @@ class Control:
     def tell_end(self, line: str, exit_code: int) -> None:
         """Tell whoever waits for the end, and let them leave first.
 
-        A preStop hook lives in our container: were we PID 1 and gone, it
-        would be killed and reported as failed.
+        A preStop hook lives in our container: were we PID 1 and gone, it would be killed and count as failed.
         """
         waiting = [peer for peer in self._peers.values() if peer.waits_for_end]
         for peer in waiting:

@@ -92,8 +92,7 @@ class Reactor:
     def wait(self) -> list[Event]:
         """Block until at least one event is there.
 
-        Descriptors come in the order in which the kernel made them ready: for
-        pidfds that is the order of the deaths.
+        Descriptors come in the order in which the kernel made them ready: for pidfds that of the deaths.
         """
         events: list[Event] = []
         while not events:

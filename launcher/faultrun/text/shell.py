@@ -23,8 +23,8 @@ _ENDS_WORD = " \t\r\n;&|()<>"
 class Word:
     """One word as it is written, ``text[start:end]``.
 
-    ``bare`` is the same with each quoted or escaped character as ``_``: what is left may mean something
-    to the shell.
+    ``bare`` is the same with each quoted or escaped character as ``_``: the rest may mean something to the
+    shell.
     """
 
     start: int

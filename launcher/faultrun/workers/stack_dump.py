@@ -2,8 +2,7 @@
 
 The SDK comes first: it answers in a millisecond, needs no permission, and says where a main thread is that
 holds Python's lock. The main thread itself has to take the signal: a dump by another thread would read its
-stack while it changes. A stopped process answers nobody; py-spy reads its memory, where it is installed and
-allowed to.
+stack while it changes. A stopped process answers nobody; py-spy reads its memory, where it is and may.
 """
 
 import shutil

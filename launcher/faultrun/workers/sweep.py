@@ -154,8 +154,8 @@ def sweep(
 def sweep_ranks(boot: str, ranks: frozenset[int], incarnation: int, *, spare: frozenset[int]) -> None:
     """SIGKILL what ``ranks`` that are gone left behind, one look; processes of other ranks live.
 
-    Known by the environment at exec: what was forked from a process that had been a standby is found when
-    all are swept.
+    Known by the environment at exec: what a process forked that had been a standby is found when all are
+    swept.
     """
     for pid in set(tagged(frozenset({boot}))) - spare:
         with suppress(OSError, ValueError, KeyError):

@@ -17,8 +17,7 @@ from faultrun.platforms.this_machine import is_address
 class Job:
     """``nodes`` of ``local`` workers each (None: it does not count them), this being the ``node_rank``-th.
 
-    ``leader`` is the host of the first one, with or without a port, if that is known. ``source`` is who
-    says so.
+    ``leader`` is the host of the first one, with or without a port, if known. ``source`` is who says so.
     """
 
     nodes: int

@@ -155,8 +155,7 @@ def _ready(settings: Settings, around: ProcessContext, patience: Patience) -> Pr
 def _pause(seconds: float) -> None:
     """Wait, or raise StoppedWaiting when a stop signal is there.
 
-    Signals are blocked since the first instruction; taken one by one, a stop ends the wait at once, as PID 1
-    too.
+    Signals are blocked since the first instruction; taken singly, a stop ends the wait at once, as PID 1 too.
     """
     signals.block()
     # nohup starts us with SIGHUP ignored; blocked, it would be kept for us all the same.

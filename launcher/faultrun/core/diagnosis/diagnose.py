@@ -98,7 +98,7 @@ def conclude(
     """Name the first to fail, those that died with it, and the followers, now that all are gone.
 
     From ``ours_from_s`` on (the end of the grace window) a SIGKILL is our own.
-    ``steps`` are the newest of each rank.
+    ``steps``: the newest of each rank.
     """
     incident = _with_logged_step(incident, notes)
     unstarted = incident.step is None and any(note.reports for note in notes)

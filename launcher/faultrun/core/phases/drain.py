@@ -302,8 +302,8 @@ def unkillable(state: RunState) -> Step:
 def drained(state: RunState, event: Drained) -> Step:
     """All workers are gone: conclude the incident, then stop, finish or look for the way back.
 
-    A worker that SIGKILL does not end is given up here: nobody waits for it
-    any more, and nothing is started beside it.
+    A worker that SIGKILL does not end is given up here: nobody waits for it, and nothing is started beside
+    it.
     """
     life, drain, incident = state.life, state.life.drain, state.life.incident
     if drain is not None and incident is not None:

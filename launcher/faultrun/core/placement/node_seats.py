@@ -63,8 +63,7 @@ class NoSeating:
 class Known:
     """What seats are given by: the run as ``wanted``, the ``plan`` before, what the nodes ``here`` say.
 
-    ``incident`` ended that plan, None where none has to be answered. ``wait_is_over``: whoever is missing was
-    waited for.
+    ``incident`` ended that plan, None where none has to be answered. ``wait_is_over``: for who is missing.
     """
 
     elastic: Elastic

@@ -26,8 +26,7 @@ def keep(
 ) -> NextStep:
     """Who lives goes on in the next incarnation; the restart of the others is charged like one of all.
 
-    ``incident`` is what the members tell of together that are not lost. As soon as one of them cannot, nobody
-    stays.
+    ``incident`` is what the members tell of together that are not lost. If one of them cannot, nobody stays.
     """
     plan, members, life = nodes.plan, nodes.members, nodes.plan.incarnation
     free, trains = list[WantsToStay](), list[NodeId]()

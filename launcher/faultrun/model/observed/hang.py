@@ -169,8 +169,7 @@ class HangElsewhere(HangFound):
 class HangDetected(HangFound):
     """It stands still for too long.
 
-    ``proved``: by what the kernel said, the rank could not have gone on; otherwise it was given up for
-    its silence.
+    ``proved``: by what the kernel said, the rank could not have gone on; else it was given up for silence.
     """
 
     limit_s: float

@@ -1,7 +1,6 @@
 """``report.html`` and ``report.md``: the document for people, as templates and the words that both use.
 
-The page is one file of HTML, CSS and SVG: it fetches nothing, runs nothing, and is made from the document
-alone.
+The page is one file of HTML, CSS and SVG: it fetches nothing, runs nothing, made from the document alone.
 """
 
 from collections.abc import Callable, Mapping

@@ -15,8 +15,7 @@ from faultrun.platforms.untrusted_files import json_object
 def smaller_table(content: bytes, left: Collection[int]) -> bytes:
     """The table with the ranks ``left`` alone, numbered anew in their order.
 
-    Raises what ``parse_rank_table`` raises, also for what came out; ValueError for a rank that it does not
-    name.
+    Raises what ``parse_rank_table`` raises, also for what came out; ValueError for a rank not in it.
     """
     ranks = {place.rank for server in parse_rank_table(content).servers for place in server.places}
     if not left or not set(left) <= ranks:

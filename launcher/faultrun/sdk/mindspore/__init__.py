@@ -45,8 +45,8 @@ __all__ = [
 class ExceptionCheckpoint(DyingGasp):
     """``DyingGasp`` under the name and with the defaults of MindX; answers SIGTERM under any launcher.
 
-    Unlike there, no work is done in a signal handler, a second signal
-    changes nothing, and the process leaves with 143.
+    Unlike there, no work is done in a signal handler, a second one changes nothing, and the process leaves
+    with 143.
     """
 
     _find_worker = staticmethod(lone_worker)

@@ -9,8 +9,8 @@
             scheduler.step()
             guard.step()                                                                              # 3
 
-Call ``protect`` in the main thread, after the model has its parameters on
-their device and before the first step.
+Call ``protect`` in the main thread, after the model's parameters are on their device and before the first
+step.
 """
 
 import os
