@@ -12,10 +12,6 @@ _ONE_NODE = "all workers run on this node"
 _PLACED = "workers are processes of this node: nobody places them"
 
 
-def _as_written(value: str) -> str:
-    return value
-
-
 def _count_of(value: str) -> str:
     """A number of workers; "" where a launcher counts the devices, as faultrun does."""
     return value if value.isdecimal() else ""
@@ -36,7 +32,7 @@ class Turns:
 
     width: int = 1
     option: str = ""
-    reads: Callable[[str], str] = _as_written
+    reads: Callable[[str], str] = str
     variable: str = ""
     always: str = ""
     why: str = ""

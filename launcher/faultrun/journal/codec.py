@@ -66,11 +66,11 @@ def _held_by(cls: Any) -> Iterable[Any]:
 def _encoder(cls: Any) -> Encoder:
     """Looked up once for a type: a fault is answered in milliseconds, and this is a good part of them."""
     if issubclass(cls, _PLAIN):
-        return _unchanged
+        return lambda value: value
     if issubclass(cls, Enum):
-        return _value_of
+        return lambda value: value.value
     if issubclass(cls, (tuple, list)):
-        return _encoded_items
+        return lambda value: list(map(encode, value))
     if issubclass(cls, (frozenset, set)):
         return lambda value: sorted(map(encode, value))
     if bare := _bare_field(cls):
@@ -78,18 +78,6 @@ def _encoder(cls: Any) -> Encoder:
     if dataclasses.is_dataclass(cls):
         return _encoder_of_dataclass(cls)
     return _refuse
-
-
-def _unchanged(value: Any) -> Any:
-    return value
-
-
-def _value_of(value: Any) -> Any:
-    return value.value
-
-
-def _encoded_items(value: Any) -> list[Any]:
-    return [encode(item) for item in value]
 
 
 def _refuse(value: object) -> Any:

@@ -78,7 +78,8 @@ def stays(words: tuple[str, ...]) -> Stays | None:
     if _is_too_much(read):
         return Stays(shell=shell, last="", exec_at=None)
     last = commands[-1]
-    if len(commands) == 1 and shell.name != "sh" and not any(map(_redirects, read)):
+    redirects = any(isinstance(one, Operator) and one.redirects for one in read)
+    if len(commands) == 1 and shell.name != "sh" and not redirects:
         return None
     simple = not any(command.words[0] in _KEYWORDS for command in commands)
     assigned = bool(_ASSIGNMENT.match(last.words[0]))
@@ -135,10 +136,6 @@ def _is_too_much(read: Iterable[Token]) -> bool:
             case Operator(text=text) if not token.redirects and text not in _ENDS_COMMAND:
                 return True
     return False
-
-
-def _redirects(token: Token) -> bool:
-    return isinstance(token, Operator) and token.redirects
 
 
 def _faultrun(words: tuple[str, ...]) -> tuple[str, ...] | None:

@@ -51,15 +51,12 @@ def read(text: str) -> YamlStream:
     """
     try:
         written = [document.root for document in documents(text)]
-        roots = tuple(_Follower().followed(root) for root in written if not _is_empty(root))
+        held = (root for root in written if not isinstance(root, ScalarNode) or root.value)
+        roots = tuple(_Follower().followed(root) for root in held)
         aliases = any(isinstance(node, AliasNode) for root in written for node in walk(root))
     except RecursionError:
         raise MalformedText("it is nested too deeply, or contains itself", 1) from None
     return YamlStream(roots=roots, aliases=aliases)
-
-
-def _is_empty(root: Node) -> bool:
-    return isinstance(root, ScalarNode) and not root.value
 
 
 class _Follower:

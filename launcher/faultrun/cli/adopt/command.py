@@ -81,7 +81,8 @@ def adopt(words: tuple[str, ...], force: bool, diff: bool, applies: bool, as_jso
     manifest, a Dockerfile or the Python script. Nothing of it is run. With
     --diff, standard output is the diff and the report goes to standard error.
     """
-    done = _adopted(words, may_ask=not as_json and _can_ask(), force=force)
+    may_ask = not as_json and is_terminal(_STDIN) and is_terminal(_STDERR)
+    done = _adopted(words, may_ask=may_ask, force=force)
     written = _written(done.path, done.page, force)
     if applies and done.change is not None:
         write(done.change)
@@ -123,11 +124,6 @@ def _adopted(words: Sequence[str], *, may_ask: bool, force: bool) -> _Adopted:
         refused=refusal_of(proposal, program, page, start.places.root) if here else "",
         change=launch_change(start, proposal),
     )
-
-
-def _can_ask() -> bool:
-    """Whether a person can read a question on stderr and answer it on stdin."""
-    return is_terminal(_STDIN) and is_terminal(_STDERR)
 
 
 def _answers_to(questions: Sequence[Question], program: KnownProgram) -> tuple[AdoptedOption, ...]:

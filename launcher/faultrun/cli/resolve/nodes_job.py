@@ -9,7 +9,7 @@ from faultrun.cli.options.settings import Settings
 from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.platform import FinishedTable, allotted, own_server, server_list_path, servers
 from faultrun.model.spec.run_spec import Framework
-from faultrun.platforms.rank_table.rank_table import Server, node_names
+from faultrun.platforms.rank_table.rank_table import node_names
 from faultrun.platforms.this_machine import is_address
 
 
@@ -80,11 +80,6 @@ def _of_table(ctx: ResolveContext, table: FinishedTable) -> Job:
         nodes=len(known),
         local=size,
         node_rank=None if own is None else known.index(own),
-        leader=_address(known[0]),
+        leader=min(known[0].names, key=lambda name: (not is_address(name), name), default=""),
         source=table.where,
     )
-
-
-def _address(server: Server) -> str:
-    """By its address, if one of its names is one."""
-    return min(server.names, key=lambda name: (not is_address(name), name), default="")

@@ -78,7 +78,7 @@ class SourceCode:
 
     def default(self, name: str) -> str | None:
         """The default of the script's own argument ``name``."""
-        return self._default(name, _nothing_given, _DEEPEST).path or None
+        return self._default(name, lambda _: None, _DEEPEST).path or None
 
     def option(self, name: str) -> str | None:
         """``--name`` as the source declares it, with dashes or underscores; None if it does not.
@@ -176,10 +176,6 @@ class _Known:
 
 
 _UNKNOWN = _Known("", whole=False)
-
-
-def _nothing_given(_: str) -> None:
-    return None
 
 
 def _parsed(file: Path) -> Iterator[ast.Module]:

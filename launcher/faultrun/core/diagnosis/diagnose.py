@@ -202,17 +202,13 @@ def _with_logged_step(incident: Incident, notes: tuple[DeathNote, ...]) -> Incid
     logged = [note for note in notes if note.logged_step is not None or note.logged_epoch is not None]
     if not logged:
         return incident
-    newest = max(logged, key=lambda note: [_known(one) for one in _place(note)])
+    newest = max(logged, key=lambda note: [-1 if one is None else one for one in _place(note)])
     step, epoch, in_epoch = _place(newest)
     return replace(incident, step=step, epoch=epoch, in_epoch=in_epoch, step_from_log=True)
 
 
 def _place(note: DeathNote) -> tuple[int | None, int | None, int | None]:
     return note.logged_step, note.logged_epoch, note.logged_in_epoch
-
-
-def _known(number: int | None) -> int:
-    return -1 if number is None else number
 
 
 def describe(status: ExitStatus) -> str:

@@ -141,8 +141,8 @@ def is_chatter(line: str) -> bool:
 def telling_line(lines: Sequence[str], raised: Raised | None) -> str:
     """The one of ``lines`` to show to a person; empty when there are none.
 
-    The exception's own words. Without one the last line that is not a library's chatter: a rank that has raised
-    or is killed still has threads that log that they are well. Only chatter is better than nothing.
+    The exception's own words. Without one the last line that is not a library's chatter: a rank that has
+    raised or is killed still has threads that log that they are well. Only chatter is better than nothing.
     """
     if raised is not None:
         own = f"{raised.kind}: {raised.message}" if raised.message else raised.kind

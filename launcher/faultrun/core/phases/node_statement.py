@@ -51,9 +51,11 @@ def statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1)
 
 def _status(state: RunState, now_s: float, status: NodeStatus, look: int) -> Status:
     """How far this node is, with what others need to know then."""
-    life, left, slots = state.life, _left(state.life), _slots(state)
+    life, left = state.life, _left(state.life)
     resume = _resume(life, look)
-    open_port = 0 if _keeps_back(state, now_s) else life.open_port
+    slots = SlotHealth(usable=life.usable, faulty=platform_notices.faulty_slots(state))
+    kept_back = state.run.platform.not_before_s > now_s or platform_notices.hold(state)
+    open_port = 0 if kept_back else life.open_port
     match status:
         case NodeStatus.JOINED:
             return NodeJoined(resume=resume, left=left, slots=slots, open_port=open_port)
@@ -76,10 +78,6 @@ def _resume(life: Life, look: int) -> Resumable:
     """What it could resume from, by its last look through the checkpoints."""
     lacks = "" if life.lacks is None else life.lacks.why
     return Resumable(point=life.point, more_points=life.more_points, look=look, lacks=lacks)
-
-
-def _slots(state: RunState) -> SlotHealth:
-    return SlotHealth(usable=state.life.usable, faulty=platform_notices.faulty_slots(state))
 
 
 def _left(life: Life) -> LeftBehind:
@@ -105,8 +103,3 @@ def give_up(state: RunState, now_s: float, failure: tuple[int, str]) -> Step:
     """End the run with (exit code, why): no incarnation follows."""
     state = replace(state, failure=failure)
     return await_plan(state, now_s, NodeStatus.JOINED, f"giving up: {failure[1]}")
-
-
-def _keeps_back(state: RunState, now_s: float) -> bool:
-    """Whether the platform wants a start to wait."""
-    return state.run.platform.not_before_s > now_s or bool(platform_notices.hold(state))

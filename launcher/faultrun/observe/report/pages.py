@@ -136,13 +136,8 @@ def templates() -> Environment:
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    found.filters["n"] = _short_number
+    found.filters["n"] = lambda value: f"{value:.2f}".rstrip("0").rstrip(".")  # less is no pixel
     return found
-
-
-def _short_number(value: float) -> str:
-    """Hundredths are less than a pixel."""
-    return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def _bar(share: float) -> int:
