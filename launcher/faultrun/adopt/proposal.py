@@ -184,8 +184,6 @@ def _devices_of(source: ScriptSource) -> AdoptedOption | None:
                 case ast.keyword(arg="devices", value=ast.Constant(value=int(count))) if count > 1:
                     read = f"{source.where(one.value)} devices={count}"
                     return AdoptedOption(name="worker_num", values=(str(count),), read=read)
-                case _:
-                    pass
     return None
 
 

@@ -70,8 +70,6 @@ class ScriptSource:
                     package = "." * level + (module or "")
                     joint = "" if not package or package.endswith(".") else "."
                     found.update({one.asname or one.name: f"{package}{joint}{one.name}" for one in aliases})
-                case _:
-                    pass
         return found
 
     def dotted(self, func: ast.expr) -> str:

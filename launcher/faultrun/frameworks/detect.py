@@ -147,8 +147,6 @@ def _imports(file: Path, *_stamp: int) -> tuple[str, ...]:
                 names += [f"{package}{joint}{alias.name}" for alias in aliases]
             case ast.Attribute(value=ast.Name(id=name), attr=attribute):
                 reached.append((name, attribute))
-            case _:
-                pass
     return (*names, *(f"{bound[name]}.{attribute}" for name, attribute in reached if name in bound))
 
 

@@ -123,8 +123,6 @@ def _may_matter(node: ast.stmt) -> bool:
         match part:
             case ast.Attribute(value=ast.Name(id="sys"), attr="path"):
                 return True
-            case _:
-                pass
     return (
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _root(node.value) not in _HARMLESS
     )

@@ -60,8 +60,7 @@ def _letter(found: RehearsalOutcome) -> Letter:
 
 
 def _reasons(found: RehearsalOutcome) -> Iterator[str]:
-    for ailment in found.ailments:
-        yield _sentence(ailment, found)
+    yield from (_sentence(ailment, found) for ailment in found.ailments)
     late = [one.trial.title for one in found.tried if one.fate is Fate.NOT_TRIED]
     if late:
         yield f"not tried, and so not known: {', '.join(late)}"

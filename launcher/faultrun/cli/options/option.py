@@ -237,6 +237,4 @@ def _texts_of(section: type) -> Mapping[str, str]:
         match row, below:
             case ast.Assign(targets=[ast.Name(id=name)]), ast.Expr(value=ast.Constant(value=str(text))):
                 texts[name] = " ".join(text.split())
-            case _:
-                pass
     return texts

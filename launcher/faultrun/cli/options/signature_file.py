@@ -36,8 +36,7 @@ def signature_rows(name: str) -> tuple[Row, ...]:
 def _rows(file: str, content: object) -> Iterator[Row]:
     if not isinstance(content, list):
         raise ValueError("it is not a list of rows")  # noqa: TRY004  of the file, not of a type of ours
-    for number, item in enumerate(content, start=1):
-        yield _row(file, number, item)
+    yield from (_row(file, number, item) for number, item in enumerate(content, start=1))
 
 
 def _row(file: str, number: int, item: Any) -> Row:

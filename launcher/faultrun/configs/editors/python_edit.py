@@ -189,9 +189,7 @@ def _spelled(value: Scalar, old: str, text: str) -> str:
         return repr(value)
     body = ascii(value) if text.isascii() else repr(value)
     mark = "'" if old.startswith("'") else '"'
-    if body[0] == mark or mark in value:
-        return body
-    return mark + body[1:-1].replace("\\'", "'") + mark
+    return body if body[0] == mark or mark in value else mark + body[1:-1].replace("\\'", "'") + mark
 
 
 def _span(text: str, node: ast.expr) -> tuple[int, int]:

@@ -198,8 +198,6 @@ def _other_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
                 method in OPTION_CALLS
             ):
                 yield name
-            case _:
-                pass
 
 
 def _declares(call: ast.Call, others: Collection[str]) -> Iterator[str]:
@@ -255,8 +253,6 @@ def _assigned(tree: ast.Module, name: str) -> Iterator[ast.expr]:
                 yield value
             case ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value) if target == name:
                 yield value
-            case _:
-                pass
 
 
 def _declared(node: ast.AST, name: str) -> ast.expr | None:
@@ -268,6 +264,4 @@ def _declared(node: ast.AST, name: str) -> ast.expr | None:
         case ast.ClassDef():
             fields = (one for one in _fields(node) if name_of(one.target) == name)
             return next((one.value for one in fields if one.value), None)
-        case _:
-            pass
     return None

@@ -33,9 +33,7 @@ class ScratchCopy:
     def word(self, word: str) -> str:
         """A word of the command with paths led to the copy; behind the ``=`` of an option, too."""
         name, equals, value = word.partition("=")
-        if equals and name.startswith("-"):
-            return f"{name}={self.path(value)}"
-        return self.path(word)
+        return f"{name}={self.path(value)}" if equals and name.startswith("-") else self.path(word)
 
     def path(self, path: str) -> str:
         """The path that stands for ``path``; itself where nothing does."""

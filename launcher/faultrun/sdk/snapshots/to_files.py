@@ -115,8 +115,7 @@ class SnapshotFiles:
                 yield _failed(one, "is damaged: its checksum is another")
             if not unsound:
                 break
-        for one in wanted:
-            yield self._told(one)
+        yield from (self._told(one) for one in wanted)
 
     def write_lost(self, ranks: frozenset[int], own: frozenset[int]) -> Iterable[bytes]:
         """Write the copies that came from a node that is lost, but those of an earlier life than ours."""
@@ -125,8 +124,7 @@ class SnapshotFiles:
             rank for rank in ranks & self._copies.keys() if self._copies[rank].newest_incarnation >= newest
         )
         elsewhere = {rank: why for rank in sorted(known) if (why := self._not_shared(rank))}
-        for rank, why in elsewhere.items():
-            yield message("failed", rank=rank, why=why[:2000])
+        yield from (message("failed", rank=rank, why=why[:2000]) for rank, why in elsewhere.items())
         if not elsewhere:
             yield from self.write_missing((), known, most_steps=_STEPS_OF_LOST)
 

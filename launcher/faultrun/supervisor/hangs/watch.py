@@ -100,8 +100,6 @@ class HangWatch:
                     self._watch = detector.dismissed(self._watch, suspicion)
                     self._quiet = detector.dismissed(self._quiet, suspicion)
                     self._logged = detector.dismissed(self._logged, suspicion)
-            case _:
-                pass
 
     def _begin(self, patience: PauseHistory) -> None:
         """Of earlier incarnations only ``patience`` is known."""

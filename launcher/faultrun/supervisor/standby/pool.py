@@ -233,8 +233,6 @@ class Standbys:
                     self._close(standby)
                     self._post(rank, StandbyPhase.TAKEN)
                     return ()
-                case _:
-                    pass
         return ()
 
     def _is_ready(self, rank: int, standby: Standby, message: Mapping[str, Any]) -> None:
