@@ -1,7 +1,7 @@
 """Whose value workers find in a configuration that several runs rewrite: one run at a time has its turn.
 
-A turn lasts from before a run writes its value until its workers have read it. The locks lie beside the file,
-one for each run, so that the nodes of a run have their turn together.
+A turn lasts from before a run writes its value until its workers have read it, or the run is over. The locks
+lie beside the file, one for each run, so that the nodes of a run have their turn together.
 """
 
 import time

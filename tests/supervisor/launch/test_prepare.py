@@ -9,8 +9,9 @@ import pytest
 
 from faultrun.errors import ConfigError
 from faultrun.model.checkpoint import Kind, RankFile, RecoveryPoint
-from faultrun.model.events import ConfigRewritten, Event, Prepared, PrepareFailed
+from faultrun.model.events import ConfigRewritten, Event, FirstStep, Prepared, PrepareFailed, RunFinished
 from faultrun.model.plan import Plan, Reason
+from faultrun.model.run import Phase, Step
 from faultrun.model.spec.run_spec import Command, Pointer, Recovery, Rendezvous, Rewrite, RunSpec
 from faultrun.model.topology import NodeId, NodeSlots, Topology
 from faultrun.platforms.ports import fresh_port
@@ -19,7 +20,7 @@ from faultrun.supervisor.launch.prepare import Preparer
 from faultrun.supervisor.reactor import RunClock
 from support.machine.small_disk import fill, small_disk
 from support.stories.specs import a_spec
-from support.stories.story import checkpoint, first_plan
+from support.stories.story import checkpoint, first_plan, in_phase
 
 CONFIG = 'epochs: 9  # all of them\npre_trained: ""\n'
 
@@ -200,6 +201,26 @@ class LateFiles(DeviceAssignment):
         self.waits += 1
         if self.late is not None:
             self.late.touch()
+
+
+@pytest.mark.parametrize("ending", ["training", "over"])
+def test_a_run_that_is_over_or_trains_leaves_nothing_beside_its_configuration(
+    tmp_path: Path, ending: str
+) -> None:
+    config = tmp_path / "user" / "config.yaml"
+    config.parent.mkdir()
+    config.write_text(CONFIG)
+    used = bench(tmp_path, recovery=rewriting(config))
+    used.events(plan())
+    assert len(list(config.parent.iterdir())) == 2, "it has its turn"
+    phase = Phase.RUNNING if ending == "training" else Phase.FINISHED
+    event = FirstStep(at_s=1.0, incarnation=1, step=1) if ending == "training" else _finished()
+    used.preparer.tell(event, Step(state=in_phase(phase, 2), why=""))
+    assert list(config.parent.iterdir()) == [config]
+
+
+def _finished() -> RunFinished:
+    return RunFinished(at_s=1.0, incarnation=1, exit_code=3, why="it gave up")
 
 
 class Hurried(RunClock):

@@ -111,9 +111,10 @@ class Preparer:
             args, environ = pointed(args, environ, self._copies)
         return WorkerCommand(args=args, environ=environ, device=device, rank_table=self._assignment.table)
 
-    def tell(self, event: Event, step: Step) -> None:  # noqa: ARG002 - as listeners are told
-        """See ``interfaces.EventListener``: who has trained a step has read its configuration."""
-        if isinstance(event, FirstStep | FirstStepLogged) and event.incarnation == self._turn_of:
+    def tell(self, event: Event, step: Step) -> None:
+        """See ``interfaces.EventListener``: who has trained a step, or has ended, reads no configuration."""
+        begun = isinstance(event, FirstStep | FirstStepLogged) and event.incarnation == self._turn_of
+        if begun or step.state.done:
             self._turns.release()
 
     def _check_files(self, plan: Plan) -> None:
