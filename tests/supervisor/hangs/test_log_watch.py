@@ -1,5 +1,6 @@
 """The first step that a log tells of, where no rank reports its own: a real reactor and real files."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -56,6 +57,16 @@ def test_a_new_process_beside_those_that_stayed_has_not_done_what_its_predecesso
     scene.starts(1, kept=frozenset({0}))
     scene.prints(0, "step 8 loss 0.2\n")
     scene.prints(1, "step 9 loss 0.1\n")
+    found = scene.next_event()
+    assert isinstance(found, FirstStepLogged)
+    assert (found.rank, found.step) == (1, 9)
+
+
+def test_a_log_that_was_cut_is_read_on_from_its_new_beginning(scene: Scene) -> None:
+    scene.prints(1, "step 7 loss 0.2\n" * 100)
+    scene.starts(1, kept=frozenset({0}))
+    os.truncate(scene.files.worker(1), 0)
+    scene.prints(1, "faultrun: 1600 bytes were cut here\nstep 9 loss 0.1\n")
     found = scene.next_event()
     assert isinstance(found, FirstStepLogged)
     assert (found.rank, found.step) == (1, 9)

@@ -41,8 +41,9 @@ class _Stream:
     def lines(self, *, newest: bool) -> list[str] | None:
         """The whole lines that came; None if nothing did. Of many only the ``newest``, or behind a limit."""
         size = self.path.stat().st_size if self.path.exists() else 0
-        if size < self.at:  # it was cut
-            self.at, self.rest = size, ""
+        if size < max(self.at, self.begin):  # it was cut: all that it holds is new
+            self.at = self.begin = 0
+            self.rest = ""
         self.at = max(self.at, self.begin)
         newest |= self.at - self.begin >= _MOST_BYTES
         if newest and size - self.at > _NEWEST_BYTES:
