@@ -109,7 +109,8 @@ def _in_full(
     folder, read = folders[0], [_read(one) for one in folders]
     account, record = whole_run([one for one, _ in read]), read_record(folder)
     every = {*nodes, *(node_folder(node) for _, known in read for node in known if len(known) > 1)}
-    missing = sorted(every - {one.name for one in folders})
+    own = {node_folder(NodeId(str(read_record(one).get("node")))) for one in folders}
+    missing = sorted(every - own)
     several_nodes = len(folders) > 1 or bool(missing)
     if several_nodes and not quiet:
         lacks = f"; those of {', '.join(missing)} cannot be read from here" if missing else ""

@@ -8,10 +8,15 @@ from benchmarks.harness.long_journal import Shape, write_journal
 from click.testing import CliRunner
 
 from faultrun.cli.report import account_of, report
+from faultrun.journal.append import line_of
 from faultrun.journal.lines import journal_line
 from faultrun.journal.read import event_of, lines
+from faultrun.model.events import PlanAdopted
+from faultrun.model.run import Phase, Step
+from faultrun.model.topology import NodeId, NodeSlots, Topology
 from faultrun.observe.account.accountant import Accountant
 from faultrun.observe.account.timeline import Spending
+from support.stories.story import first_plan, in_phase
 
 FORMS = ("report.html", "report.json", "report.md")
 
@@ -84,6 +89,18 @@ def test_no_journal_is_an_error_that_says_what_to_try(tmp_path: Path) -> None:
     done = CliRunner().invoke(report, ["--log_dir", str(tmp_path)], standalone_mode=False)
     assert str(done.exception).startswith(f"no run can be read in {tmp_path}\n  because: ")
     assert "try:     --log_dir=DIR" in str(done.exception)
+
+
+def test_whose_journal_is_missing_is_known_by_nodes_and_not_by_names_of_folders(tmp_path: Path) -> None:
+    folder = tmp_path / "node_a" / "runs" / "job42"
+    folder.mkdir(parents=True)
+    of_run(folder)
+    nodes = tuple(NodeSlots(node=NodeId(name), slots=2) for name in "ab")
+    adopted = PlanAdopted(at_s=900.0, incarnation=6, plan=first_plan(4, topology=Topology(nodes=nodes)))
+    with (folder / "journal.jsonl").open("a") as journal:
+        journal.write(json.dumps(line_of(adopted, Step(state=in_phase(Phase.PREPARING), why=""), {})) + "\n")
+    (folder / "run.json").write_text(json.dumps({"run_id": "job42", "node": "a"}))
+    assert json.loads(reported(folder, "--json", "--quiet"))["missing_nodes"] == ["node_b"]
 
 
 @pytest.mark.long
