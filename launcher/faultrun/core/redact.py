@@ -11,10 +11,9 @@ from typing import Any
 HIDDEN = "(hidden)"
 
 _NAMED = re.compile(
-    r"(?P<name>[-\w.+]*(?:token|secret|passw(?:or)?d|passphrase|credentials?|apikey|accesskey|auth"
+    r"(?is)(?P<name>[-\w.+]*(?:token|secret|passw(?:or)?d|passphrase|credentials?|apikey|accesskey|auth"
     r"|(?<![^\W_])(?:key|pwd)))"
-    r"(?P<value>=.+)?",
-    re.IGNORECASE | re.DOTALL,
+    r"(?P<value>=.+)?"
 )
 _LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")
 _BARE_LOGIN = re.compile(r"[^\s/@,=]+:[^\s/@,]+(?=@)")

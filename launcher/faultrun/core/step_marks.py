@@ -10,54 +10,38 @@ from typing import NamedTuple
 
 _WHOLE_NUMBER = r"(?P<step>\d{1,3}(?:,\d{3})+(?![\d,])|\d{1,15})(?!\w)(?![.,:]\d)(?!\s?%)"
 _NAMED = re.compile(
-    r"\b(?P<whole>global[_ ]?)?(?:step|it(?:er(?:ation)?)?)\b(?:\(train\))?['\"]?\s?[:=#]?\s*(?P<open>\[)?\s*"
-    + _WHOLE_NUMBER
-    + r"(?:\s*/\s*(?P<of>\d{1,15})(?![\w.]))?",
-    re.IGNORECASE,
+    r"(?i)\b(?P<whole>global[_ ]?)?(?:step|it(?:er(?:ation)?)?)\b(?:\(train\))?['\"]?\s?[:=#]?\s*"
+    r"(?P<open>\[)?\s*" + _WHOLE_NUMBER + r"(?:\s*/\s*(?P<of>\d{1,15})(?![\w.]))?"
 )
 _FRACTION = re.compile(
-    r"(?:^|(?P<open>[\[(])|(?P<bar>\|)|\bbatch\b\s?[:=]?)\s*"
+    r"(?i)(?:^|(?P<open>[\[(])|(?P<bar>\|)|\bbatch\b\s?[:=]?)\s*"
     + _WHOLE_NUMBER
-    + r"\s*/\s*(?P<of>\d{1,15})(?![\w./])(?! \d\d?:\d)",
-    re.IGNORECASE,
+    + r"\s*/\s*(?P<of>\d{1,15})(?![\w./])(?! \d\d?:\d)"
 )
 _SLASHED = re.compile(r"\d\s*/\s*\d")
 _LEADING = re.compile(
     r"^\W*(?:\[\s*" + _WHOLE_NUMBER + r"\s*\]|[A-Za-z]+ #?(?P<other>\d{1,15})\s?[:|,](?!\d))"
 )
-_EPOCH = re.compile(
-    r"\bepoch\b(?:\(train\))?['\"]?\s?[:=]?\s*\[?\s*(?P<epoch>\d{1,9})\b(?!\.\d)", re.IGNORECASE
-)
+_EPOCH = re.compile(r"(?i)\bepoch\b(?:\(train\))?['\"]?\s?[:=]?\s*\[?\s*(?P<epoch>\d{1,9})\b(?!\.\d)")
 _OUTER = re.compile(r"(?<![\w.,:/-])(?P<epoch>\d{1,9})\]?\s*$")
 """A number right before ``[ 4/12`` counts epochs."""
 _NOT_TRAINING = re.compile(
-    r"\b(load|resum|restor|recover|checkpoint|ckpt|sav|start|begin|from|total|max|warm|every|per|num|config)",
-    re.IGNORECASE,
+    r"(?i)\b(load|resum|restor|recover|checkpoint|ckpt|sav|start|begin|from|total|max|warm|every|per|num|config)"
 )
 """Words of lines that name steps which nobody is doing; beside a loss they mean nothing."""
 _BESIDE = re.compile(
-    r"\b(?:val(?:id(?:ation)?)?|eval(?:uat(?:ion|ing))?|test(?:ing)?|predict(?:ion|ing)?|infer(?:ence)?"
-    r"|sanity(?: check(?:ing)?)?|warm-?up)(?:[\W\d_]|dataloader|epoch|global)*$",
-    re.IGNORECASE,
+    r"(?i)\b(?:val(?:id(?:ation)?)?|eval(?:uat(?:ion|ing))?|test(?:ing)?|predict(?:ion|ing)?|infer(?:ence)?"
+    r"|sanity(?: check(?:ing)?)?|warm-?up)(?:[\W\d_]|dataloader|epoch|global)*$"
 )
-_BESIDES = ("val", "test", "pred", "nfer", "san", "warm")
-"""One of these is in all that it finds; the logs of all ranks are read while all nodes wait.
-
-None has an i: ``re`` takes a dotless one for it where case does not matter, and ``casefold`` does not.
-"""
 _LOSS_MONITOR = re.compile(r"^epoch: \d+ step: \d+, loss is ")
 """mindspore/train/callback/_loss_monitor.py: both count from 1, the step anew in every epoch."""
 _MMENGINE = re.compile(r"\bEpoch\(train\)")
 """mmengine/runner/log_processor.py: likewise."""
 LOSS = re.compile(
-    r"(?<![A-Za-z_])(?:(?:train(?:ing)?|total|mean|avg)[_ ])?loss\b['\"]?\s*(?:is\b|[:=])?\s*"
-    r"(?P<loss>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)\b",
-    re.IGNORECASE,
+    r"(?i)(?<![A-Za-z_])(?:(?:train(?:ing)?|total|mean|avg)[_ ])?loss\b['\"]?\s*(?:is\b|[:=])?\s*"
+    r"(?P<loss>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf)\b"
 )
-OTHER_LOSS = re.compile(
-    r"\b(?:val(?:id(?:ation)?)?|eval(?:uat(?:ion|ing))?|test(?:ing)?|held-out)\b", re.IGNORECASE
-)
-_OTHERS = ("val", "test", "held")
+OTHER_LOSS = re.compile(r"(?i)\b(?:val(?:id(?:ation)?)?|eval(?:uat(?:ion|ing))?|test(?:ing)?|held-out)\b")
 PART_OF_EPOCH = re.compile(r"['\"]?\bepoch['\"]?\s*[:=]\s*['\"]?(?P<epoch>\d+\.\d+)", re.IGNORECASE)
 _NUMBER = re.compile(r"[-+]?\d+(?:[.,:]\d+)*(?:e[-+]?\d+)?")
 _BAR = re.compile(r"%\|[^|]*\|")
@@ -110,13 +94,9 @@ def read_line(raw: str, epoch: int | None) -> LineRead:
     loss = "loss" in small and LOSS.search(line) is not None
     if (found is None and told is None and not loss) or (not loss and _NOT_TRAINING.search(line)):
         return _NOTHING
-    if (
-        found is not None
-        and any(word in small for word in _BESIDES)
-        and _BESIDE.search(line[: found.start()])
-    ):
+    if found is not None and _BESIDE.search(line[: found.start()]):
         return _NOTHING
-    other = loss and any(word in small for word in _OTHERS) and OTHER_LOSS.search(line) is not None
+    other = loss and OTHER_LOSS.search(line) is not None
     part = PART_OF_EPOCH.search(line) if "epoch" in small else None
     named = int(told["epoch"]) if told is not None else None
     mark = None if found is None else _mark(line, found, named, epoch, loss, other)

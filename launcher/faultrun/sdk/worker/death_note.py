@@ -18,9 +18,8 @@ from faultrun.model.wire import STACKS_FILE, STACKS_SIGNAL, THREADS_FILE
 from faultrun.sdk.session import Session
 
 _PEER = re.compile(
-    r"connection (?:reset|closed|refused|aborted)|closed by peer|broken pipe|gloo|[nhml]ccl|process group"
-    r"|heartbeat|all_?reduce|all_?gather|reduce_?scatter|remote process|timed out",
-    re.IGNORECASE,
+    r"(?i)connection (?:reset|closed|refused|aborted)|closed by peer|broken pipe|gloo|[nhml]ccl|process group"
+    r"|heartbeat|all_?reduce|all_?gather|reduce_?scatter|remote process|timed out"
 )
 
 
