@@ -107,10 +107,10 @@ def _removed(
     for found in (without_line, without_entry):
         with suppress(ConfigError):
             again = edit(str(file), found, key, _MARK, format=one.format)
-            same_lines = sorted(again.data.splitlines()) == sorted(marked.splitlines())
-            if again.change.before is None and (
-                same_lines if found is without_line else again.data == marked
-            ):
+            whole_line = found is without_line and sorted(again.data.splitlines()) == sorted(
+                marked.splitlines()
+            )
+            if again.change.before is None and (whole_line or again.data == marked):
                 return found
     return None
 

@@ -231,10 +231,8 @@ class Container:
     @property
     def hides_faultrun(self) -> bool:
         """Whether a shell starts faultrun in a way that is not read: behind a pipe, with a variable."""
-        shell = shell_of(self.words)
-        return (
-            self.faultrun is None and shell is not None and _NAMES_FAULTRUN.search(shell.script) is not None
-        )
+        shell = None if self.faultrun is not None else shell_of(self.words)
+        return shell is not None and _NAMES_FAULTRUN.search(shell.script) is not None
 
     @property
     def pre_stop(self) -> MappingNode | None:

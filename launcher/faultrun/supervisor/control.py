@@ -230,10 +230,8 @@ class Control:
         elif kind == "stop":
             source = StopSource.PRESTOP if content.get("source") == "prestop" else StopSource.CONTROL
             peer.waits_for_end = True
-            late_s = seconds(content.get("late_s"))
-            yield StopRequested(
-                at_s=self._reactor.now(), incarnation=self._incarnation, source=source, late_s=late_s
-            )
+            now_s, late_s = self._reactor.now(), seconds(content.get("late_s"))
+            yield StopRequested(at_s=now_s, incarnation=self._incarnation, source=source, late_s=late_s)
             peer.send(message("stopping", window_s=self._stop_window_s))
         elif kind == "save":
             window_s = seconds(content.get(WINDOW_WORD)) or _SAVE_S

@@ -73,9 +73,8 @@ class RankConnections:
             worker.send(message("join", **told))
             return
         self._joins[rank] = told
-        if (
-            rank in self._silent
-        ):  # else it has just died: who is parked for it waits for the plan that says so
+        # Else it has just died: who is parked for it waits for the plan that says so.
+        if rank in self._silent:
             self._silent[rank] |= parked
             if self._silent[rank] and rank in self._parked:
                 self._seat(self._parked.pop(rank), rank)

@@ -120,10 +120,9 @@ class _Look:
         )
 
     def _ended(self) -> RunEnd | None:
-        ended = self._view.ended
-        return (
-            None if ended is None else RunEnd(exit_code=ended[0], why=ended[1], stopped=self._view.stopping)
-        )
+        if (ended := self._view.ended) is None:
+            return None
+        return RunEnd(exit_code=ended[0], why=ended[1], stopped=self._view.stopping)
 
     def _here(self, started: int) -> int:
         """Workers that the plan gives to this node."""

@@ -325,9 +325,8 @@ def _raised_at_s(note: DeathNote | None) -> float | None:
 
 
 def _follows(note: DeathNote | None) -> bool:
-    return (
-        note is not None and note.finding is not None and note.finding.fault_class is FaultClass.CONSEQUENCE
-    )
+    found = None if note is None else note.finding
+    return found is not None and found.fault_class is FaultClass.CONSEQUENCE
 
 
 def _speaks_of_itself(note: DeathNote | None) -> bool:

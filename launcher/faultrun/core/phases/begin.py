@@ -48,9 +48,8 @@ def take_up(state: RunState, event: RunStarted) -> Step:
         ),
         stop=state.stop if state.phase is Phase.NEW else None,
     )
-    fresh = replace(
-        fresh, run=replace(fresh.run, platform=platform_notices.known_at_start(fresh, event.notices))
-    )
+    known = platform_notices.known_at_start(fresh, event.notices)
+    fresh = replace(fresh, run=replace(fresh.run, platform=known))
     why = "a new run" if state.plan is None else f"going on after incarnation {state.incarnation}"
     # What was written after the fault that ended a run is as doubtful as after any other.
     look = find_recovery_point(fresh, incident)

@@ -225,9 +225,8 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return mindspore_rendezvous.heard(state, event)
         # The window to save, the kill, the sweep.
         case Phase.RUNNING, SaveRequested(window_s=window_s):
-            return Step(
-                state=state, actions=(RequestSave(window_s=window_s),), why="somebody asked for a save"
-            )
+            asked = RequestSave(window_s=window_s)
+            return Step(state=state, actions=(asked,), why="somebody asked for a save")
         case Phase.RUNNING, GaspSaved():
             noted = replace(state, run=grace_window.noted(state.run, event))
             return node_statement.first_save(
@@ -262,10 +261,10 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
         case _, WorkersLost(steps=steps, by_log=by_log):
             reached = max((-1, *(one.step for one in (() if by_log else steps))))
             run = replace(state.run, high_step=max(state.run.high_step, reached))
-            known = replace(
-                state, run=run, life=replace(state.life, reached=max(state.life.reached, reached))
+            life = replace(state.life, reached=max(state.life.reached, reached))
+            return Step(
+                state=replace(state, run=run, life=life), why="how far the workers of a lost supervisor were"
             )
-            return Step(state=known, why="how far the workers of a lost supervisor were")
         case _, ResumeChecked(began=began, step=step, why=why):
             # Where only logs tell of steps, this one is known to count on from the recovery point.
             begun = -1 if step is None or began is not Began.AS_CHOSEN else step

@@ -45,9 +45,8 @@ def find_recovery_point(state: RunState, incident: Incident | None) -> FindRecov
     # Whoever only followed others does not know what they failed of.
     follows = only_followed(incident) and not state.plan.of_one_node
     attempts = state.plan.ledger.attempts if follows else attempts_of(incident, state.plan)
-    return replace(
-        plain, fault_at_s=incident.at_s, quarantine=quarantined(attempts), opened=incident.opened or ()
-    )
+    plain = replace(plain, fault_at_s=incident.at_s, opened=incident.opened or ())
+    return replace(plain, quarantine=quarantined(attempts))
 
 
 def _saved_by(state: RunState) -> int:

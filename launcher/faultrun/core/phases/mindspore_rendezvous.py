@@ -35,9 +35,8 @@ def heard(state: RunState, event: RanksMet | ClusterFormed | SchedulerFailed | T
             why = f"init() took longer than {FORMING_S:g} s after all ranks had met at the built-in scheduler"
             return _give_up(state, at_s, why)
         case TimerFired():
-            actions = (
-                (RestoreScheduling(incarnation=state.incarnation),) if state.phase is Phase.RUNNING else ()
-            )
+            restored = RestoreScheduling(incarnation=state.incarnation)
+            actions = (restored,) if state.phase is Phase.RUNNING else ()
             return Step(state=state, actions=actions, why="the ranks have met, or are leaving")
         case _:
             assert_never(event)

@@ -253,9 +253,8 @@ def overdue(state: RunState, event: TimerFired) -> Step:
     who = f"{_ranks(missing)} did not rejoin" if missing else "no plan came for those that stay"
     if stuck is not None:
         who = f"rank {stuck}, which hung, did not end by SIGKILL"
-    return abandon(
-        state, event.at_s, f"{who} within {state.windows.rejoin_s:g} s", min(missing, default=None)
-    )
+    why = f"{who} within {state.windows.rejoin_s:g} s"
+    return abandon(state, event.at_s, why, min(missing, default=None))
 
 
 def over(state: RunState, event: IncarnationOver) -> Step:

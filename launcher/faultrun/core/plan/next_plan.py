@@ -153,9 +153,8 @@ def _keep(rules: Rules, nodes: standing.Standings, now_s: float) -> NextStep:
     ledger = accuse(plan, incident, rules.policy)
     why = condemned(ledger, incident)
     if why and can_do_without_one(rules.elastic, plan, nodes.facts):
-        return end_incarnation(
-            plan.incarnation, f"rank {incident.rank} is not replaced on its slot: {why}", now_s
-        )
+        why = f"rank {incident.rank} is not replaced on its slot: {why}"
+        return end_incarnation(plan.incarnation, why, now_s)
     return adopted(replace(answer.plan, slots=ledger), now_s)
 
 
@@ -314,9 +313,8 @@ def _answer(
     spoken: list[NodeFact],
 ) -> NextStep:
     """What follows a fault, which is counted from now on, and what every node's card says of it."""
-    counted = replace(
-        plan, ledger=replace(plan.ledger, incidents=max(plan.ledger.incidents, incident.number))
-    )
+    incidents = max(plan.ledger.incidents, incident.number)
+    counted = replace(plan, ledger=replace(plan.ledger, incidents=incidents))
     high_step = max(fact.high_step for fact in spoken)
     answer = _after(rules, counted, incident, following, high_step, members)
     if not isinstance(answer, PlanAdopted):

@@ -209,9 +209,8 @@ def _standing(plan: Plan, fact: NodeFact, *, seated: bool, its: bool) -> NodeSta
     if life < now and fact.busy and not kept:
         return BoundToEarlier(incarnation=life)
     if not seated:
-        return Spare(
-            free=fact.is_free and life <= now
-        )  # by an earlier run's number it would not take the plan's
+        # By an earlier run's number it would not take the plan's.
+        return Spare(free=fact.is_free and life <= now)
     if why := _why_over(plan, fact, its=its):
         return Leaves(why=why, stop=fact.stop) if fact.busy else Gone(why=why, stop=fact.stop)
     return _of_who_takes_part(plan, fact)

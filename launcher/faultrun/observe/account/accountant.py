@@ -220,9 +220,8 @@ class Accountant:
         fault, self._fault = self._fault, None
         if fault is None:
             return
-        if (
-            fault.cause == _NOTICE and self._account.lives
-        ):  # nobody judged it: the platform asked all to leave
+        # Nobody judged it: the platform asked all to leave.
+        if fault.cause == _NOTICE and self._account.lives:
             self._account.stops += 1
             self._account.lives[-1] = replace(self._account.lives[-1], end=STOPPED)
             return

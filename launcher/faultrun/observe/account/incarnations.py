@@ -124,9 +124,8 @@ class IncarnationRecord:
         if self.repeated_steps is None:
             timeline.relabel(self.first_step_s, self.end_s, Spending.UNREPORTED, self.number)
             return 0.0
-        until_s = self.first_step_s + self._repeated_s(
-            self._trained_until_s - self.first_step_s, usual_step_s
-        )
+        trained_s = self._trained_until_s - self.first_step_s
+        until_s = self.first_step_s + self._repeated_s(trained_s, usual_step_s)
         return timeline.relabel(self.first_step_s, until_s, Spending.RECOMPUTE, self.number)
 
     def in_hindsight(self) -> "IncarnationRecord":

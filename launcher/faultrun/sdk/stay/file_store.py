@@ -95,9 +95,8 @@ class RendezvousFile:
                 lines, self._unread = [b"".join(self._unread), *lines[:-1]], [lines[-1]]
             for line in lines:
                 with contextlib.suppress(ValueError, KeyError, TypeError):
-                    done = json.loads(
-                        line[line.rfind(_BEGINS) :]
-                    )  # behind what a killed rank has half written
+                    # Behind what a killed rank has half written.
+                    done = json.loads(line[line.rfind(_BEGINS) :])
                     answer = self._follow(done)
                     if done["by"] == by:
                         self._answers[by] = answer

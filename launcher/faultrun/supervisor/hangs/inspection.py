@@ -97,9 +97,8 @@ class Inspector:
         workers, beats = self._group.workers(), self._beats
         self._group.ask_for_threads()
         self.tasks.send(lambda: self._judge(order, workers, beats))
-        self._reactor.call_at(
-            self._reactor.now() + _OVERDUE_S, lambda: self._answer(order, self._unseen(order))
-        )
+        overdue_s = self._reactor.now() + _OVERDUE_S
+        self._reactor.call_at(overdue_s, lambda: self._answer(order, self._unseen(order)))
 
     def _begin(self) -> None:
         """Of the life before nothing is of use."""

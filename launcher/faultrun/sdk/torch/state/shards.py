@@ -189,9 +189,8 @@ def _shown(record: Mapping[str, Any]) -> str:
 
 def _same_piece(tensor: Any) -> frozenset[int]:
     """The global ranks of the mesh whose coordinates differ from ours in replicated dimensions only."""
-    if (
-        coordinate := tensor.device_mesh.get_coordinate()
-    ) is None:  # not on this mesh: this rank holds nothing of it
+    # Where it is not on this mesh this rank holds nothing of it.
+    if (coordinate := tensor.device_mesh.get_coordinate()) is None:
         return frozenset()
     place = tuple(
         slice(None) if type(placement).__name__ == "Replicate" else at
