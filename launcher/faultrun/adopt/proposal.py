@@ -101,9 +101,8 @@ def propose(
     every = [*kept, *_of_recipe(program, {one.name for one in kept}), *answers]
     useless = [one for one in answers if one.name in HANDS_OVER and not _names_folder(every)]
     every = [one for one in every if one not in useless]
-    launched = replace(
-        launch, environment=tuple(dict(launch.environment).items()), no_effect=(*launch.no_effect, *dropped)
-    )
+    environment, no_effects = tuple(dict(launch.environment).items()), (*launch.no_effect, *dropped)
+    launched = replace(launch, environment=environment, no_effect=no_effects)
     return Proposal(
         launch=launched,
         options=tuple(one for one in every if not one.open and one.name not in PER_NODE),
@@ -150,9 +149,8 @@ def _missing(program: KnownProgram) -> list[Remark]:
         if any(name.partition(".")[0] == package for name in program.imported):
             missing.append(Remark(what=program.shown, why=why))
     if program.recipe is not None and program.recipe.doubt:
-        missing.append(
-            Remark(what=f"the recipe {program.recipe.name} lacks something", why=program.recipe.doubt)
-        )
+        what = f"the recipe {program.recipe.name} lacks something"
+        missing.append(Remark(what=what, why=program.recipe.doubt))
     return missing
 
 
@@ -162,9 +160,8 @@ def _unmet(source: ScriptSource) -> Iterator[Remark]:
     foreign = [name for name in texts if name in _FOREIGN]
     if foreign and not _OURS.intersection(texts):
         name = foreign[0]
-        yield Remark(
-            what=f"{texts[name]} reads {name}", why=f"{_FOREIGN[name]} does not start the workers: {_INSTEAD}"
-        )
+        why = f"{_FOREIGN[name]} does not start the workers: {_INSTEAD}"
+        yield Remark(what=f"{texts[name]} reads {name}", why=why)
     if (option := source.option("local_rank")) is not None and "LOCAL_RANK" not in texts:
         why = f"faultrun passes no such argument: {_INSTEAD}"
         yield Remark(what=f"{option.where} takes {option.spelled}", why=why)

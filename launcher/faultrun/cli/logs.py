@@ -187,9 +187,8 @@ class _Printer:
             self._write(json.dumps({"incarnation": incarnation, "mark": text}).encode())
         else:
             line = f"==> {text} <=="
-            self._write(
-                (painted(line, Tone.GOOD) if self._colours else line).encode(errors="backslashreplace")
-            )
+            shown = painted(line, Tone.GOOD) if self._colours else line
+            self._write(shown.encode(errors="backslashreplace"))
         sys.stdout.buffer.flush()
 
     def print(self, lines: Iterable[OutputLine]) -> bool:

@@ -123,9 +123,8 @@ def _may_matter(node: ast.stmt) -> bool:
         match part:
             case ast.Attribute(value=ast.Name(id="sys"), attr="path"):
                 return True
-    return (
-        isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _root(node.value) not in _HARMLESS
-    )
+    called = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(called, ast.Call) and _root(called) not in _HARMLESS
 
 
 def _root(call: ast.Call) -> str:

@@ -165,9 +165,8 @@ def write(template: ManifestTemplate, given: Sequence[GivenValue], reader: Reade
     text = template.filled(values, " ".join(note))
     if template.yaml:
         grace_s = values.get("grace_over_time")
-        settings = LintSettings(
-            grace_over_time_s=grace_s if isinstance(grace_s, int) else None, reader=reader
-        )
+        over_s = grace_s if isinstance(grace_s, int) else None
+        settings = LintSettings(grace_over_time_s=over_s, reader=reader)
         for finding in lint(text, settings).findings:
             raise ConfigError(
                 f"these values make a {template.name} that `faultrun lint` refuses: {finding.rule}",

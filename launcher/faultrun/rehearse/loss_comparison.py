@@ -30,9 +30,8 @@ def compare(undisturbed: Losses, again: Losses, noise: float | None) -> LossChec
         return LossCheck(likeness=Likeness.SAME, compared=len(shared), words=words)
     rest = widest(undisturbed, {one: again[one] for one in shared[1:]})
     if rest is not None and rest[1] <= limit:
-        return LossCheck(
-            likeness=Likeness.SAME, compared=len(shared), words=f"but for the first, {shared[0]}"
-        )
+        words = f"but for the first, {shared[0]}"
+        return LossCheck(likeness=Likeness.SAME, compared=len(shared), words=words)
     words = f"by {apart:.3g} at {place}: {again[place]:.6g}, undisturbed {undisturbed[place]:.6g}"
     if noise:
         words += f"; two undisturbed starts differ by {noise:.2g}"

@@ -188,9 +188,8 @@ class WatchedRun:
                 self._reaches(line.incarnation, max((one.step for one in steps), default=None))
             case Drained(notes=notes):
                 logged = (note.logged_step for note in notes)
-                self._reaches(
-                    line.incarnation, max((step for step in logged if step is not None), default=None)
-                )
+                newest = max((step for step in logged if step is not None), default=None)
+                self._reaches(line.incarnation, newest)
             case PauseOver():
                 self.hang_over_at = at
             case TimerFired(timer=Timer.GRACE) if line.phase is Phase.KILLING:

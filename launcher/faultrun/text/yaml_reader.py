@@ -193,9 +193,8 @@ class _Reader:
         )
 
     def _tag(self, kind: type[yaml.Node], event: Any, value: str | None) -> str:
-        return str(
-            self._loader.resolve(kind, value, event.implicit) if event.tag in {None, "!"} else event.tag
-        )
+        untold = event.tag in {None, "!"}
+        return str(self._loader.resolve(kind, value, event.implicit) if untold else event.tag)
 
     def _token_start(self, end: Any) -> Any:
         """Start of the scalar that ends at ``end``: PyYAML's event begins at its anchor or tag instead."""

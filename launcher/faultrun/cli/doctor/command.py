@@ -84,9 +84,8 @@ def _checks(asked: Asked) -> Iterator[Check]:
     began_s = time.time() - time.monotonic()
     settings, windows, refused = _settings(asked)
     devices = this_machine.device_files()
-    yield from checks.limits_checks(
-        cgroup.limits(), psutil.virtual_memory().total, this_machine.processor_count()
-    )
+    total_bytes = psutil.virtual_memory().total
+    yield from checks.limits_checks(cgroup.limits(), total_bytes, this_machine.processor_count())
     yield checks.shm_check(_room("/dev/shm"))
     yield from checks.ulimit_checks(host.ulimits(), len(devices))
     yield checks.pid_1_check(host.process(1), os.getpid())

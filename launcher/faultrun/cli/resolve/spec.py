@@ -68,6 +68,7 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
     workers = resolve_workers(ctx, framework)
     folder, program = resolve_worker_dir(ctx, program, workers.local)
     one_of_several = resolve_node(ctx, framework, workers)
+    agreement = one_of_several.agreement if one_of_several else None
     meeting = resolve_meeting(ctx, framework, one_of_several)
     supervision = resolve_supervision(ctx)
     node = one_of_several.name if one_of_several else NodeId(this_machine.hostname())
@@ -101,10 +102,8 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
         view=resolve_view(ctx),
         compile_cache=resolve_compile_cache(ctx, framework, program, workers.world, logs.log_dir),
         standby=resolve_standby(ctx, program, framework, workers.local, workers.simulation),
-        agreement=one_of_several.agreement if one_of_several else None,
-        elastic=resolve_elastic(
-            ctx, workers, table, one_of_several.agreement.node_rank if one_of_several else None
-        ),
+        agreement=agreement,
+        elastic=resolve_elastic(ctx, workers, table, agreement.node_rank if agreement else None),
     )
     return Resolved(spec=spec, notes=tuple(ctx.notes), dry_run=settings.dry_run)
 

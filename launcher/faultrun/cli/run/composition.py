@@ -148,13 +148,11 @@ class Supervisor:
         neighbour = NextNode(self._spec.run_id, self._spec.node, addr, memory, reactor)
         control = self._kept(Control(self.log_dir, reactor, windows.stop_grace_s, memory, neighbour))
         self._write_record(control)
-        journal = self._kept(
-            JournalWriter(self.journal, next_seq=self._next_seq, node=self._spec.node, boot=self._boot)
-        )
-        devices = DeviceAssignment(self._spec, self._process.environ, self._say, self.log_dir)
-        preparer = Preparer(
-            self._spec, self._process.environ, self.log_dir / ORIGINALS, clock, self._say, devices
-        )
+        writer = JournalWriter(self.journal, next_seq=self._next_seq, node=self._spec.node, boot=self._boot)
+        journal = self._kept(writer)
+        environ, originals = self._process.environ, self.log_dir / ORIGINALS
+        devices = DeviceAssignment(self._spec, environ, self._say, self.log_dir)
+        preparer = Preparer(self._spec, environ, originals, clock, self._say, devices)
         env = self._supervisor_env(preparer, helpers, clock)
         standbys = self._kept(Standbys(self._spec.standby, self.log_dir, spendable_bytes, reactor))
         group = WorkerGroup(self._spec, env, reactor, control, standbys)

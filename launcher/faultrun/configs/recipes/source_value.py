@@ -92,9 +92,8 @@ class SourceCode:
         others = frozenset(_other_names(nodes))
         declared = [text for call in calls if not _is_flag(call) for text in _declares(call, others)]
         written = next((text for text in declared if text in spellings), None)
-        made = not nodes or any(
-            name_of(call.func) in PARSERS and self._may_have(call, name) for call in calls
-        )
+        parsers = (call for call in calls if name_of(call.func) in PARSERS)
+        made = not nodes or any(self._may_have(call, name) for call in parsers)
         return spellings[0] if made and written is None else written
 
     def _may_have(self, parser: ast.Call, name: str) -> bool:

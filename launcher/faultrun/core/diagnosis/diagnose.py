@@ -128,9 +128,8 @@ def _judged(
         if incident.cause is Cause.HANG:
             explanation = explanation.partition(";")[0]  # how long it was waited for varies by chance
         what = f"{incident.cause.value}: {without_numbers(explanation)}"
-        return replace(
-            incident, followers=followers, signature=Signature(what=what, step=_step_of(incident, steps))
-        )
+        signature = Signature(what=what, step=_step_of(incident, steps))
+        return replace(incident, followers=followers, signature=signature)
     if incident.status == Exited(code=0):
         return _concluded_left(incident, faults, notes, _step_of(incident, steps))
     first, blamed_by = first_to_fail(exits, notes, ours_from_s)

@@ -112,9 +112,8 @@ def prepare(state: RunState, now_s: float, why: str) -> Step:
     if state.run.platform.not_before_s > now_s:
         return _back_off(state, now_s, state.run.platform.not_before_s)
     if against := platform_notices.hold(state):
-        timer = StartTimer(
-            timer=Timer.HOLD, at_s=now_s + platform_notices.HOLD_S, incarnation=state.incarnation
-        )
+        until_s = now_s + platform_notices.HOLD_S
+        timer = StartTimer(timer=Timer.HOLD, at_s=until_s, incarnation=state.incarnation)
         why = f"workers wait for the platform: {against}"
         return Step(state=replace(state, phase=Phase.HOLDING), actions=(timer,), why=why)
     return Step(state=replace(state, phase=Phase.PREPARING), actions=(Prepare(plan=state.plan),), why=why)

@@ -148,9 +148,8 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
         case Phase.BACKING_OFF, TimerFired(timer=Timer.BACKOFF):
             return begin.prepare(state, event.at_s, "the wait before the restart is over")
         case Phase.HOLDING, TimerFired(timer=Timer.HOLD):
-            return drain.leave(
-                state, event.at_s, f"{platform_notices.hold(state)} for too long; leaving for another place"
-            )
+            why = f"{platform_notices.hold(state)} for too long; leaving for another place"
+            return drain.leave(state, event.at_s, why)
         case Phase.PREPARING, Prepared():
             return begin.ready(state, event)
         case Phase.SURVEYING, PrepareFailed(surveying=False):
@@ -229,9 +228,8 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return Step(state=state, actions=(asked,), why="somebody asked for a save")
         case Phase.RUNNING, GaspSaved():
             noted = replace(state, run=grace_window.noted(state.run, event))
-            return node_statement.first_save(
-                noted, state, event.at_s, f"rank {event.rank} saved step {event.step}"
-            )
+            why = f"rank {event.rank} saved step {event.step}"
+            return node_statement.first_save(noted, state, event.at_s, why)
         case Phase.DRAINING, GaspAcknowledged():
             return drain.acknowledged(state, event)
         case ((Phase.DRAINING | Phase.KILLING | Phase.SWEEPING), GaspSaved()):
@@ -262,9 +260,8 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             reached = max((-1, *(one.step for one in (() if by_log else steps))))
             run = replace(state.run, high_step=max(state.run.high_step, reached))
             life = replace(state.life, reached=max(state.life.reached, reached))
-            return Step(
-                state=replace(state, run=run, life=life), why="how far the workers of a lost supervisor were"
-            )
+            state = replace(state, run=run, life=life)
+            return Step(state=state, why="how far the workers of a lost supervisor were")
         case _, ResumeChecked(began=began, step=step, why=why):
             # Where only logs tell of steps, this one is known to count on from the recovery point.
             begun = -1 if step is None or began is not Began.AS_CHOSEN else step

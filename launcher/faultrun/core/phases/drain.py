@@ -153,9 +153,8 @@ def stop(state: RunState, event: StopRequested, incident: Incident | None = None
             lost = len(state.seats.nodes) > 1
             return _drain(state, event.at_s, deadline, why, incident, alarm, peers_lost=lost)
         case Phase.DRAINING if again:
-            return kill(
-                state, event.at_s, f"told to stop again by {event.source.value}: no longer waiting for saves"
-            )
+            why = f"told to stop again by {event.source.value}: no longer waiting for saves"
+            return kill(state, event.at_s, why)
         case Phase.DRAINING:
             state = _closing(state, deadline)
             timer = _timer(state, Timer.GRACE, _drain_of(state).deadline.at_s)

@@ -36,9 +36,8 @@ def heard(state: RunState, event: NodesWaiting) -> Step:
     """Remember who could take a seat that nobody has; nothing is done before a save."""
     state = replace(state, life=replace(state.life, waiting=event.nodes))
     who = node_names(event.nodes)
-    return Step(
-        state=state, why=f"{who} may take a vacant place, at a save" if event.nodes else "nobody waits"
-    )
+    why = f"{who} may take a vacant place, at a save" if event.nodes else "nobody waits"
+    return Step(state=state, why=why)
 
 
 def begin_with_nodes(state: RunState, event: SaveWhileNodesWait) -> Step:

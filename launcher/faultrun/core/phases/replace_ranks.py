@@ -209,9 +209,8 @@ def heard(state: RunState, event: RankCanRejoin | RankRejoined | RankCannotRejoi
             return Step(state=replace(state, life=able), why=f"rank {rank} can survive another's death")
         case RankCannotRejoin(why=why) if state.phase is Phase.RUNNING and rank not in life.rejoining:
             unable = replace(life, rejoinable=life.rejoinable - {rank})
-            return Step(
-                state=replace(state, life=unable), why=f"rank {rank} cannot survive another's death: {why}"
-            )
+            why = f"rank {rank} cannot survive another's death: {why}"
+            return Step(state=replace(state, life=unable), why=why)
         case RankCannotRejoin(why=why):
             return abandon(state, event.at_s, f"rank {rank} cannot rejoin: {why}", rank)
         case RankRejoined() if rank not in life.rejoining:

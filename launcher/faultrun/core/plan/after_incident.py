@@ -38,9 +38,8 @@ def after_incident(
     ``high_step`` is the highest that any rank has come to.
     """
     now_s = following.start_at_s
-    ledger = replace(
-        plan.ledger, total_restarts=plan.ledger.total_restarts + 1, attempts=attempts_of(incident, plan)
-    )
+    restarts, attempts = plan.ledger.total_restarts + 1, attempts_of(incident, plan)
+    ledger = replace(plan.ledger, total_restarts=restarts, attempts=attempts)
     if incident.cause in (Cause.ELSEWHERE, Cause.NODE, Cause.FENCE):
         # Whoever could tell of it is lost, and a lost node is charged to nobody.
         return adopted(replace(following, ledger=ledger), now_s)

@@ -162,9 +162,8 @@ class LiveLine(Work):
         while len(self._looks) > 2 and now_s - self._looks[0][0] > _PACE_OVER_S:
             self._looks.pop(0)
         (first_s, first), (last_s, last) = self._looks[0], self._looks[-1]
-        rate = (
-            f"{(last - first) / (last_s - first_s):.3g} steps/s" if last > first and last_s > first_s else ""
-        )
+        moves = last > first and last_s > first_s
+        rate = f"{(last - first) / (last_s - first_s):.3g} steps/s" if moves else ""
         silent = "" if self._view.warned is None else f"rank {self._view.warned} may hang"
         return [word for word in (f"step {step:,}", rate, silent) if word]
 

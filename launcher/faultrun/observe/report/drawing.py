@@ -124,15 +124,13 @@ def _band(picture: Picture, over_time: Mapping[str, Any], scale: float) -> None:
         width = max((end_s - begin_s) * scale, _LEAST_WIDTH)
         x = min(begin_s * scale, 100 - _LEAST_WIDTH)
         style = f"k-{kind}"
-        picture.bars.append(
-            Stretch(x=x, width=min(width, 100 - x), y=top, height=_BAND, style=style, title=title)
-        )
+        width = min(width, 100 - x)
+        picture.bars.append(Stretch(x=x, width=width, y=top, height=_BAND, style=style, title=title))
     below: list[float] = []
     for kind, found in over_time["shares"].items():
         below = below or [0.0] * len(found)
-        picture.paths.append(
-            Path(y=top, height=_BAND, down=100, style=f"solid k-{kind}", d=_stack(found, below))
-        )
+        style, drawn = f"solid k-{kind}", _stack(found, below)
+        picture.paths.append(Path(y=top, height=_BAND, down=100, style=style, d=drawn))
         below = [base + share for base, share in zip(below, found, strict=True)]
 
 
@@ -164,9 +162,8 @@ def _lives(picture: Picture, lives: Sequence[Mapping[str, Any]], scale: float) -
         picture.bars.append(Stretch(x=x, width=width, y=top, height=_LIVES, style=style, title=title))
         if width >= _ROOM_FOR_NUMBER:
             text = str(life["number"])
-            picture.words.append(
-                Label(x=x + width / 2, y=top + _LIVES - 4, text=text, style="middle" + _NOT_ON_A_PHONE)
-            )
+            style = "middle" + _NOT_ON_A_PHONE
+            picture.words.append(Label(x=x + width / 2, y=top + _LIVES - 4, text=text, style=style))
 
 
 def lanes(report: Mapping[str, Any]) -> list[int]:

@@ -74,9 +74,8 @@ def _of_groups(document: dict[str, Any], number: dict[int, int]) -> None:
             old += size
             devices = [one for index, one in enumerate(instance["devices"]) if first + index in number]
             if devices and "rank_id" in instance and size == 1:
-                kept.append(
-                    {**instance, "devices": devices, "rank_id": _like(instance["rank_id"], number[first])}
-                )
+                rank = _like(instance["rank_id"], number[first])
+                kept.append({**instance, "devices": devices, "rank_id": rank})
             elif devices:
                 kept.append({**instance, "devices": devices})
         group["instance_list"] = kept

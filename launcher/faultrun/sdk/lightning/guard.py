@@ -65,9 +65,8 @@ class LightningGuard:
         """The batches of ``epoch`` are about to be opened; ``generator`` shuffles them, if they have one."""
         place, recorder = self.training.reading, self.training.recorder
         place.generator = generator
-        place.epoch_rng = recorder.read(
-            recorder.epoch(Position(self._trainer.global_step, epoch, 0), generator)
-        )
+        at = Position(self._trainer.global_step, epoch, 0)
+        place.epoch_rng = recorder.read(recorder.epoch(at, generator))
 
     def begins_batch(self) -> None:
         """A batch is there and is trained now."""
@@ -119,9 +118,8 @@ class LightningGuard:
         """The forward pass is over: survivors can finish this step without this rank."""
         epoch = self.epoch
         done = self._fit.epoch_loop.batch_progress.current.ready
-        self.training.recorder.under_way(
-            Position(self._trainer.global_step + 1, epoch, done), self.training.reading.generator
-        )
+        following = Position(self._trainer.global_step + 1, epoch, done)
+        self.training.recorder.under_way(following, self.training.reading.generator)
 
     def unended(self, step: int | None) -> Boundary | None:
         """What can be saved between an update and the next batch: once the batch has said that it is over."""

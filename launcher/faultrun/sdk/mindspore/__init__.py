@@ -91,9 +91,8 @@ class TFTRegister(DyingGasp):
 
     def _names(self, position: Position) -> Names:
         rank = self._provider.writer.session.rank
-        folder = (
-            self._provider.writer.folder.path / f"tft_saved_checkpoints-step_{position.step}" / f"rank_{rank}"
-        )
+        step = self._provider.writer.folder.path / f"tft_saved_checkpoints-step_{position.step}"
+        folder = step / f"rank_{rank}"
         return numbered(folder / f"ttp_rank_{rank}-{position.epoch}_{position.step_in_epoch}.ckpt")
 
     def _content(self, state: HostState) -> dict[str, Any]:

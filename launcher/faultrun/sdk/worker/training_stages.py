@@ -69,9 +69,8 @@ class Stages:
                     " their checkpoints apart, and it would end with an error; give each its own"
                 )
             return
-        takes = resumes_from is not None and os.path.realpath(resumes_from) == os.path.realpath(
-            self._point.path
-        )
+        real = os.path.realpath(self._point.path)
+        takes = resumes_from is not None and os.path.realpath(resumes_from) == real
         if self._ended:
             self._check(place, takes)
         if takes:

@@ -118,9 +118,8 @@ class WorkerGroup:
         notes: tuple[DeathNote, ...] = ()
         if logs is not None and page is not None:
             notes = self._env.exits.notes(order.dead, logs, page.reporting())
-        return DeathsExamined(
-            at_s=self._reactor.now(), incarnation=order.incarnation, dead=order.dead, notes=notes
-        )
+        now_s = self._reactor.now()
+        return DeathsExamined(at_s=now_s, incarnation=order.incarnation, dead=order.dead, notes=notes)
 
     def sweep_ranks(self, order: SweepRanks) -> Iterable[Event]:
         """Kill what escaped from the groups of the dead; called from the helper thread. Nothing to tell."""

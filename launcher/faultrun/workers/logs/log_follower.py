@@ -132,9 +132,8 @@ class _Followed:
         end += part.find(b"\n") + 1
         os.lseek(self.fd, end, os.SEEK_SET)
         gone, self.rest = end - begin + len(self.rest), b""
-        self.to.take(
-            self.prefix, [f"... {gone:,} bytes are not shown here: {self.path.name} has all".encode()]
-        )
+        said = f"... {gone:,} bytes are not shown here: {self.path.name} has all"
+        self.to.take(self.prefix, [said.encode()])
 
 
 class _Copier:

@@ -230,9 +230,8 @@ class Rejoin:
         self._undone = None
         self._leave(error)
         while True:
-            join = self._worker.regroup.wait_join(
-                self.incarnation if error or self._said else NOTHING, timeout_s
-            )
+            after = self.incarnation if error or self._said else NOTHING
+            join = self._worker.regroup.wait_join(after, timeout_s)
             if join is None:
                 raise error if error is not None else PeerLost("no process group was formed again")
             timeout_s = join.timeout_s
