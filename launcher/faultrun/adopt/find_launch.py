@@ -108,9 +108,8 @@ def _text(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         hint = f"convert {path} to UTF-8"
-        raise UsageError(
-            f"{path} cannot be adopted", because=f"byte {error.start} is not UTF-8", hint=hint
-        ) from None
+        because = f"byte {error.start} is not UTF-8"
+        raise UsageError(f"{path} cannot be adopted", because=because, hint=hint) from None
 
 
 def _of_shell(text: str, file: str, places: NearbyFiles, same: SameOptions, *, said: str) -> Start:
@@ -198,9 +197,8 @@ def _configured(words: tuple[str, ...], places: NearbyFiles) -> tuple[str, ...]:
         return words
     if path is None:
         what = f"{named} is not here"
-        raise UsageError(
-            what, because="accelerate launch takes its options from it", hint="from the folder that holds it"
-        )
+        because = "accelerate launch takes its options from it"
+        raise UsageError(what, because=because, hint="from the folder that holds it")
     return (*words[:at], *configured_words(_text(path), named), *words[at:])
 
 
@@ -244,11 +242,8 @@ def _with_batch_options(start: Start, text: str) -> Start:
     if several and not launch.over_nodes:
         if not by_srun or launch.launcher != "srun":
             because = f"{launch.launcher} is started on the first alone: no srun stands before it"
-            raise UsageError(
-                f"{start.file}:{line} asks for {nodes} nodes",
-                because=because,
-                hint=f"srun before it; {SEVERAL_HINT}",
-            )
+            hint = f"srun before it; {SEVERAL_HINT}"
+            raise UsageError(f"{start.file}:{line} asks for {nodes} nodes", because=because, hint=hint)
         given = [(f"--{name}", value) for name, (value, _) in told.items()]
         own = next((one.values[-1] for one in launch.options if one.name == "worker_num"), "")
         given += [("--ntasks", own)] if own else []

@@ -190,17 +190,14 @@ def _of_others(name: str, behind: tuple[str, ...], same: SameOptions, deepest: i
         else:
             found = _turned(found, turns, option, value)
     if not rest:
-        raise UsageError(
-            f"{name} starts nothing there", because="no script stands behind its options", hint=_HINT
-        )
+        because = "no script stands behind its options"
+        raise UsageError(f"{name} starts nothing there", because=because, hint=_HINT)
     if module:
         return replace(found, program=rest, module=True)
     if name in _SEVERAL_PROGRAMS and ":" in rest:
-        raise UsageError(
-            f"{name} starts several programs",
-            because="`:` stands between them, and all workers of a faultrun run the same script",
-            hint=f"one script that chooses by RANK what it does; or keep {name}",
-        )
+        because = "`:` stands between them, and all workers of a faultrun run the same script"
+        hint = f"one script that chooses by RANK what it does; or keep {name}"
+        raise UsageError(f"{name} starts several programs", because=because, hint=hint)
     inner = _read(rest, same, deepest - 1)
     if inner.launcher == "python":
         return replace(found, program=inner.program, module=inner.module, before=inner.before)

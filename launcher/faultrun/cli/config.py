@@ -64,11 +64,9 @@ def restore(files: tuple[str, ...], log_dir: str) -> int:
     from faultrun.configs.originals import restore as give_back
 
     if not Path(log_dir).is_dir():
-        raise ConfigError(
-            f"there is no log_dir {log_dir}",
-            because="originals are kept in the log_dir of the run that rewrote them",
-            hint="faultrun config restore --log_dir=DIR",
-        )
+        because = "originals are kept in the log_dir of the run that rewrote them"
+        hint = "faultrun config restore --log_dir=DIR"
+        raise ConfigError(f"there is no log_dir {log_dir}", because=because, hint=hint)
     done = give_back(Path(log_dir).absolute() / "original", files, by=By.HAND)
     for file, changed in done.items():
         answer(f"{_shown(file)}  {'restored' if changed else 'already as it was'}")
@@ -83,11 +81,9 @@ def _setting(target: str, value: str) -> Setting:
 
     named = parse_rewrite(target, os.path.exists, FORMATS)
     if not target.endswith(named.key):
-        raise UsageError(
-            f"{target!r} is not FILE:KEY",
-            because="VALUE is a word of its own, without a =",
-            hint=f"faultrun config set {named.file}:{named.key} VALUE",
-        )
+        because = "VALUE is a word of its own, without a ="
+        hint = f"faultrun config set {named.file}:{named.key} VALUE"
+        raise UsageError(f"{target!r} is not FILE:KEY", because=because, hint=hint)
     return Setting(file=named.file, key=named.key, value=template.literal(value), format=named.format)
 
 

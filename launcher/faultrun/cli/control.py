@@ -98,11 +98,9 @@ def address_of(log_dir: str, environ: Mapping[str, str]) -> str:
     found = read_record(Path(log_dir)).get("socket") or environ.get(SOCKET_VARIABLE)
     if not found:
         variable = Settings.log_dir.variable
-        raise LogDirError(
-            f"no run is known in {log_dir}",
-            because=f"there is no {Path(log_dir) / 'run.json'} that names one",
-            hint=f"{which_log_dir(Path(log_dir))}, or {variable}=DIR",
-        )
+        because = f"there is no {Path(log_dir) / 'run.json'} that names one"
+        hint = f"{which_log_dir(Path(log_dir))}, or {variable}=DIR"
+        raise LogDirError(f"no run is known in {log_dir}", because=because, hint=hint)
     return str(found)
 
 

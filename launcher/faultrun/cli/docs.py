@@ -37,11 +37,8 @@ def docs(page: str | None) -> int:
         return 0
     if (asked := page.removeprefix("docs/").removesuffix(".md")) not in known:
         match = likely(asked, known, cutoff=0.5)
-        raise UsageError(
-            f"there is no page {page!r}",
-            because=f"the pages are {', '.join(known)}",
-            hint=f"faultrun docs {match}" if match else "faultrun docs lists them with their titles",
-        )
+        hint = f"faultrun docs {match}" if match else "faultrun docs lists them with their titles"
+        raise UsageError(f"there is no page {page!r}", because=f"the pages are {', '.join(known)}", hint=hint)
     answer(known[asked].read_text(encoding="utf-8").rstrip("\n"))
     return 0
 

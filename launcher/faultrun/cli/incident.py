@@ -64,9 +64,8 @@ def incident(number: int | None, log_dir: str) -> int:
             because = "there is no such folder"
         elif nodes_in(folder):
             because = "each node has a folder of its own there"
-        raise LogDirError(
-            f"{what} in {log_dir}", because=because, hint=f"faultrun incident {which_log_dir(folder)}"
-        )
+        hint = f"faultrun incident {which_log_dir(folder)}"
+        raise LogDirError(f"{what} in {log_dir}", because=because, hint=hint)
     chosen = known[-1] if number is None else number
     answer(in_colours(_card(folder, chosen)))
     return 0

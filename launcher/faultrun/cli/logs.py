@@ -81,25 +81,20 @@ def logs(
 def _chosen(folder: Path, ranks: tuple[int, ...], incarnation: int | None) -> list[WorkerLog]:
     """The logs that were asked for. LogDirError where there is none."""
     if not (known := lives(folder)):
-        raise LogDirError(
-            f"no logs in {folder}", because="no workers were started there", hint=which_log_dir(folder)
-        )
+        because = "no workers were started there"
+        raise LogDirError(f"no logs in {folder}", because=because, hint=which_log_dir(folder))
     if incarnation is not None and incarnation not in known:
-        raise LogDirError(
-            f"no incarnation {incarnation} in {folder}",
-            because=f"it has {', '.join(map(str, known))}",
-            hint=f"--incarnation={known[-1]}",
-        )
+        because = f"it has {', '.join(map(str, known))}"
+        hint = f"--incarnation={known[-1]}"
+        raise LogDirError(f"no incarnation {incarnation} in {folder}", because=because, hint=hint)
     wanted = known if incarnation is None else [incarnation]
     there = [log for life in wanted for log in logs_of(folder, life)]
     missing = set(ranks) - {log.rank for log in there}
     if missing:
         has = sorted({log.rank for log in there})
-        raise LogDirError(
-            f"no log of rank {min(missing)} in {folder}",
-            because=f"there are those of {_listed(has)}" if has else "there is none of any rank",
-            hint=f"--rank={has[0]}" if has else "faultrun status",
-        )
+        because = f"there are those of {_listed(has)}" if has else "there is none of any rank"
+        hint = f"--rank={has[0]}" if has else "faultrun status"
+        raise LogDirError(f"no log of rank {min(missing)} in {folder}", because=because, hint=hint)
     return [log for log in there if not ranks or log.rank in ranks]
 
 

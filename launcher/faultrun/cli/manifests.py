@@ -170,11 +170,9 @@ def _template(name: str, templates: dict[str, "ManifestTemplate"]) -> "ManifestT
     if name.lower() in names:
         return templates[names[name.lower()]]
     close = get_close_matches(name.lower(), names, n=1)
-    raise UsageError(
-        f"there is no template {name!r}",
-        because="the templates are " + ", ".join(templates),
-        hint=f"faultrun render {names[close[0]]}" if close else "faultrun render lists them",
-    )
+    because = "the templates are " + ", ".join(templates)
+    hint = f"faultrun render {names[close[0]]}" if close else "faultrun render lists them"
+    raise UsageError(f"there is no template {name!r}", because=because, hint=hint)
 
 
 def _values(file: str) -> str:

@@ -44,11 +44,9 @@ def _of_nodes(look: RunLook, typed: Mapping[str, Any]) -> int:
         return _in_full(folders, [node_folder(NodeId(one.node)) for one in status.members], **typed)
     places = "; ".join(where_files_are(status)) or "none had ranks yet"
     if typed["assume"]:
-        raise LogDirError(
-            f"--assume says nothing of run {status.run_id} here",
-            because="it needs a node's journal, and none can be read from here",
-            hint=f"faultrun report --log_dir=DIR on a node: {places}",
-        )
+        because = "it needs a node's journal, and none can be read from here"
+        hint = f"faultrun report --log_dir=DIR on a node: {places}"
+        raise LogDirError(f"--assume says nothing of run {status.run_id} here", because=because, hint=hint)
     if typed["as_json"]:
         answer(json.dumps(document_of_nodes(status), indent=2))
         return 0
@@ -66,11 +64,9 @@ def _write_page(page: Path, text: str) -> None:
     try:
         replace_whole(page, text.encode(errors="backslashreplace"))
     except OSError as error:
-        raise LogDirError(
-            f"the report cannot be written to {page}",
-            because=str(error.strerror or error),
-            hint="--html=FILE, or faultrun report --markdown, which prints it",
-        ) from error
+        because = str(error.strerror or error)
+        hint = "--html=FILE, or faultrun report --markdown, which prints it"
+        raise LogDirError(f"the report cannot be written to {page}", because=because, hint=hint) from error
 
 
 @click.command(
@@ -149,11 +145,9 @@ def _read(folder: Path) -> tuple[Account, tuple[NodeId, ...]]:
             for line in decoded(_with_bar(file)):
                 accountant.take(line)
     except OSError as error:
-        raise LogDirError(
-            f"no run can be read in {folder}",
-            because=f"{folder / FILE_NAME}: {error.strerror}",
-            hint=which_log_dir(folder),
-        ) from error
+        because = f"{folder / FILE_NAME}: {error.strerror}"
+        hint = which_log_dir(folder)
+        raise LogDirError(f"no run can be read in {folder}", because=because, hint=hint) from error
     plan = accountant.view.plan
     nodes = tuple(seat.node for seat in plan.topology.nodes) if plan is not None else ()
     return account_now(accountant, folder, read_record(folder)), nodes

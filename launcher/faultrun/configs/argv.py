@@ -41,11 +41,9 @@ def check_template(text: str) -> None:
     """Raise ConfigError for a template that is no script option, or not with every value of its fields."""
     name = _parsed(text).name
     if "{" in name:
-        raise ConfigError(
-            f"{text!r} is not a script option",
-            because=f"its name, {name}, would differ from restart to restart",
-            hint="put fields into the value alone: --pre_trained={checkpoint}",
-        )
+        because = f"its name, {name}, would differ from restart to restart"
+        hint = "put fields into the value alone: --pre_trained={checkpoint}"
+        raise ConfigError(f"{text!r} is not a script option", because=because, hint=hint)
 
 
 def resume_args(args: Sequence[str], options: Sequence[str]) -> tuple[str, ...]:
@@ -90,11 +88,9 @@ def pointed(
 def _parsed(text: str) -> _Option:
     found = _OPTION.fullmatch(text) or _WORD.fullmatch(text)
     if found is None:
-        raise ConfigError(
-            f"{text!r} is not a script option",
-            because="it starts neither with a dash nor with NAME=",
-            hint="write it like --pre_trained={checkpoint}, --resume or name={checkpoint}",
-        )
+        because = "it starts neither with a dash nor with NAME="
+        hint = "write it like --pre_trained={checkpoint}, --resume or name={checkpoint}"
+        raise ConfigError(f"{text!r} is not a script option", because=because, hint=hint)
     return _Option(name=found["name"], joint=found["joint"] or "", value=found["value"])
 
 

@@ -134,11 +134,8 @@ def replace_file(disk: Disk, path: Path, data: bytes, attributes: Attributes) ->
 
 def restless(file: Path) -> ConfigError:
     """Refuse a file that changed under every attempt to edit it."""
-    return ConfigError(
-        f"{file} keeps changing",
-        because=f"it was written by somebody else during each of {TRIES} attempts to edit it",
-        hint=f"find the writer: fuser -v {file}",
-    )
+    because = f"it was written by somebody else during each of {TRIES} attempts to edit it"
+    return ConfigError(f"{file} keeps changing", because=because, hint=f"find the writer: fuser -v {file}")
 
 
 @contextmanager
@@ -147,11 +144,9 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ConfigError(
-            f"{path} could not be written",
-            because=f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else ""),
-            hint=f"check space and permissions: df {path.parent}; ls -ld {path.parent}",
-        ) from error
+        because = f"{error.strerror or error}" + (f" ({error.filename})" if error.filename else "")
+        hint = f"check space and permissions: df {path.parent}; ls -ld {path.parent}"
+        raise ConfigError(f"{path} could not be written", because=because, hint=hint) from error
 
 
 @contextmanager
@@ -184,9 +179,8 @@ def _read(path: Path) -> FileSnapshot | None:
     except FileNotFoundError as error:
         raise not_there(path) from error
     except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be read", because=error.strerror or str(error), hint=f"ls -l {path}"
-        ) from error
+        because = error.strerror or str(error)
+        raise ConfigError(f"{path} cannot be read", because=because, hint=f"ls -l {path}") from error
     if _mark(before) != _mark(after) or len(data) != after.st_size:
         return None
     return FileSnapshot(

@@ -105,11 +105,9 @@ class Originals:
                 data, left = given_back(file, seen.data, known)
                 attributes = seen.attributes
                 if left or not known:
-                    raise ConfigError(
-                        f"{file} was changed by somebody else",
-                        because="putting the original back would lose that change",
-                        hint=f"diff {self._folder / kept.name} {file}",
-                    )
+                    because = "putting the original back would lose that change"
+                    hint = f"diff {self._folder / kept.name} {file}"
+                    raise ConfigError(f"{file} was changed by somebody else", because=because, hint=hint)
             changed = now != kept.sha256 and (seen is None or data != seen.data)
             if changed and kept.made:
                 self._disk.remove(file)
@@ -130,21 +128,16 @@ class Originals:
             files = json.loads(text)["files"]
             return {path: Kept(**{**one, "written": tuple(one["written"])}) for path, one in files.items()}
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ConfigError(
-                f"{self._index} cannot be read",
-                because=f"it is not an index of originals ({error})",
-                hint=f"copy what you need from {self._folder} by hand",
-            ) from error
+            because = f"it is not an index of originals ({error})"
+            hint = f"copy what you need from {self._folder} by hand"
+            raise ConfigError(f"{self._index} cannot be read", because=because, hint=hint) from error
 
     def _content(self, kept: Kept) -> bytes:
         path = self._folder / kept.name
         seen = snapshot(path)
         if _digest(seen.data) != kept.sha256:
-            raise ConfigError(
-                f"{path} is not what was kept",
-                because="it was changed since",
-                hint=f"look at it: less {path}",
-            )
+            hint = f"look at it: less {path}"
+            raise ConfigError(f"{path} is not what was kept", because="it was changed since", hint=hint)
         return seen.data
 
     def _copy(self, file: Path, seen: FileSnapshot) -> Kept:
@@ -192,11 +185,9 @@ def _chosen(known: Sequence[str], files: Sequence[str] | None, originals: Path) 
     chosen = {str(Path(file).resolve()): file for file in files or ()}
     for file, shown in chosen.items():
         if file not in known:
-            raise ConfigError(
-                f"{shown} has no original",
-                because=f"it was never rewritten in this log_dir ({originals})",
-                hint="faultrun config restore --log_dir D",
-            )
+            because = f"it was never rewritten in this log_dir ({originals})"
+            hint = "faultrun config restore --log_dir D"
+            raise ConfigError(f"{shown} has no original", because=because, hint=hint)
     return list(chosen) or known
 
 

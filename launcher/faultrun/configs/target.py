@@ -59,11 +59,8 @@ def parse_rewrite(text: str, exists: Callable[[str], bool], formats: Collection[
 
 def not_there(file: object) -> ConfigError:
     """Refuse a file that does not exist."""
-    return ConfigError(
-        f"{file} is not there",
-        because="values are put into files that exist",
-        hint="check the path; it is taken relative to the current directory",
-    )
+    hint = "check the path; it is taken relative to the current directory"
+    return ConfigError(f"{file} is not there", because="values are put into files that exist", hint=hint)
 
 
 def _split_file(text: str, exists: Callable[[str], bool]) -> tuple[str, str]:
@@ -72,11 +69,9 @@ def _split_file(text: str, exists: Callable[[str], bool]) -> tuple[str, str]:
         if at and exists(text[:at]):
             return text[:at], text[at + 1 :]
     if not colons or not colons[0]:
-        raise ConfigError(
-            f"{text!r} does not say what to set",
-            because="the form is FILE:KEY, or FILE:KEY=TEMPLATE",
-            hint="for example train.yaml:pre_trained",
-        )
+        because = "the form is FILE:KEY, or FILE:KEY=TEMPLATE"
+        hint = "for example train.yaml:pre_trained"
+        raise ConfigError(f"{text!r} does not say what to set", because=because, hint=hint)
     raise not_there(text[: colons[0]])
 
 

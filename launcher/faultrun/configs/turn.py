@@ -38,11 +38,9 @@ class ConfigTurns:
                 if not (holder := self._tried(file)):
                     break
                 if time.monotonic() > until_s:
-                    raise ConfigError(
-                        f"{file} is rewritten by another run, too",
-                        because=f"{holder} has written its own value, and its workers have shown no step yet",
-                        hint="a configuration of its own for each run, or start this one later",
-                    )
+                    because = f"{holder} has written its own value, and its workers have shown no step yet"
+                    hint = "a configuration of its own for each run, or start this one later"
+                    raise ConfigError(f"{file} is rewritten by another run, too", because=because, hint=hint)
                 pause()
 
     def release(self) -> None:

@@ -133,32 +133,23 @@ def literal(text: str) -> Scalar:
 
 def _known(text: str, token: "re.Match[str]") -> str:
     if (name := token.group(1)) is None:
-        raise ConfigError(
-            f"{text!r} is not a template",
-            because=f"the brace at position {token.start() + 1} stands alone",
-            hint="double a brace that is meant literally: {{ or }}",
-        )
+        because = f"the brace at position {token.start() + 1} stands alone"
+        hint = "double a brace that is meant literally: {{ or }}"
+        raise ConfigError(f"{text!r} is not a template", because=because, hint=hint)
     if name not in FIELDS:
-        raise ConfigError(
-            f"{text!r} is not a template",
-            because=f"there is no field {{{name}}}",
-            hint="use " + " ".join(f"{{{known}}}" for known in FIELDS),
-        )
+        hint = "use " + " ".join(f"{{{known}}}" for known in FIELDS)
+        raise ConfigError(f"{text!r} is not a template", because=f"there is no field {{{name}}}", hint=hint)
     return name
 
 
 def _filled(template: Template, field: Field, values: Values) -> str:
     value: object = getattr(values, field.name)
     if value is None and field.name == "checkpoint_file":
-        raise ConfigError(
-            f"{template.text!r} cannot be filled in",
-            because=f"the checkpoint {values.checkpoint} is a directory",
-            hint="{checkpoint} is the directory, which is what its code loads",
-        )
+        because = f"the checkpoint {values.checkpoint} is a directory"
+        hint = "{checkpoint} is the directory, which is what its code loads"
+        raise ConfigError(f"{template.text!r} cannot be filled in", because=because, hint=hint)
     if value is None:
-        raise ConfigError(
-            f"{template.text!r} cannot be filled in",
-            because=f"{{{field.name}}} is not known here",
-            hint="use a field that the checkpoint tells: faultrun ckpt list",
-        )
+        because = f"{{{field.name}}} is not known here"
+        hint = "use a field that the checkpoint tells: faultrun ckpt list"
+        raise ConfigError(f"{template.text!r} cannot be filled in", because=because, hint=hint)
     return str(value)

@@ -191,11 +191,9 @@ def make(path: Path) -> None:
         finally:
             probe.unlink(missing_ok=True)
     except OSError as error:
-        raise LogDirError(
-            f"cannot write to the log_dir {path}",
-            because=str(error.strerror or error),
-            hint="--log_dir=DIR with a folder that this user may write",
-        ) from error
+        because = str(error.strerror or error)
+        hint = "--log_dir=DIR with a folder that this user may write"
+        raise LogDirError(f"cannot write to the log_dir {path}", because=because, hint=hint) from error
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -310,24 +308,18 @@ def _lock(path: Path) -> BaseFileLock:
     except Busy as busy:
         raise _in_use(path, busy) from None
     except OSError as error:
-        raise LogDirError(
-            f"the log_dir {path} cannot be locked",
-            because=f"{error.strerror or error} ({path / _LOCK})",
-            hint=f"a --log_dir of your own, or see whose this one is: ls -la {path}",
-        ) from error
+        because = f"{error.strerror or error} ({path / _LOCK})"
+        hint = f"a --log_dir of your own, or see whose this one is: ls -la {path}"
+        raise LogDirError(f"the log_dir {path} cannot be locked", because=because, hint=hint) from error
 
 
 def _in_use(path: Path, busy: Busy) -> LogDirError:
     pid, record = busy.pid, read_record(path)
     run = f"run {record.get('run_id', '?')} (pid {record.get('pid', '?')})"
     if pid is None or pid == record.get("pid"):
-        return LogDirError(
-            f"the log_dir {path} is in use by another run",
-            because=f"{run} holds its lock",
-            hint=f"--log_dir=OTHER, or end that run: faultrun stop --log_dir {path}",
-        )
-    return LogDirError(
-        f"the log_dir {path} is in use by another process",
-        because=f"{busy.holder} holds its lock; the run that was here is {run}",
-        hint=f"--log_dir=OTHER, or look at that process: ps -fp {pid}",
-    )
+        because = f"{run} holds its lock"
+        hint = f"--log_dir=OTHER, or end that run: faultrun stop --log_dir {path}"
+        return LogDirError(f"the log_dir {path} is in use by another run", because=because, hint=hint)
+    because = f"{busy.holder} holds its lock; the run that was here is {run}"
+    hint = f"--log_dir=OTHER, or look at that process: ps -fp {pid}"
+    return LogDirError(f"the log_dir {path} is in use by another process", because=because, hint=hint)

@@ -145,9 +145,8 @@ def settle(template: ManifestTemplate, given: Sequence[GivenValue]) -> dict[str,
             values[value.name] = _read(value, last[-1])
         elif value.default is None:
             hint = f"{_SET} {value.name}=..."
-            raise UsageError(
-                f"{template.name} needs {value.name}", because=value.phrase.rstrip("."), hint=hint
-            )
+            because = value.phrase.rstrip(".")
+            raise UsageError(f"{template.name} needs {value.name}", because=because, hint=hint)
         else:
             values[value.name] = value.read(value.default.replace("${name}", str(values.get("name", ""))))
     _agree(values)
@@ -242,11 +241,9 @@ def _agree(values: Mapping[str, Filled]) -> None:
         place = str(values.get(name, ""))
         if place and place.startswith("/") == (storage == "claim"):
             wanted = "the name of a claim" if storage == "claim" else "an absolute path"
-            raise UsageError(
-                f"{name}={place} cannot be used",
-                because=f"with storage={storage} it is {wanted}",
-                hint=f"{_SET} {name}={'work' if storage == 'claim' else '/path'}, or another storage",
-            )
+            because = f"with storage={storage} it is {wanted}"
+            hint = f"{_SET} {name}={'work' if storage == 'claim' else '/path'}, or another storage"
+            raise UsageError(f"{name}={place} cannot be used", because=because, hint=hint)
     if storage == "nfs" and not values.get("nfs_server"):
         because = "a volume is on some server"
         raise UsageError("storage=nfs needs nfs_server", because=because, hint=f"{_SET} nfs_server=10.0.0.5")
@@ -257,8 +254,6 @@ def _agree_on_nodes(values: Mapping[str, Filled]) -> None:
         because = "a spare takes the place of one of several nodes"
         raise UsageError(f"spares={values['spares']} cannot be used", because=because, hint=f"{_SET} nodes=2")
     if values.get("nodes", 1) != 1 and values.get("etcd_image") == "" and not values["etcd"]:
-        raise UsageError(
-            f"nodes={values['nodes']} needs etcd or etcd_image",
-            because="several nodes agree through an etcd",
-            hint=f"{_SET} etcd=HOST:2379, or {_SET} etcd_image=IMAGE for one in the job",
-        )
+        because = "several nodes agree through an etcd"
+        hint = f"{_SET} etcd=HOST:2379, or {_SET} etcd_image=IMAGE for one in the job"
+        raise UsageError(f"nodes={values['nodes']} needs etcd or etcd_image", because=because, hint=hint)

@@ -189,10 +189,8 @@ def _tell(found: "Findings", catalog: "Catalog", *, why: bool) -> int:
         if why:
             answer("\n".join(refused))
         again = f"choose --trust {' '.join(roots)}, to use what cannot be verified"
-        raise NoWholeCheckpoint(
-            f"no usable checkpoint in {' '.join(roots)}",
-            because=f"{len(choice.refused)} refused; {newest.path}: {newest.why}",
-            hint=f"faultrun ckpt {again if choice.unverifiable else 'list --why ' + ' '.join(roots)}",
-        )
+        because = f"{len(choice.refused)} refused; {newest.path}: {newest.why}"
+        hint = f"faultrun ckpt {again if choice.unverifiable else 'list --why ' + ' '.join(roots)}"
+        raise NoWholeCheckpoint(f"no usable checkpoint in {' '.join(roots)}", because=because, hint=hint)
     answer(_nothing(catalog, found.scan))
     return 0

@@ -112,9 +112,8 @@ def _ranks(text: str) -> frozenset[int]:
     words = [word.strip() for word in text.split(",") if word.strip()]
     for word in words:
         if not word.isdecimal() or len(word) > 9:
-            raise UsageError(
-                f"bad --lost_ranks {text!r}", because=f"{word!r} is no rank", hint="--lost_ranks=8,9"
-            )
+            because = f"{word!r} is no rank"
+            raise UsageError(f"bad --lost_ranks {text!r}", because=because, hint="--lost_ranks=8,9")
     return frozenset(int(word) for word in words)
 
 
@@ -132,9 +131,7 @@ def _groups(request: ChooseOptions, world_size: int, lost: frozenset[int]) -> tu
     agreed = agree_on_groups(files.lists, world_size, lost)
     if isinstance(agreed, Disagreement):
         unreadable = next(iter(files.unreadable.values()), "")
-        raise ConfigError(
-            f"no replica groups from {request.group_info}",
-            because=agreed.why + (f"; {unreadable}" if unreadable else ""),
-            hint="give --world_size, and the group_info.pb of a rank in <root>/device<rank>/",
-        )
+        because = agreed.why + (f"; {unreadable}" if unreadable else "")
+        hint = "give --world_size, and the group_info.pb of a rank in <root>/device<rank>/"
+        raise ConfigError(f"no replica groups from {request.group_info}", because=because, hint=hint)
     return agreed

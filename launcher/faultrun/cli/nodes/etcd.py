@@ -79,9 +79,8 @@ def _address(listen: str) -> str:
         host = bare(host)
         ip = host if this_machine.is_address(host) else this_machine.address_of(host)
     except (OSError, ValueError) as error:
-        raise UsageError(
-            f"--listen={listen} cannot be used", because=str(error), hint=f"--listen=0.0.0.0:{ETCD_PORT}"
-        ) from None
+        hint = f"--listen=0.0.0.0:{ETCD_PORT}"
+        raise UsageError(f"--listen={listen} cannot be used", because=str(error), hint=hint) from None
     return Endpoint("", ip, port or ETCD_PORT).at
 
 

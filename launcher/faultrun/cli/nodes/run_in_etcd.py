@@ -112,11 +112,9 @@ def _look(gateway: "Gateway", run_id: RunId) -> RunStatus:
     if known.is_empty:
         raise _unknown(gateway, run_id)
     if known.is_unreadable:
-        raise UnknownRun(
-            f"run {run_id} cannot be read",
-            because="its plan was written by another version of faultrun",
-            hint="faultrun status with the faultrun that its nodes have",
-        )
+        because = "its plan was written by another version of faultrun"
+        hint = "faultrun status with the faultrun that its nodes have"
+        raise UnknownRun(f"run {run_id} cannot be read", because=because, hint=hint)
     return nodes_status(run_id, gateway.endpoints, known)
 
 
@@ -165,11 +163,8 @@ def _only_run(gateway: "Gateway") -> str:
     if not (runs := known_runs(gateway, _MOST_NAMED)):
         raise _unknown(gateway, "")
     if len(runs) > 1:
-        raise UsageError(
-            "--rdzv-id does not say which run",
-            because=f"etcd knows {', '.join(runs)}",
-            hint=f"--rdzv-id={runs[-1]}",
-        )
+        because = f"etcd knows {', '.join(runs)}"
+        raise UsageError("--rdzv-id does not say which run", because=because, hint=f"--rdzv-id={runs[-1]}")
     return runs[0]
 
 
@@ -191,11 +186,9 @@ def _unknown(gateway: "Gateway", run_id: str) -> UnknownRun:
 def _refuse_without_endpoint(given: Mapping[str, object]) -> None:
     for option in _MEETING:
         if option.name in given:
-            raise UsageError(
-                f"{option.spelled} says nothing here",
-                because="it goes with --rdzv-endpoint, which is not given",
-                hint=f"--rdzv-endpoint=HOST:2379 {option.spelled}={option.example}",
-            )
+            because = "it goes with --rdzv-endpoint, which is not given"
+            hint = f"--rdzv-endpoint=HOST:2379 {option.spelled}={option.example}"
+            raise UsageError(f"{option.spelled} says nothing here", because=because, hint=hint)
 
 
 def _refuse_others(typed: Mapping[str, Any], beside: tuple[str, ...]) -> None:
@@ -203,8 +196,6 @@ def _refuse_others(typed: Mapping[str, Any], beside: tuple[str, ...]) -> None:
     for name in typed:
         if name not in beside and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = next(param.opts[0] for param in ctx.command.params if param.name == name)
-            raise UsageError(
-                f"{option} does not go with --rdzv-endpoint",
-                because="etcd holds what the nodes agreed on, and neither their files nor their steps",
-                hint=f"leave out {option}, or --rdzv-endpoint where a node's log_dir is at hand",
-            )
+            because = "etcd holds what the nodes agreed on, and neither their files nor their steps"
+            hint = f"leave out {option}, or --rdzv-endpoint where a node's log_dir is at hand"
+            raise UsageError(f"{option} does not go with --rdzv-endpoint", because=because, hint=hint)

@@ -161,11 +161,9 @@ def _from_config(path: str) -> dict[str, Written]:
             raise gone
         if option is None or name in _NOT_IN_CONFIG:
             match = likely(name, [known for known in OPTIONS if known not in _NOT_IN_CONFIG])
-            raise ConfigError(
-                f"{where} is no option",
-                because="the keys of a config file are the names of options",
-                hint=f"did you mean {match}?" if match else _other_hint(path),
-            )
+            because = "the keys of a config file are the names of options"
+            hint = f"did you mean {match}?" if match else _other_hint(path)
+            raise ConfigError(f"{where} is no option", because=because, hint=hint)
         try:
             written = Written(texts=_texts(value), layer=Layer.CONFIG, where=where)
         except ValueError as error:

@@ -163,11 +163,9 @@ def _trials(faults: str | None, resolved: "Resolved") -> "tuple[Trial, ...]":
     named = [name.strip() for name in faults.split(",") if name.strip()]
     unknown = [name for name in named if name not in known]
     if unknown or not named:
-        raise UsageError(
-            f"--faults={faults} cannot be used",
-            because=f"there is no fault {unknown[0]}" if unknown else "it names none",
-            hint=f"--faults={','.join(known)}",
-        )
+        because = f"there is no fault {unknown[0]}" if unknown else "it names none"
+        hint = f"--faults={','.join(known)}"
+        raise UsageError(f"--faults={faults} cannot be used", because=because, hint=hint)
     return tuple(dict.fromkeys(known[name] for name in named))
 
 

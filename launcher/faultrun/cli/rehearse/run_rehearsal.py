@@ -170,11 +170,9 @@ def _scratch(wanted: str | None) -> Path:
     try:
         return Path(tempfile.mkdtemp(prefix="faultrun-rehearsal-", dir=parent))
     except OSError as error:
-        raise UsageError(
-            f"nothing can be written to {parent}",
-            because=str(error.strerror or error),
-            hint=f"--scratch=DIR, with room for some checkpoints ({Settings.log_dir.spelled} is not touched)",
-        ) from error
+        because = str(error.strerror or error)
+        hint = f"--scratch=DIR, with room for some checkpoints ({Settings.log_dir.spelled} is not touched)"
+        raise UsageError(f"nothing can be written to {parent}", because=because, hint=hint) from error
 
 
 def _remove(place: Path) -> None:

@@ -83,11 +83,8 @@ def resolve_program(settings: Settings, process: ProcessContext) -> Program:
     as_path = settings.run_path
     if not words or not words[0]:
         empty = "SCRIPT is an empty word, as a variable that is not set leaves it between quotes"
-        raise UsageError(
-            "nothing to run",
-            because=empty if words else "no SCRIPT was given",
-            hint="faultrun --worker_num=4 train.py   (faultrun --help explains the options)",
-        )
+        hint = "faultrun --worker_num=4 train.py   (faultrun --help explains the options)"
+        raise UsageError("nothing to run", because=empty if words else "no SCRIPT was given", hint=hint)
     if as_module and as_written:
         because = "with --module it is Python that runs"
         raise settings.refuse(Settings.no_python, because, "one of -m and --no-python")
@@ -159,11 +156,9 @@ def _module(module: str, process: ProcessContext) -> Path:
     from faultrun.frameworks.detect import find_module
 
     if (source := find_module(module, (str(Path.cwd()), *process.import_path))) is None:
-        raise UsageError(
-            f"no module {module} to run",
-            because="Python finds no file for it in the working directory or on its import path",
-            hint="the name as in `import NAME` (dots, no .py), from the folder that holds it",
-        )
+        because = "Python finds no file for it in the working directory or on its import path"
+        hint = "the name as in `import NAME` (dots, no .py), from the folder that holds it"
+        raise UsageError(f"no module {module} to run", because=because, hint=hint)
     return source
 
 
@@ -208,11 +203,8 @@ def _operand(arguments: Sequence[str], ending: str, valued: frozenset[str]) -> t
 def _file(script: str) -> Path:
     path = Path(script)
     if path.is_dir():
-        raise UsageError(
-            f"{script} is a directory",
-            because="SCRIPT is the file that every worker runs",
-            hint=_inside(path),
-        )
+        because = "SCRIPT is the file that every worker runs"
+        raise UsageError(f"{script} is a directory", because=because, hint=_inside(path))
     if not path.is_file():
         raise UsageError(f"no script {script}", because="there is no such file", hint=_near(path))
     return path
@@ -229,11 +221,9 @@ def _executable(script: str, instead: str) -> str:
             raise UsageError(f"no script {script}", because=because, hint=instead or _near(path))
         return script
     if not os.access(path, os.X_OK):
-        raise UsageError(
-            f"{script} cannot be run",
-            because="it does not end in .py and is not executable",
-            hint=f"python {shlex.quote(script)}, or chmod +x {shlex.quote(script)}",
-        )
+        because = "it does not end in .py and is not executable"
+        hint = f"python {shlex.quote(script)}, or chmod +x {shlex.quote(script)}"
+        raise UsageError(f"{script} cannot be run", because=because, hint=hint)
     return script if "/" in script else f"./{script}"
 
 

@@ -101,11 +101,8 @@ def _follow(look: Callable[[], RunStatus], interval_s: float, *, as_json: bool) 
 
 def _on_screen(look: Callable[[], RunStatus], interval_s: float) -> None:
     if importlib.util.find_spec("rich") is None:
-        raise UsageError(
-            _NO_RICH,
-            because="the full-screen view is an extra of faultrun",
-            hint="pip install 'faultrun[watch]', or: watch -n1 faultrun status",
-        )
+        hint = "pip install 'faultrun[watch]', or: watch -n1 faultrun status"
+        raise UsageError(_NO_RICH, because="the full-screen view is an extra of faultrun", hint=hint)
     from rich.console import Console
 
     from faultrun.observe.status.screen import watch

@@ -48,11 +48,9 @@ def gather(folder: Path, pace: Pace) -> RunStatus:
     try:
         end = tail(folder / FILE_NAME)
     except OSError as error:
-        raise LogDirError(
-            f"no run is known in {folder}",
-            because=f"{folder / FILE_NAME}: {error.strerror}",
-            hint=which_log_dir(folder),
-        ) from error
+        because = f"{folder / FILE_NAME}: {error.strerror}"
+        hint = which_log_dir(folder)
+        raise LogDirError(f"no run is known in {folder}", because=because, hint=hint) from error
     return _Look(folder, record, end).status(pace)
 
 

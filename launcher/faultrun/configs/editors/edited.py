@@ -61,10 +61,8 @@ def not_a_value(what: str, names: Sequence[str]) -> EditRefused:
 def no_parent(name: str, names: Sequence[str]) -> NoParent:
     """Refuse a nested key whose surroundings are not there to put it into."""
     known = ", ".join(list(names)[:8])
-    return NoParent(
-        f"there is no {name!r} to look into",
-        hint=f"one of: {known}" if known else "check the KEY's first part",
-    )
+    hint = f"one of: {known}" if known else "check the KEY's first part"
+    return NoParent(f"there is no {name!r} to look into", hint=hint)
 
 
 def only_document(format_name: str) -> EditRefused:
@@ -79,10 +77,8 @@ def prove(same: Callable[[], bool], line: int) -> None:
     except (EditRefused, MalformedText):
         proved = False
     if not proved:
-        raise EditRefused(
-            f"changing line {line} would change something else as well",
-            hint="simplify that line by hand, for example to: KEY: VALUE",
-        )
+        hint = "simplify that line by hand, for example to: KEY: VALUE"
+        raise EditRefused(f"changing line {line} would change something else as well", hint=hint)
 
 
 Trail = list[tuple[Node, int]]

@@ -68,10 +68,8 @@ def edit(text: str, key: Key, value: Scalar) -> Edited:
         result = edited(text, [appended(text, ends.get(section, 0), entry)], before=None, after=spelled)
     before.setdefault(section, {})[name.lower()] = spelled
     if _read(result.text) != before:
-        raise EditRefused(
-            f"INI cannot hold {spelled!r}: it would read back differently",
-            hint="use a path without line breaks and without spaces at its ends",
-        )
+        hint = "use a path without line breaks and without spaces at its ends"
+        raise EditRefused(f"INI cannot hold {spelled!r}: it would read back differently", hint=hint)
     return result
 
 
@@ -93,9 +91,8 @@ def _address(key: Key, sections: Iterable[str], options: Sequence[_Option]) -> t
     if len(there) == 1:
         return there[0]
     if len(there) > 1:
-        raise EditRefused(
-            f"{key.text} may mean several options", hint='quote a name that holds dots: "a.b".c'
-        )
+        hint = 'quote a name that holds dots: "a.b".c'
+        raise EditRefused(f"{key.text} may mean several options", hint=hint)
     homes = [split for split in splits if split[0] in names or split[0] == configparser.DEFAULTSECT]
     if homes:
         return homes[0]
@@ -150,9 +147,8 @@ def _in_quotes(old: str, value: Scalar) -> str:
     if (mark := quoted["mark"]) in text:
         mark = "'" if mark == '"' else '"'
     if mark in text:
-        raise EditRefused(
-            "the value holds both kinds of quotes", hint="remove the quotes around the old value"
-        )
+        hint = "remove the quotes around the old value"
+        raise EditRefused("the value holds both kinds of quotes", hint=hint)
     return mark + text + mark
 
 

@@ -77,10 +77,8 @@ def _chosen(text: str, tree: ast.Module, key: Key) -> _Place:
             return few[0]
     if places:
         raise _several(text, places)
-    raise NoParent(
-        f"nothing in it is named {key.text}",
-        hint="KEY is an assigned name, a dictionary key, a keyword argument or a class attribute",
-    )
+    hint = "KEY is an assigned name, a dictionary key, a keyword argument or a class attribute"
+    raise NoParent(f"nothing in it is named {key.text}", hint=hint)
 
 
 def _several(text: str, places: list[_Place]) -> EditRefused:
@@ -95,9 +93,8 @@ def _several(text: str, places: list[_Place]) -> EditRefused:
 def _refuse_unfit(text: str, place: _Place, key: Key) -> None:
     if place.shared > 1:
         line = line_of(text, _span(text, place.node)[0])
-        raise EditRefused(
-            f"line {line} gives one value to {place.shared} names", hint="give each name a line of its own"
-        )
+        hint = "give each name a line of its own"
+        raise EditRefused(f"line {line} gives one value to {place.shared} names", hint=hint)
     depth = len(place.chain)
     inner = [found.chain[depth] for found in _inside(place.node, place.chain) if len(found.chain) > depth]
     if inner:

@@ -45,11 +45,9 @@ def format_of(file: str, named: str = "") -> str:
     found = named or ("env" if is_env else _ENDINGS.get(path.suffix.lower(), ""))
     if found in FORMATS:
         return found
-    raise ConfigError(
-        f"{file} is in no format that can be edited",
-        because=f"there is no format {named!r}" if named else "the end of its name does not tell its format",
-        hint=f"write FORMAT:{file}:KEY with one of {', '.join(FORMATS)}",
-    )
+    because = f"there is no format {named!r}" if named else "the end of its name does not tell its format"
+    hint = f"write FORMAT:{file}:KEY with one of {', '.join(FORMATS)}"
+    raise ConfigError(f"{file} is in no format that can be edited", because=because, hint=hint)
 
 
 def edit(file: str, data: bytes, key: str, value: Scalar, *, format: str = "") -> Edit:  # noqa: A002 - the user's word
@@ -84,9 +82,8 @@ def _edited(editor: _Edits, name: str, data: bytes, key: Key, value: Scalar) -> 
     try:
         return Edit(data=(bom + done.text).encode(encoding), change=change)
     except UnicodeEncodeError as error:
-        raise EditRefused(
-            f"the value cannot be written in {encoding}", hint="convert the file to UTF-8"
-        ) from error
+        hint = "convert the file to UTF-8"
+        raise EditRefused(f"the value cannot be written in {encoding}", hint=hint) from error
 
 
 def _found(editor: _Edits, text: str, key: Key, value: Scalar) -> Edited:
@@ -138,22 +135,19 @@ def _encoding(name: str, data: bytes) -> str:
 
 def _decoded(data: bytes, encoding: str) -> str:
     if b"\0" in data:
-        raise EditRefused(
-            "it is not a text file (it holds a zero byte)", hint="name the configuration file, not a binary"
-        )
+        hint = "name the configuration file, not a binary"
+        raise EditRefused("it is not a text file (it holds a zero byte)", hint=hint)
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise EditRefused(
-            f"line {line} is not {encoding} text", hint=f"convert the file to {encoding}"
-        ) from error
+        hint = f"convert the file to {encoding}"
+        raise EditRefused(f"line {line} is not {encoding} text", hint=hint) from error
 
 
 def _writable(value: Scalar) -> None:
     try:
         str(value).encode()
     except UnicodeEncodeError as error:
-        raise EditRefused(
-            "the value is not UTF-8 text", hint="use a path whose name is valid UTF-8"
-        ) from error
+        hint = "use a path whose name is valid UTF-8"
+        raise EditRefused("the value is not UTF-8 text", hint=hint) from error

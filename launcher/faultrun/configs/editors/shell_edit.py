@@ -22,10 +22,8 @@ def edit(text: str, key: Key, value: Scalar) -> Edited:
     """Set the variable ``key`` to ``value``; EditRefused with the reason where that cannot be done safely."""
     name, parts = variable(key), list(_parts(text))
     if None in parts and not any(part is not None and part.name == name for part in parts):
-        raise EditRefused(
-            f"the script does not set {name}",
-            hint=f"add a line {name}= where it belongs, or use --resume_arg",
-        )
+        hint = f"add a line {name}= where it belongs, or use --resume_arg"
+        raise EditRefused(f"the script does not set {name}", hint=hint)
     return edit_variable(text, key, value, _assignments, export="export ")
 
 

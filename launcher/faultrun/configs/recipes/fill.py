@@ -234,9 +234,8 @@ def _value_of(file: str, key: str, spelled: str) -> str | None:
             value = spelled[1:-1] if spelled[:1] in {'"', "'"} else spelled
     if value is None or isinstance(value, str | int | float):
         return None if value is None else str(value)
-    raise ConfigError(
-        f"{key} of {file} cannot be used", because="it holds no plain value", hint="--checkpoint_dir=DIR"
-    )
+    because = "it holds no plain value"
+    raise ConfigError(f"{key} of {file} cannot be used", because=because, hint="--checkpoint_dir=DIR")
 
 
 def _plain_python(spelled: str) -> object:

@@ -73,11 +73,9 @@ def recipe_file(name: str) -> Path:
     if name in names:
         return templates_folder() / "recipes" / f"{name}.yaml"
     close = get_close_matches(name, names, n=1)
-    raise ConfigError(
-        f"there is no recipe {name!r}",
-        because="the recipes are " + ", ".join(names),
-        hint=f"--recipe={close[0]}" if close else "faultrun recipes, or --recipe=./mine.yaml for your own",
-    )
+    because = "the recipes are " + ", ".join(names)
+    hint = f"--recipe={close[0]}" if close else "faultrun recipes, or --recipe=./mine.yaml for your own"
+    raise ConfigError(f"there is no recipe {name!r}", because=because, hint=hint)
 
 
 def recipe_for(imported: Iterable[str]) -> tuple[Recipe, str] | None:

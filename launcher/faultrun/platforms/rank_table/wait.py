@@ -87,11 +87,8 @@ def await_file(awaited: Awaited[T], path: str, patience: Patience) -> T:
 def not_finished(what: str, path: str, why: str, waited_s: float) -> NotFinished:
     """The error that names the file, what it said last and how long it was waited for."""
     after = f" after {waited_s:.0f} s" if waited_s >= 1 else ""
-    return NotFinished(
-        f"the {what} {path} is not finished{after}",
-        because=why,
-        hint=_HINT if Path(path).exists() else f"is the path right, as seen from {Path.cwd()}? {_HINT}",
-    )
+    hint = _HINT if Path(path).exists() else f"is the path right, as seen from {Path.cwd()}? {_HINT}"
+    return NotFinished(f"the {what} {path} is not finished{after}", because=why, hint=hint)
 
 
 def _look(awaited: Awaited[T], path: str) -> _Look[T]:

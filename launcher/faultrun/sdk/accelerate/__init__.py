@@ -67,11 +67,9 @@ def _check(accelerator: Accelerator) -> None:
             " --recipe=accelerate; a model of fully_shard can be given to sdk.torch.protect",
         )
     if not accelerator._models or not accelerator._optimizers:
-        raise FaultrunError(
-            "sdk.accelerate has nothing to protect",
-            because="the accelerator has prepared no model, or no optimizer",
-            hint="call protect() after accelerator.prepare(model, optimizer, ...)",
-        )
+        because = "the accelerator has prepared no model, or no optimizer"
+        hint = "call protect() after accelerator.prepare(model, optimizer, ...)"
+        raise FaultrunError("sdk.accelerate has nothing to protect", because=because, hint=hint)
 
 
 def _parts(accelerator: Accelerator) -> Parts:

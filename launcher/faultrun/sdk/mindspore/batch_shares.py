@@ -38,11 +38,9 @@ class SharedBatches:
         self._samples, self._batch, self._seed = samples, batch, seed
         steps = 0 if batch < 1 else samples // (full * batch)
         if steps < 1:
-            raise FaultrunError(
-                "SharedBatches has no step in an epoch",
-                because=f"{samples} samples do not fill batches of {batch} for {full} ranks",
-                hint="give as batch what one rank takes in a step, at most samples / ranks",
-            )
+            because = f"{samples} samples do not fill batches of {batch} for {full} ranks"
+            hint = "give as batch what one rank takes in a step, at most samples / ranks"
+            raise FaultrunError("SharedBatches has no step in an epoch", because=because, hint=hint)
         self._steps = steps
         self._epoch = 0
 

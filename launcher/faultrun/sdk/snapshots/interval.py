@@ -36,11 +36,9 @@ def checked(asked: SnapshotEvery) -> SnapshotEvery:
     is_number = isinstance(asked, int) and not isinstance(asked, bool)
     if asked == AUTO or (is_number and int(asked) >= 0):
         return asked
-    raise FaultrunError(
-        f"snapshot_every={asked!r} cannot be meant",
-        because="it is every how many steps a shard is copied into memory",
-        hint='"auto", 1 for every step, a larger number, or 0 for no copies',
-    )
+    because = "it is every how many steps a shard is copied into memory"
+    hint = '"auto", 1 for every step, a larger number, or 0 for no copies'
+    raise FaultrunError(f"snapshot_every={asked!r} cannot be meant", because=because, hint=hint)
 
 
 class SnapshotInterval:

@@ -122,18 +122,14 @@ def _check(
 ) -> None:
     for name, one in {"the model": model, **objects}.items():
         if not callable(getattr(one, "state_dict", None)) or not hasattr(one, "load_state_dict"):
-            raise FaultrunError(
-                f"{name} cannot be protected",
-                because=f"{type(one).__name__} has no state_dict and load_state_dict",
-                hint="leave it out, or give it these two methods",
-            )
+            because = f"{type(one).__name__} has no state_dict and load_state_dict"
+            hint = "leave it out, or give it these two methods"
+            raise FaultrunError(f"{name} cannot be protected", because=because, hint=hint)
     for optimizer in optimizers:
         if not hasattr(optimizer, "register_step_pre_hook"):
-            raise FaultrunError(
-                f"{type(optimizer).__name__} cannot be protected",
-                because="it has no step hooks, so the SDK cannot see when it changes the parameters",
-                hint="leave it out and put its step into `with guard.updating():`",
-            )
+            because = "it has no step hooks, so the SDK cannot see when it changes the parameters"
+            hint = "leave it out and put its step into `with guard.updating():`"
+            raise FaultrunError(f"{type(optimizer).__name__} cannot be protected", because=because, hint=hint)
     if state_fn is None and any("FullyShardedDataParallel" in type(one).__name__ for one in model.modules()):
         raise FaultrunError(
             "a model in FullyShardedDataParallel cannot be protected as it is",

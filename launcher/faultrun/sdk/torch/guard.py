@@ -90,11 +90,8 @@ class Guard:
             load(point.path)
         else:
             why = "it is not one of faultrun.sdk.torch" if state is not None else "torch.load refuses it"
-            raise FaultrunError(
-                f"nothing loads the checkpoint {point.path}",
-                because=why,
-                hint="guard.resume(load=...) with a function that loads your own format",
-            )
+            hint = "guard.resume(load=...) with a function that loads your own format"
+            raise FaultrunError(f"nothing loads the checkpoint {point.path}", because=why, hint=hint)
         return point
 
     def load(self, state: Any) -> None:

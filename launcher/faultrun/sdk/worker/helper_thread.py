@@ -266,11 +266,9 @@ class WakeupPipe:
         if self._has_sigterm:
             return
         if threading.current_thread() is not threading.main_thread():
-            raise FaultrunError(
-                "faultrun.sdk cannot take SIGTERM here",
-                because="Python gives signals to the main thread only, and this is another one",
-                hint="make the first call of faultrun.sdk in the main thread, before the training loop",
-            )
+            because = "Python gives signals to the main thread only, and this is another one"
+            hint = "make the first call of faultrun.sdk in the main thread, before the training loop"
+            raise FaultrunError("faultrun.sdk cannot take SIGTERM here", because=because, hint=hint)
         self._previous = signal.getsignal(signal.SIGTERM)
         signal.signal(signal.SIGTERM, self._on_sigterm)
         signal.siginterrupt(signal.SIGTERM, False)  # a slow write of the script goes on

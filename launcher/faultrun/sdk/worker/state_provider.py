@@ -117,11 +117,9 @@ class ScriptProvider(StateProvider):
     def __init__(self, save: Callable[[str], object], writer: SaveWriter, name: str) -> None:
         super().__init__(writer, UpdateLock())
         if not callable(save) or not isinstance(name, str) or Path(name).name != name:
-            raise FaultrunError(
-                "faultrun.sdk cannot save this training",
-                because=f"save is {save!r} and name {name!r}, not a function and the name of a file",
-                hint='sdk.start(save=write_state, directory="ckpt", name="state.npz")',
-            )
+            because = f"save is {save!r} and name {name!r}, not a function and the name of a file"
+            hint = 'sdk.start(save=write_state, directory="ckpt", name="state.npz")'
+            raise FaultrunError("faultrun.sdk cannot save this training", because=because, hint=hint)
         self._save = save
         self._name = Path(name)
         self._marked = False
@@ -179,20 +177,16 @@ def preflight(writer: SaveWriter, under: str = "", save: Callable[[Path], object
     except OSError as err:
         why = err.strerror or str(err)
         if err.errno not in _PASSING:
-            raise FaultrunError(
-                f"nothing can be saved in {place}",
-                because=f"{why}: {err.filename or place}",
-                hint="give a directory= that this process may write to",
-            ) from err
+            because = f"{why}: {err.filename or place}"
+            hint = "give a directory= that this process may write to"
+            raise FaultrunError(f"nothing can be saved in {place}", because=because, hint=hint) from err
         print(  # noqa: T201 - the worker's log is where the user of the SDK looks
             f"faultrun: nothing can be saved in {place} now ({why}); training goes on", file=sys.stderr
         )
     except Exception as err:  # the script's own functions and objects may raise anything
-        raise FaultrunError(
-            "faultrun.sdk cannot save this training",
-            because=f"trying it raised {type(err).__name__}: {err}",
-            hint="see the traceback; what is saved must exist, and be picklable, before the first step",
-        ) from err
+        because = f"trying it raised {type(err).__name__}: {err}"
+        hint = "see the traceback; what is saved must exist, and be picklable, before the first step"
+        raise FaultrunError("faultrun.sdk cannot save this training", because=because, hint=hint) from err
     finally:
         with contextlib.suppress(OSError):
             shutil.rmtree(ours)

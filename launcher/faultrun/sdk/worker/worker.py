@@ -121,11 +121,9 @@ class Worker:
     def done(self, ends_within_s: float) -> None:
         """Nothing is left to do; whatever ends this process by then, SIGALRM after that, is no failure."""
         if threading.current_thread() is not threading.main_thread():
-            raise FaultrunError(
-                "faultrun.sdk.done() cannot be called here",
-                because="the main thread says when everything is done, and this is another one",
-                hint="call it as the last line of the script",
-            )
+            because = "the main thread says when everything is done, and this is another one"
+            hint = "call it as the last line of the script"
+            raise FaultrunError("faultrun.sdk.done() cannot be called here", because=because, hint=hint)
         self._say_done(ends_within_s)
 
     def agree_on_save(self, newest: int) -> int:

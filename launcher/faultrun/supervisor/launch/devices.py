@@ -202,8 +202,5 @@ def _is_being_written(path: str) -> bool:
 
 
 def _unusable(path: str, error: ValueError) -> ConfigError:
-    return ConfigError(
-        f"the rank table {path} cannot be used",
-        because=str(error),
-        hint="it was right when the run began: the platform's controller logs say what changed",
-    )
+    hint = "it was right when the run began: the platform's controller logs say what changed"
+    return ConfigError(f"the rank table {path} cannot be used", because=str(error), hint=hint)

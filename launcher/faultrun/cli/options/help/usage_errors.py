@@ -57,11 +57,8 @@ def _unknown_of_verb(error: click.NoSuchOption, command: str) -> UsageError:
     because = f"`{command}` does not have it"
     if match is None and same_spelling(error.option_name) in OPTIONS:
         because = f"it is an option of a run; `{command}` does not have it"
-    return UsageError(
-        f"unknown option {error.option_name}",
-        because=because,
-        hint=f"did you mean {match}?" if match else f"{command} --help",
-    )
+    hint = f"did you mean {match}?" if match else f"{command} --help"
+    return UsageError(f"unknown option {error.option_name}", because=because, hint=hint)
 
 
 def _bad_value(error: click.BadParameter, param: click.Parameter, command: str) -> UsageError:
@@ -84,11 +81,9 @@ def _wrong_verb(error: click.UsageError, command: str, because: str) -> UsageErr
     unknown = _NO_COMMAND.search(because)
     if known and unknown:
         match = likely(unknown[1], known)
-        return UsageError(
-            f"`{command}` has no command {unknown[1]}",
-            because=f"its commands are {', '.join(known)}",
-            hint=f"{command} {match}" if match else f"{command} --help",
-        )
+        because = f"its commands are {', '.join(known)}"
+        hint = f"{command} {match}" if match else f"{command} --help"
+        return UsageError(f"`{command}` has no command {unknown[1]}", because=because, hint=hint)
     if known:
         because = f"its commands are {', '.join(known)}"
         return UsageError(f"`{command}` needs a command", because=because, hint=f"{command} --help")

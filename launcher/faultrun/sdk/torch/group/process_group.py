@@ -230,11 +230,9 @@ def _fake(rank: int, world: int) -> None:
         dist.set_debug_level(dist.DebugLevel.OFF)  # until the group is formed
         dist.init_process_group(_FAKE, store=FakeStore(), rank=rank, world_size=world)
     except (ImportError, ValueError, RuntimeError) as error:
-        raise FaultrunError(
-            "this rank cannot take a dead one's place",
-            because=f"torch {torch.__version__} has no process group that does nothing: {error}",
-            hint="train with torch 2.13 or newer, or with --on_fault=restart",
-        ) from error
+        because = f"torch {torch.__version__} has no process group that does nothing: {error}"
+        hint = "train with torch 2.13 or newer, or with --on_fault=restart"
+        raise FaultrunError("this rank cannot take a dead one's place", because=because, hint=hint) from error
 
 
 def idle_group(rank: int, world: int) -> Any:

@@ -161,11 +161,9 @@ def _restored(record: Mapping[str, Any], meshes: Sequence[Any]) -> Any:
 def _check_same(name: str, record: Any, tensor: Any) -> None:
     here = _record(tensor)
     if not isinstance(record, dict) or record.keys() != _KEYS:
-        raise FaultrunError(
-            f"the saved {name} does not fit",
-            because="it was saved by a model that was not sharded, and here it is sharded",
-            hint="resume from a checkpoint of torch.distributed.checkpoint, which loads into any layout",
-        )
+        because = "it was saved by a model that was not sharded, and here it is sharded"
+        hint = "resume from a checkpoint of torch.distributed.checkpoint, which loads into any layout"
+        raise FaultrunError(f"the saved {name} does not fit", because=because, hint=hint)
     if any(here[key] != record[key] for key in _KEYS - {"local", "piece"}) or here["piece"] != tuple(
         record["piece"]
     ):
