@@ -92,9 +92,8 @@ def looking(asked: Asked) -> Iterator[RunLook]:
 
     settings = collect(asked, os.environ)
     if not (named := settings.read(Settings.rdzv_endpoint, endpoints)):
-        raise settings.refuse(
-            Settings.rdzv_endpoint, "it names no member of etcd", "--rdzv-endpoint=HOST:2379"
-        )
+        because = "it names no member of etcd"
+        raise settings.refuse(Settings.rdzv_endpoint, because, "--rdzv-endpoint=HOST:2379")
     process = ProcessContext(environ=os.environ, python=sys.executable, import_path=(), pid=os.getpid())
     context = ResolveContext(settings, process)
     access = etcd_access(context, named)

@@ -226,9 +226,8 @@ def etcd_access(ctx: ResolveContext, named: tuple[Endpoint, ...]) -> EtcdAccess:
             raise settings.refuse(Settings.rdzv_conf, f"{needed} are of use only together")
     schemes = {conf.get("protocol", ""), *(one.scheme for one in named)} - {""}
     if len(schemes) > 1:
-        raise settings.refuse(
-            Settings.rdzv_conf, "some of it says http and some https", "one protocol for all"
-        )
+        because = "some of it says http and some https"
+        raise settings.refuse(Settings.rdzv_conf, because, "one protocol for all")
     certified = [field for field in ("ca_file", "cert_file") if files.get(field)]
     if schemes == {"http"} and certified:
         raise settings.refuse(Settings.rdzv_conf, "http has no certificates", "protocol=https")

@@ -73,9 +73,8 @@ def _of_table(ctx: ResolveContext, table: FinishedTable) -> Job:
     for at, server in enumerate(known):
         if server.ranks != tuple(range(at * size, (at + 1) * size)):
             because = f"{table.where} does not give the ranks of a server in a row"
-            raise ctx.settings.refuse(
-                Settings.rank_table_file, because, "a table with ranks 0 1 2 ... by server"
-            )
+            hint = "a table with ranks 0 1 2 ... by server"
+            raise ctx.settings.refuse(Settings.rank_table_file, because, hint)
     return Job(
         nodes=len(known),
         local=size,

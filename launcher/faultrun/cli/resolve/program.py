@@ -89,9 +89,8 @@ def resolve_program(settings: Settings, process: ProcessContext) -> Program:
         because = "with --module it is Python that runs"
         raise settings.refuse(Settings.no_python, because, "one of -m and --no-python")
     if as_path and (as_module or as_written):
-        raise settings.refuse(
-            Settings.run_path, "it says that SCRIPT is a file of Python", "--run-path alone"
-        )
+        because = "it says that SCRIPT is a file of Python"
+        raise settings.refuse(Settings.run_path, because, "--run-path alone")
     script, *arguments = words
     shown = words
     prefix: tuple[str, ...]

@@ -70,9 +70,8 @@ def resolve_recovery(
         _propose_recipe(ctx, sources)
     for option in (Settings.rewrite, Settings.resume_arg):
         if settings.gave(option) and not said.checkpoint_dirs:
-            raise settings.refuse(
-                option, _NO_FOLDER, "--checkpoint_dir=DIR, the folder that the training saves into"
-            )
+            hint = "--checkpoint_dir=DIR, the folder that the training saves into"
+            raise settings.refuse(option, _NO_FOLDER, hint)
     return said
 
 
