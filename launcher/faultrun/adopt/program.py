@@ -181,11 +181,8 @@ def _fit(
     recipe, imported = found
     code = _OptionsOnly(script)
     filler = RecipeFiller(recipe, Script(path=shown, args=args, environ=environ, code=code))
-    fit = RecipeFit(
-        name=recipe.name,
-        why=f"{shown} imports {imported}",
-        pointers=tuple(one.name for one in recipe.pointers),
-    )
+    pointers = tuple(one.name for one in recipe.pointers)
+    fit = RecipeFit(name=recipe.name, why=f"{shown} imports {imported}", pointers=pointers)
     try:
         folders = filler.checkpoint_dirs(1)
         fit = replace(fit, folders=() if code.wanted else folders, arguments=filler.resume_args())

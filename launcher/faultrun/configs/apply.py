@@ -240,12 +240,8 @@ def _copy_for(file: Path, group: Sequence[Setting], originals: Path, by: By = By
             str(file),
         )
     )
-    return EditedCopy(
-        original=group[0].file,
-        path=str((originals.parent / "edited" / folder_of_copy(tag, by) / name).absolute()),
-        spellings=tuple(spelled),
-        reason=reason,
-    )
+    path = str((originals.parent / "edited" / folder_of_copy(tag, by) / name).absolute())
+    return EditedCopy(original=group[0].file, path=path, spellings=tuple(spelled), reason=reason)
 
 
 def _why_not_in_place(file: Path, group: Sequence[Setting]) -> str:

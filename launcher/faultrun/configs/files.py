@@ -183,11 +183,8 @@ def _read(path: Path) -> FileSnapshot | None:
         raise ConfigError(f"{path} cannot be read", because=because, hint=f"ls -l {path}") from error
     if _mark(before) != _mark(after) or len(data) != after.st_size:
         return None
-    return FileSnapshot(
-        data=data,
-        attributes=Attributes(mode=stat.S_IMODE(after.st_mode), owner=(after.st_uid, after.st_gid)),
-        mark=_mark(after),
-    )
+    attributes = Attributes(mode=stat.S_IMODE(after.st_mode), owner=(after.st_uid, after.st_gid))
+    return FileSnapshot(data=data, attributes=attributes, mark=_mark(after))
 
 
 def _all_of(descriptor: int) -> bytes:

@@ -228,11 +228,8 @@ def _from_table(wish: ByDevice, devices: Sequence[int], known: Numbers, option: 
             raise NotOurs(option, f"{thing} {number} is not ours to use (there are: {listed})")
     left_out = [str(rank) for rank, device in enumerate(devices) if not wish.get(device)]
     note = f"--{option} names no {thing} for local rank {', '.join(left_out)}: the kernel chooses"
-    return _Share(
-        ranks=tuple(wish.get(device, ()) for device in devices),
-        scheduler=wish.get(None, ()),
-        notes=(note,) if left_out else (),
-    )
+    ranks = tuple(wish.get(device, ()) for device in devices)
+    return _Share(ranks=ranks, scheduler=wish.get(None, ()), notes=(note,) if left_out else ())
 
 
 def _binding(

@@ -81,13 +81,9 @@ def processor_sample(root: Path = Path("/")) -> ProcessorSample:
     allowed = os.sched_getaffinity(0)
     at_s = time.monotonic()
     quota, used_us = _tightest(tuple(_mounts(root)), _groups(root), "cpu", _cpus)
-    return ProcessorSample(
-        at_s=at_s,
-        allowed=len(allowed),
-        idle_s=_idle_s(root, allowed),
-        quota=quota,
-        spent_s=used_us / 1e6 if quota is not None and used_us is not None else None,
-    )
+    spent_s = used_us / 1e6 if quota is not None and used_us is not None else None
+    idle_s = _idle_s(root, allowed)
+    return ProcessorSample(at_s=at_s, allowed=len(allowed), idle_s=idle_s, quota=quota, spent_s=spent_s)
 
 
 def memory_group(pid: int, root: Path = Path("/")) -> Path | None:

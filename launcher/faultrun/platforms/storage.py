@@ -42,11 +42,9 @@ class Sample:
 def room(folder: Path) -> Room:
     """Ask the file system. OSError if the folder is not there."""
     found = os.statvfs(folder)
-    return Room(
-        total_bytes=found.f_blocks * found.f_frsize,
-        free_bytes=found.f_bavail * found.f_frsize,
-        free_inodes=found.f_favail if found.f_files else None,
-    )
+    free_inodes = found.f_favail if found.f_files else None
+    free_bytes = found.f_bavail * found.f_frsize
+    return Room(total_bytes=found.f_blocks * found.f_frsize, free_bytes=free_bytes, free_inodes=free_inodes)
 
 
 def nearest(path: Path) -> Path:

@@ -49,11 +49,9 @@ def find_saves(layers: Iterable[tuple[Path, str]], registry: Registry | None = N
             entries = Catalog(roots, settle_s=0.0, registry=registry).scan().entries
             found += [(f"{prefix}{one.path[len(str(layer)) :]}", one) for one in entries]
     found.sort(key=lambda one: one[1].mtime_ns)
-    return FoundSaves(
-        folders=folders_of(path for path, _ in found),
-        paths=tuple(path for path, _ in found),
-        times_s=tuple(one.mtime_ns / 1e9 for _, one in found),
-    )
+    times_s = tuple(one.mtime_ns / 1e9 for _, one in found)
+    folders = folders_of(path for path, _ in found)
+    return FoundSaves(folders=folders, paths=tuple(path for path, _ in found), times_s=times_s)
 
 
 def folders_of(paths: Iterable[str]) -> tuple[str, ...]:

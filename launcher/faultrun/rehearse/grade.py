@@ -37,11 +37,9 @@ class Grade:
 def grade(found: RehearsalOutcome) -> Grade:
     """Judge what was tried."""
     tried = [one for one in found.tried if one.fate is not Fate.NOT_TRIED]
-    return Grade(
-        letter=_letter(found) if tried else Letter.NONE,
-        whole=len(tried) == len(found.tried) and not found.left_out,
-        reasons=tuple(_reasons(found)),
-    )
+    whole = len(tried) == len(found.tried) and not found.left_out
+    letter = _letter(found) if tried else Letter.NONE
+    return Grade(letter=letter, whole=whole, reasons=tuple(_reasons(found)))
 
 
 def _letter(found: RehearsalOutcome) -> Letter:

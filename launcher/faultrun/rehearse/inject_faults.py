@@ -127,13 +127,8 @@ class Striker:
             note = f"not noticed within {waited_s:.0f} s: the run would have stood still for ever"
             return Tried(trial=trial, fate=Fate.LOST, ailments=(Ailment.FREEZE_UNSEEN,), note=note)
         if run.view.incarnation == before and not self._over():
-            return Tried(
-                trial=trial,
-                fate=Fate.SURVIVED,
-                lost_steps=0,
-                again_s=run.hang_over_at - at,
-                resumed="woken by SIGCONT",
-            )
+            again_s, fate = run.hang_over_at - at, Fate.SURVIVED
+            return Tried(trial=trial, fate=fate, lost_steps=0, again_s=again_s, resumed="woken by SIGCONT")
         return self._goes_on(trial, before, at)
 
     @property

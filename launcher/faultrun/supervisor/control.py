@@ -218,12 +218,8 @@ class Control:
             yield from self._welcome(peer, content)
         elif kind == "can_join":
             for rank in self._seats.parked_for(peer):
-                yield StandbyChanged(
-                    at_s=self._reactor.now(),
-                    incarnation=self._incarnation,
-                    rank=rank,
-                    state=StandbyPhase.PARKED,
-                )
+                at_s, state = self._reactor.now(), StandbyPhase.PARKED
+                yield StandbyChanged(at_s=at_s, incarnation=self._incarnation, rank=rank, state=state)
         elif peer.rank is not None:
             if self._seats.has(peer):
                 yield from self._worker_says(peer.rank, content)

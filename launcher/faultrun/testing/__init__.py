@@ -70,10 +70,6 @@ def from_environment() -> Injector:
 def injector_of(environ: Mapping[str, str]) -> Injector:
     """The faults that ``environ`` describes for the worker that it describes. BadFault: the text is wrong."""
     faults, chance = parse(environ.get(CHAOS_VARIABLE, ""))
-    return Injector(
-        faults,
-        chance,
-        rank=int(environ.get("RANK", "0")),
-        life=int(environ.get("FAULTRUN_INCARNATION", environ.get("TORCHELASTIC_RESTART_COUNT", "0"))),
-        world_size=int(environ.get("WORLD_SIZE", "1")),
-    )
+    life = int(environ.get("FAULTRUN_INCARNATION", environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
+    world_size = int(environ.get("WORLD_SIZE", "1"))
+    return Injector(faults, chance, rank=int(environ.get("RANK", "0")), life=life, world_size=world_size)

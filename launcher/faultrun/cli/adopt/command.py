@@ -116,14 +116,9 @@ def _adopted(words: Sequence[str], *, may_ask: bool, force: bool) -> _Adopted:
     page = yaml_page(proposal, start.said)
     named = proposal.launch.program[0] if proposal.launch.program else ""
     here = program.script is not None and (proposal.launch.module or (start.places.root / named).is_file())
-    return _Adopted(
-        start=start,
-        proposal=proposal,
-        page=page,
-        path=path,
-        refused=refusal_of(proposal, program, page, start.places.root) if here else "",
-        change=launch_change(start, proposal),
-    )
+    refused = refusal_of(proposal, program, page, start.places.root) if here else ""
+    change = launch_change(start, proposal)
+    return _Adopted(start=start, proposal=proposal, page=page, path=path, refused=refused, change=change)
 
 
 def _answers_to(questions: Sequence[Question], program: KnownProgram) -> tuple[AdoptedOption, ...]:

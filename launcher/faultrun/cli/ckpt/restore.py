@@ -33,11 +33,9 @@ def need(request: ChooseOptions, entries: Sequence[Entry]) -> Need:
     """What to choose for. Without a world size, the files tell it. Raises UsageError, ConfigError."""
     lost = _ranks(request.lost_ranks)
     world_size = request.world_size or _world_size(entries)
-    return Need(
-        world=World(size=world_size, groups=_groups(request, world_size, lost)),
-        whose=Whose(run_id=request.run_id),
-        doubt=Doubt(lost_ranks=lost, trust=request.trust),
-    )
+    world = World(size=world_size, groups=_groups(request, world_size, lost))
+    doubt = Doubt(lost_ranks=lost, trust=request.trust)
+    return Need(world=world, whose=Whose(run_id=request.run_id), doubt=doubt)
 
 
 def write_files(request: ChooseOptions, catalog: Catalog, found: Findings, wanted: Need) -> None:

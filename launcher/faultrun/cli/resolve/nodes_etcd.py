@@ -72,11 +72,8 @@ def _with_etcd(ctx: ResolveContext, named: tuple[Endpoint, ...], rank: int | Non
         raise settings.refuse(Settings.rdzv_backend, because, "--rdzv-endpoint=HOST:2379,HOST:2379,HOST:2379")
     ctx.no_effect("workers meet on the node that has rank 0", Settings.master_addr)
     addr = _own_address(ctx, [one.host for one in named])
-    return NodeIdentity(
-        name=_name(ctx, rank, on_one_machine=_loopback(addr)),
-        addr=addr,
-        agreement=_spec(ctx, etcd_access(ctx, named), rank),
-    )
+    name = _name(ctx, rank, on_one_machine=_loopback(addr))
+    return NodeIdentity(name=name, addr=addr, agreement=_spec(ctx, etcd_access(ctx, named), rank))
 
 
 def _with_leader(

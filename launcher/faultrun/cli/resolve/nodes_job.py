@@ -75,10 +75,6 @@ def _of_table(ctx: ResolveContext, table: FinishedTable) -> Job:
             because = f"{table.where} does not give the ranks of a server in a row"
             hint = "a table with ranks 0 1 2 ... by server"
             raise ctx.settings.refuse(Settings.rank_table_file, because, hint)
-    return Job(
-        nodes=len(known),
-        local=size,
-        node_rank=None if own is None else known.index(own),
-        leader=min(known[0].names, key=lambda name: (not is_address(name), name), default=""),
-        source=table.where,
-    )
+    leader = min(known[0].names, key=lambda name: (not is_address(name), name), default="")
+    node_rank = None if own is None else known.index(own)
+    return Job(nodes=len(known), local=size, node_rank=node_rank, leader=leader, source=table.where)

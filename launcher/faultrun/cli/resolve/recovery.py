@@ -99,12 +99,9 @@ def _script(ctx: ResolveContext, program: Program, sources: Sequence[Path]) -> "
 
     if (source := program.source) is not None and ctx.settings.worker_dir:
         source = source.absolute()
-    return Script(
-        path="" if source is None else str(source),
-        args=program.command.script_args,
-        environ=ctx.environ,
-        code=SourceCode([file for file in sources if file.suffix == ".py"]),
-    )
+    code = SourceCode([file for file in sources if file.suffix == ".py"])
+    path = "" if source is None else str(source)
+    return Script(path=path, args=program.command.script_args, environ=ctx.environ, code=code)
 
 
 def resolve_environment(

@@ -49,14 +49,8 @@ def resolve_workers(ctx: ResolveContext, framework: Framework) -> Workers:
     _check_place(ctx, nodes, here)
     if nodes == 1 and here is None and settings.gave(Settings.worker_num) and world > _MSRUN_PER_NODE:
         ctx.note(f"all {world} workers run on this node (msrun would start {_MSRUN_PER_NODE} per node)")
-    return Workers(
-        world=world,
-        local=local_size,
-        simulation=None,
-        nodes=nodes,
-        devices=_devices(ctx, table, local_size),
-        job=job,
-    )
+    devices = _devices(ctx, table, local_size)
+    return Workers(world=world, local=local_size, simulation=None, nodes=nodes, devices=devices, job=job)
 
 
 def _devices(ctx: ResolveContext, table: FinishedTable | None, count: int) -> tuple[int, ...]:

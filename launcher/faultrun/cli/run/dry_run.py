@@ -174,9 +174,6 @@ def _worker(spec: RunSpec, plan: Plan, rank: int, environ: Mapping[str, str]) ->
         builtin_scheduler=spec.rendezvous.ms_scheduler is MsScheduler.BUILTIN,
     )
     ours = sorted(worker_environment(environ, spec, seat, life).items())
-    return _Worker(
-        rank=rank,
-        argv=_argv(spec, plan, rank),
-        folder=spec.identity.folder_of(rank, seat.local_rank, seat.node_rank),
-        changed={name: value for name, value in ours if environ.get(name) != value},
-    )
+    changed = {name: value for name, value in ours if environ.get(name) != value}
+    folder = spec.identity.folder_of(rank, seat.local_rank, seat.node_rank)
+    return _Worker(rank=rank, argv=_argv(spec, plan, rank), folder=folder, changed=changed)

@@ -269,9 +269,5 @@ def newest_checkpoint(roots: Sequence[str], recovery: Recovery) -> NewestCheckpo
         if known.name == entry.format:
             with suppress(Unreadable, OSError):
                 entry = known.read(entry)
-    return NewestCheckpoint(
-        path=entry.path,
-        step=entry.global_step,
-        age_s=max(0.0, time.time() - entry.mtime_ns / 1e9),
-        size_bytes=entry.size_bytes,
-    )
+    age_s, step = max(0.0, time.time() - entry.mtime_ns / 1e9), entry.global_step
+    return NewestCheckpoint(path=entry.path, step=step, age_s=age_s, size_bytes=entry.size_bytes)

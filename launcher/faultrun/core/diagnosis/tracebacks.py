@@ -71,12 +71,9 @@ def last_raised(lines: Sequence[str]) -> Raised | None:
             if linked and found is not None:
                 before = (f"{found.kind}: {found.message}", *found.came_from)
             linked = False
-            found = Raised(
-                kind=ended["kind"].rpartition(".")[2],
-                message=_message(ended["message"] or "", lines[at + 1 : at + 1 + _HEADED_LINES]),
-                frame=_own(frames),
-                came_from=before[:_CHAIN],
-            )
+            message = _message(ended["message"] or "", lines[at + 1 : at + 1 + _HEADED_LINES])
+            kind = ended["kind"].rpartition(".")[2]
+            found = Raised(kind=kind, message=message, frame=_own(frames), came_from=before[:_CHAIN])
         frames = []
     return found
 

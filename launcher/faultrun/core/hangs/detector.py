@@ -145,15 +145,8 @@ def suspect_logged(
     if (found := suspect(watch, stopped)) is None:
         return None
     mute = tuple(sorted(ranks - {one.beat.rank for one in watch.seen}))
-    return replace(
-        found,
-        front=(*found.front, *mute),
-        behind=(*found.behind, *mute),
-        final=False,
-        acts=False,
-        acts_s=0.0,
-        by_log=True,
-    )
+    behind, front = (*found.behind, *mute), (*found.front, *mute)
+    return replace(found, front=front, behind=behind, final=False, acts=False, acts_s=0.0, by_log=True)
 
 
 def suspect_quiet(
@@ -293,11 +286,8 @@ def _quiet(before: Quiet | None, sign: Sign, clock_s: float, passed_s: float) ->
         return Quiet(sign=sign, log_s=clock_s, work_s=clock_s)
     old = before.sign
     works = sign.cpu_s - old.cpu_s > _BUSY_SHARE * passed_s or sign.io_bytes - old.io_bytes > _BUSY_IO_BYTES
-    return Quiet(
-        sign=sign,
-        log_s=clock_s if sign.log_bytes != old.log_bytes else before.log_s,
-        work_s=clock_s if works else before.work_s,
-    )
+    log_s = clock_s if sign.log_bytes != old.log_bytes else before.log_s
+    return Quiet(sign=sign, log_s=log_s, work_s=clock_s if works else before.work_s)
 
 
 def _trains(beat: Beat) -> bool:

@@ -281,12 +281,8 @@ def sweep_when_empty(state: RunState, now_s: float, why: str) -> Step:
 def _sweep(state: RunState) -> Sweep:
     """End what the workers left behind, keep what memory holds, and read what all of them said last."""
     ranks = (*(exit_.rank for exit_ in state.life.exits), *sorted(state.life.alive))
-    return Sweep(
-        incarnation=state.incarnation,
-        dead=ranks,
-        saves=state.life.saves,
-        write_by=grace_window.for_memory(state),
-    )
+    write_by = grace_window.for_memory(state)
+    return Sweep(incarnation=state.incarnation, dead=ranks, saves=state.life.saves, write_by=write_by)
 
 
 def unkillable(state: RunState) -> Step:

@@ -43,11 +43,8 @@ def look_into(state: RunState, event: HangSuspected) -> Step:
     suspicion = event.suspicion
     who = " ".join(str(rank) for rank in suspicion.behind)
     state = _standing(state, replace(state.life.standstill, suspicion=suspicion, asked=False))
-    return Step(
-        state=state,
-        actions=(_look(state, suspicion),),
-        why=f"rank {who} silent for {suspicion.silent_s:.1f} s",
-    )
+    why = f"rank {who} silent for {suspicion.silent_s:.1f} s"
+    return Step(state=state, actions=(_look(state, suspicion),), why=why)
 
 
 def works(state: RunState, event: HangDismissed) -> Step:

@@ -115,11 +115,8 @@ def look_by_itself(state: RunState) -> Step:
 
 def look_again(state: RunState) -> Step:
     """The wait for a folder that was gone is over."""
-    return Step(
-        state=state,
-        actions=(find_recovery_point(state, state.life.incident),),
-        why="another look for the checkpoints",
-    )
+    actions = (find_recovery_point(state, state.life.incident),)
+    return Step(state=state, actions=actions, why="another look for the checkpoints")
 
 
 def asked_to_look(state: RunState, event: LookAgain) -> Step:

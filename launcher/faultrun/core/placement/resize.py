@@ -85,12 +85,8 @@ def resized(point: RecoveryPoint | None, takes: Sequence[int]) -> RecoveryPoint 
         else alike[0].from_rank
         for alike in groups.values()
     }
-    return replace(
-        point,
-        files=files,
-        restore_ranks=",".join(map(str, sorted(suppliers.values()))),
-        restore_ranks_map=json.dumps(suppliers),
-    )
+    restore_ranks = ",".join(map(str, sorted(suppliers.values())))
+    return replace(point, files=files, restore_ranks=restore_ranks, restore_ranks_map=json.dumps(suppliers))
 
 
 def takes_from(before: Topology, after: Topology, wanted: Topology, groups: Sequence[Group]) -> list[int]:

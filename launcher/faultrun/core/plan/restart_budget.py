@@ -39,11 +39,9 @@ def charge(
     recent = _counted(ledger, policy, now_s, high_step, point)
     if len(recent) >= policy.max_restarts:
         return Spent(why=_spent(len(recent), policy, high_step))
-    charged = replace(
-        furthest(ledger, high_step, point),
-        restarts=(*recent, Restart(at_s=now_s, step=high_step)),
-        total_restarts=ledger.total_restarts + 1,
-    )
+    restarts = (*recent, Restart(at_s=now_s, step=high_step))
+    total_restarts = ledger.total_restarts + 1
+    charged = replace(furthest(ledger, high_step, point), restarts=restarts, total_restarts=total_restarts)
     return Allowed(number=len(recent) + 1, backoff_s=backoff_s(len(recent), policy, now_s), ledger=charged)
 
 

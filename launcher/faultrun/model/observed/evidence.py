@@ -120,10 +120,5 @@ class Row:
         """The finding, if ``text`` matches."""
         if re.search(self.pattern, text) is None:
             return None
-        return Finding(
-            name=self.name,
-            fault_class=self.fault_class,
-            says=self.says,
-            line=text[:_LINE_CHARS],
-            hint=self.hint,
-        )
+        line, fault_class = text[:_LINE_CHARS], self.fault_class
+        return Finding(name=self.name, fault_class=fault_class, says=self.says, line=line, hint=self.hint)

@@ -80,11 +80,9 @@ def _give_up(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
     last = account.faults[-1]
     step = "" if last.step is None else f" at step {last.step}"
     who = "no worker" if last.rank is None else f"rank {last.rank}"
-    yield Advice(
-        what=f"the run gave up with exit code {account.ended[0]}",
-        because=f"{account.ended[1]}; the last fault: {who} {last.what}{step}",
-        hint=f"faultrun incident {last.number} and the logs; a larger --max_restarts if it was an accident",
-    )
+    hint = f"faultrun incident {last.number} and the logs; a larger --max_restarts if it was an accident"
+    because = f"{account.ended[1]}; the last fault: {who} {last.what}{step}"
+    yield Advice(what=f"the run gave up with exit code {account.ended[0]}", because=because, hint=hint)
 
 
 def _dying_gasp(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
@@ -170,11 +168,9 @@ def _same_rank(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:
     (rank, count), *_ = blamed.most_common(1)
     workers = max((life.workers for life in account.lives), default=1)
     if workers > 1 and count >= _OFTEN and count * 2 > len(account.faults):
-        yield Advice(
-            what=f"look at rank {rank}",
-            because=f"it failed first in {count} of {len(account.faults)} incidents, with {workers} workers",
-            hint=f"its device and its data; worker_{rank}.log of each incarnation",
-        )
+        because = f"it failed first in {count} of {len(account.faults)} incidents, with {workers} workers"
+        hint = f"its device and its data; worker_{rank}.log of each incarnation"
+        yield Advice(what=f"look at rank {rank}", because=because, hint=hint)
 
 
 def _torn(account: Account, _spec: Mapping[str, Any]) -> Iterator[Advice]:

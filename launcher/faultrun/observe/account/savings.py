@@ -123,11 +123,8 @@ def savings(account: Account, assumptions: Assumptions) -> Savings:
 
     ``assumptions`` are settled; without a launcher that restarts, only hands are compared with.
     """
-    known = _Known(
-        cold_start_s=_cold_start_s(account),
-        step_s=account.step_s,
-        workers={life.number: life.workers for life in account.lives},
-    )
+    workers = {life.number: life.workers for life in account.lives}
+    known = _Known(cold_start_s=_cold_start_s(account), step_s=account.step_s, workers=workers)
     found, left_out, warm = [], Counter[str](), False
     for chain in chains(account):
         if chain.left_out:

@@ -99,11 +99,8 @@ class StateProvider(ABC):
 
 def limits_of(order: SaveOrder) -> HoldLimits:
     """How long an order may wait. A rank that has lost a peer will hardly finish its first step."""
-    return HoldLimits(
-        until_s=order.until_s,
-        settle_s=0.25 if order.step is None else 0.0,
-        first_s=_FIRST_S if order.peers_lost else float("inf"),
-    )
+    first_s = _FIRST_S if order.peers_lost else float("inf")
+    return HoldLimits(until_s=order.until_s, settle_s=0.25 if order.step is None else 0.0, first_s=first_s)
 
 
 class ScriptProvider(StateProvider):

@@ -135,11 +135,8 @@ class _Reset:
         kind = b""
         with contextlib.suppress(OSError, ValueError):
             kind = read_bounded(self.kind_file, MOST_FAULT_FILE_BYTES)
-        return replace(
-            notice,
-            kind=parse_restart_kind(kind),
-            restart_in_place=notice.restart_in_place and self.files.restart_in_place,
-        )
+        restart_in_place = notice.restart_in_place and self.files.restart_in_place
+        return replace(notice, kind=parse_restart_kind(kind), restart_in_place=restart_in_place)
 
 
 @dataclass(slots=True)

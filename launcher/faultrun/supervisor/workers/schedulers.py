@@ -77,13 +77,8 @@ class Schedulers:
         del self._processes[process.pid]
         status = process.reap()
         assert status is not None, "a readable pidfd is a process that ended"
-        yield HelperExit(
-            at_s=self._reactor.now(),
-            incarnation=incarnation,
-            name="scheduler",
-            pid=process.pid,
-            status=status,
-        )
+        at_s, pid = self._reactor.now(), process.pid
+        yield HelperExit(at_s=at_s, incarnation=incarnation, name="scheduler", pid=pid, status=status)
 
 
 def listens_first(spec: RunSpec, order: Spawn, local_rank: int) -> Listener | None:

@@ -200,12 +200,9 @@ class WorkerGroup:
     def kept_states(self) -> KeptStates:
         """What ranks of this node have in memory that outlives them."""
         page = self.incarnation.page
-        return KeptStates(
-            run_id=self._spec.run_id,
-            ranks=frozenset(() if page is None else page.ranks),
-            alone=self.elsewhere == 0,
-            memory=self._control.kept(),
-        )
+        ranks = frozenset(() if page is None else page.ranks)
+        memory = self._control.kept()
+        return KeptStates(run_id=self._spec.run_id, ranks=ranks, alone=self.elsewhere == 0, memory=memory)
 
     def clean_up(self, order: Sweep, kept: KeptStates) -> Iterable[Event]:
         """End what escaped, write what is ``kept``, read the last words of the dead; in the helper thread."""
@@ -220,13 +217,8 @@ class WorkerGroup:
             with contextlib.suppress(OSError):
                 logs.drop_unused()
             notes = self._env.exits.notes(order.dead, logs, page.reporting())
-        yield Drained(
-            at_s=self._reactor.now(),
-            incarnation=order.incarnation,
-            stragglers=stragglers,
-            swept=swept,
-            notes=notes,
-        )
+        at_s, incarnation = self._reactor.now(), order.incarnation
+        yield Drained(at_s=at_s, incarnation=incarnation, stragglers=stragglers, swept=swept, notes=notes)
 
     @property
     def elsewhere(self) -> int:

@@ -107,13 +107,9 @@ class RngRecorder:
         for length in _HEADER.unpack_from(self._page, start)[4:]:
             tensors.append(_tensor(self._page[at : at + length]))
             at += length
-        return Rng(
-            cpu=tensors[0],
-            python=PythonRng.unpacked(self._page[start + _PYTHON_AT : start + _NUMPY_AT]),
-            numpy=NumpyRng.unpacked(self._page[start + _NUMPY_AT : start + _TENSORS_AT]),
-            cuda=tensors[1],
-            loader=tensors[2],
-        )
+        python = PythonRng.unpacked(self._page[start + _PYTHON_AT : start + _NUMPY_AT])
+        numpy = NumpyRng.unpacked(self._page[start + _NUMPY_AT : start + _TENSORS_AT])
+        return Rng(cpu=tensors[0], python=python, numpy=numpy, cuda=tensors[1], loader=tensors[2])
 
     def keep(self, position: Position, loader: Any) -> None:
         """Record what a checkpoint is about to be taken at, instead of the oldest that was kept."""
