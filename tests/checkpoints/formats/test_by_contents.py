@@ -6,6 +6,7 @@ import pickle
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
@@ -23,7 +24,7 @@ def _zip() -> bytes:
     return packed.getvalue()
 
 
-def _numpy(*arrays: object) -> bytes:
+def _numpy(*arrays: "numpy.ndarray[Any, Any]") -> bytes:
     file = io.BytesIO()
     for array in arrays:
         numpy.save(file, array)
