@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from faultrun.checkpoints.catalog import Catalog
-from faultrun.checkpoints.find import scan_and_choose
+from faultrun.checkpoints.find import further, scan_and_choose
 from faultrun.core.recovery.choose import Chosen
-from faultrun.core.recovery.need import Need, World
+from faultrun.core.recovery.common_point import common_point
+from faultrun.core.recovery.need import Disks, Need, World
+from faultrun.model.observed.node_fact import NodeFact, NodeJoined
 from faultrun.model.observed.saves import SavesSeen, SeenSave
+from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -62,6 +65,30 @@ def chosen(root: Path, seen: SavesSeen | None = None) -> tuple[str, str]:
     return str(Path(found.choice.point.path).relative_to(root)), "; ".join(
         f"{one.path}: {one.why}" for one in found.refused
     )
+
+
+@pytest.mark.parametrize("disks", [("a", "b"), ("a", "a"), ("b", "b")])
+def test_what_a_save_lacks_on_the_disk_of_one_node_is_no_point_for_all(
+    tmp_path: Path, disks: tuple[str, str]
+) -> None:
+    """Each judges by what it sees: on disks of their own each its own, on a shared one all alike."""
+    for root, lacks in (("a", -1), ("b", 1)):
+        written(tmp_path / root, LAYOUTS["flat, with an optimizer"](10))
+        written(tmp_path / root, LAYOUTS["flat, with an optimizer"](20), lacks=lacks)
+    need, facts = Need(world=World(size=2), disks=Disks(several=True)), []
+    for at, root in enumerate(disks):
+        catalog = Catalog([str(tmp_path / root)], settle_s=0.0)
+        found = scan_and_choose(catalog, need)
+        assert isinstance(found.choice, Chosen)
+        points = (found.choice.point, *further(catalog, found, need, most=3))
+        node = NodeFact(node=NodeId(str(at)), boot=BootId("b"), at_s=0, incarnation=0, status=NodeJoined())
+        facts.append(node.able_to_resume(points))
+    seats = Topology(nodes=tuple(NodeSlots(node=one.node, slots=1) for one in facts))
+    point = common_point(seats, facts)
+    assert point is not None
+    step = 20 if set(disks) == {"a"} else 10
+    model = f"model_step_{step}.pt"
+    assert [point.path_for(rank) for rank in (0, 1)] == [str(tmp_path / root / model) for root in disks]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)

@@ -3,7 +3,7 @@
 import pytest
 
 from faultrun.checkpoints.save_learner import SaveLearner
-from faultrun.model.observed.saves import KEPT, SavesSeen
+from faultrun.model.observed.saves import KEPT, SavesSeen, SeenSave
 
 
 def learned(*names: str, known: SavesSeen | None = None) -> list[set[str]]:
@@ -74,3 +74,17 @@ def test_the_file_that_was_opened_is_known_by_its_name_without_the_number() -> N
         learner.wrote(f"/ckpt/{name}", root="/ckpt")
     learner.resumed_from(("/ckpt/cache.pt", "/ckpt/ema000010.pt"))
     assert learner.seen.opened == "ema#.pt"
+
+
+def test_what_other_nodes_write_under_one_name_belongs_to_each_save_and_none_is_said_to_lack_it() -> None:
+    learner = SaveLearner(SavesSeen())
+    saves = (SeenSave(files=("/ckpt/last.pt", "/ckpt/opt.pt", "/ckpt/a-10.pt")),)
+    learner.elsewhere = SavesSeen(saves=saves, opened="last.pt")
+    assert learner.seen_anywhere == SavesSeen(
+        saves=(SeenSave(files=("/ckpt/last.pt", "/ckpt/opt.pt")),), opened="last.pt"
+    )
+    for name in ("opt.pt", "rng.pt", "opt.pt"):
+        learner.wrote(f"/ckpt/{name}", root="/ckpt")
+    own = [("/ckpt/opt.pt", "/ckpt/rng.pt"), ("/ckpt/opt.pt",)]
+    assert [save.files for save in learner.seen.saves] == own
+    assert [save.files for save in learner.seen_anywhere.saves] == [(*one, "/ckpt/last.pt") for one in own]

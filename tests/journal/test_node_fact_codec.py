@@ -17,6 +17,7 @@ from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.event_base import UNLESS_USED
 from faultrun.model.incident import Incident, Save, Unsaved
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
+from faultrun.model.observed.saves import SavesSeen
 from faultrun.model.plan import Ledger
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId
@@ -29,7 +30,7 @@ KEPT = [json.loads(line) for line in (DATA / "node_facts.jsonl").read_text().spl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flat:
-    """The class as it was when each status had every field."""
+    """The class as it was when each status had every field; ``seen`` came later."""
 
     WIRE_NAME = "NodeFact"
 
@@ -65,6 +66,7 @@ class Flat:
     seat: int | None = field(default=None, metadata=UNLESS_USED)
     saved: str = field(default="", metadata=UNLESS_USED)
     ledger: Ledger | None = field(default=None, metadata=UNLESS_USED)
+    seen: SavesSeen = field(default=SavesSeen(), metadata=UNLESS_USED)
 
     def as_its_status_says(self) -> "Flat":
         """Every word that its status does not have at its default."""
@@ -76,7 +78,8 @@ def test_the_flat_class_is_what_wrote_the_file() -> None:
     assert {data["standing"] for data in KEPT} == {status.value for status in NodeStatus}
     for data in KEPT:
         assert encode(decode(data, Flat)) == data
-    assert {key for data in KEPT for key in data} == {TAG, "standing", *(set(Flat.__slots__) - {"status"})}
+    written = set(Flat.__slots__) - {"status", "seen"}
+    assert {key for data in KEPT for key in data} == {TAG, "standing", *written}
 
 
 @pytest.mark.parametrize("status", NodeStatus)

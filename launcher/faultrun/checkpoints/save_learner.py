@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from faultrun.checkpoints.names import base_name, is_unfinished, rank_left_open, step_in
-from faultrun.model.observed.saves import KEPT, MOST_FILES, SavesSeen, SeenSave
+from faultrun.model.observed.saves import KEPT, MOST_FILES, NOTHING_SEEN, SavesSeen, SeenSave
 
 _OF_A_SAVE = re.compile(
     r".+\.(?:pt|pth|tar|ckpt|bin|safetensors|pkl|npz|npy|msgpack|h5|distcp|zip)|\.metadata", re.IGNORECASE
@@ -31,20 +31,44 @@ class _Growing:
 
 
 class SaveLearner:
-    """Keeps the newest saves. ``known`` is what an earlier supervisor of the run had learned."""
+    """Keeps the newest saves. ``known`` is what an earlier supervisor of the run had learned.
+
+    ``elsewhere`` is what all nodes of a run of several have seen together by now.
+    """
 
     def __init__(self, known: SavesSeen) -> None:
         self._known = known
         self._saves = [_grown(one) for one in known.saves]
+        self.elsewhere = NOTHING_SEEN
 
     @property
     def seen(self) -> SavesSeen:
-        """What is known now; of a save of many ranks or files only some are named."""
+        """What is known now of what is written here; of a save of many ranks or files only some are named."""
         saves = tuple(
-            SeenSave(files=tuple(sorted(one.files.values()))[:MOST_FILES], step=one.step)
+            SeenSave(
+                files=tuple(sorted(one.files.values()))[:MOST_FILES],
+                step=one.step,
+                number=max(one.numbers, default=None),
+            )
             for one in self._saves
         )
         return replace(self._known, saves=saves)
+
+    @property
+    def seen_anywhere(self) -> SavesSeen:
+        """The same, each save with what other nodes write under one name: none is said to lack it.
+
+        What bears a number is known by that.
+        """
+        own, beside = self.seen, dict[str, str]()
+        written = {_kind_of(path)[0] for one in own.saves for path in one.files}
+        for path in (path for one in self.elsewhere.saves for path in one.files):
+            kind, number = _kind_of(path)
+            if number is None and kind not in written:
+                beside[kind] = path
+        saves = own.saves or (SeenSave(files=()),) if beside else own.saves
+        saves = tuple(replace(one, files=(*one.files, *beside.values())) for one in saves)
+        return replace(own, saves=saves, opened=own.opened or self.elsewhere.opened)
 
     @property
     def kinds(self) -> frozenset[str]:

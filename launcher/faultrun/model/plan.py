@@ -8,6 +8,7 @@ from faultrun.model.event_base import UNLESS_USED
 from faultrun.model.incident import Aftermath
 from faultrun.model.observed.elastic import SlotLedger
 from faultrun.model.observed.evidence import Signature
+from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen
 from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.topology import BootId, NodeId, Replacement, Topology
 
@@ -79,7 +80,8 @@ class Plan:
     ``aftermath`` is of the incident that several nodes had; None on a node alone.
     ``settings`` are for those who look at the run from outside; nodes have their own.
     ``native_scheduler``: MindSpore's own scheduler process serves its ranks, not ours, on whichever node
-    that is. ``slots`` is what a run that may shrink knows of them, None where none has failed.
+    that is. ``slots`` is what a run that may shrink knows of them, None where none has failed. ``seen``: what
+    several nodes saw together of the run's saves by then.
     """
 
     incarnation: int
@@ -97,6 +99,7 @@ class Plan:
     since: int = -1
     slots: SlotLedger | None = field(default=None, metadata=UNLESS_USED)
     meets_at: str = field(default="", metadata=UNLESS_USED)
+    seen: SavesSeen = field(default=NOTHING_SEEN, metadata=UNLESS_USED)
 
     @property
     def started(self) -> int:

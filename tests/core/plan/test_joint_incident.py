@@ -1,5 +1,6 @@
-"""What several nodes tell together of the incident that their next plan answers."""
+"""What several nodes tell together: of the incident that their next plan answers, and of saves."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from faultrun.core.diagnosis.diagnose import hang_incident
 from faultrun.core.humanize import rank_names
 from faultrun.core.plan.joint_incident import answered_by
+from faultrun.core.plan.joint_saves import as_told, joint_saves
 from faultrun.core.plan.next_plan import Rules, next_step
 from faultrun.journal.codec import decode, encode
 from faultrun.model.events import PlanAdopted
@@ -17,6 +19,7 @@ from faultrun.model.observed.evidence import FaultClass
 from faultrun.model.observed.hang import Activity, HangDetected
 from faultrun.model.observed.node_fact import NodeFact, NodeStatus
 from faultrun.model.observed.progress import WorkPhase
+from faultrun.model.observed.saves import SavesSeen, SeenSave
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.run import Phase
 from faultrun.model.spec.run_settings import RunSettings
@@ -48,8 +51,8 @@ def fact(node: NodeId, incident: Incident | None = None, incarnation: int = 0) -
     )  # fmt: skip
 
 
-def answered(*facts: NodeFact) -> Plan:
-    found = next_step(RULES, BEFORE, {one.node: one for one in facts}, 10)
+def answered(*facts: NodeFact, after: Plan = BEFORE) -> Plan:
+    found = next_step(RULES, after, {one.node: one for one in facts}, 10)
     assert isinstance(found, PlanAdopted), found
     return found.plan
 
@@ -235,3 +238,54 @@ def test_ranks_of_a_node_are_named_by_the_first_and_the_last_however_many_they_a
     assert rank_names(range(4)) == "ranks 0 1 2 3"
     assert rank_names(range(8, 5_859_498_047)) == "ranks 8-5859498046"
     assert rank_names((*range(18), *range(19, 30))) == "ranks 0-17 19-29"
+
+
+def save(*files: str, number: int | None = None) -> SeenSave:
+    return SeenSave(files=files, number=number)
+
+
+def seen(*saves: SeenSave) -> SavesSeen:
+    return SavesSeen(saves=saves)
+
+
+@pytest.mark.parametrize(
+    ("before", "one", "other", "together"),
+    [
+        (
+            seen(),
+            seen(save("m-10", number=10), save("m-20", number=20)),
+            seen(save("o-10", number=10)),  # it is a save behind
+            seen(save("m-10", "o-10", number=10), save("m-20", number=20)),
+        ),
+        (seen(), seen(save("m")), seen(save("o"), save("o")), seen(save("o"), save("m", "o"))),
+        (  # who wrote the rest was lost
+            seen(save("m-20", "o-20", number=20)),
+            seen(save("m-20", number=20), save("m-30", number=30)),
+            seen(),
+            seen(save("m-20", "o-20", number=20), save("m-30", number=30)),
+        ),
+        (seen(save("m", "o")), seen(save("m")), seen(), seen(save("m", "o"))),
+        (seen(save("m-10", number=10)), seen(), seen(), seen(save("m-10", number=10))),
+    ],
+)  # fmt: skip
+def test_files_of_one_save_are_together_whichever_node_wrote_them(
+    before: SavesSeen, one: SavesSeen, other: SavesSeen, together: SavesSeen
+) -> None:
+    facts = [fact_with(fact(A), seen=one), fact_with(fact(B), seen=other)]
+    assert joint_saves(before, facts) == together
+    plan = answered(*facts, after=replace(BEFORE, seen=before))
+    assert plan.seen == together
+    assert decode(encode(plan), Plan) == plan
+
+
+@pytest.mark.parametrize("name", ["x" * 200, '"' * 200, "训练" * 100, "\udc80" * 200, "x" * 5000])
+def test_of_long_names_the_oldest_saves_go_first_and_then_files(name: str) -> None:
+    def long(step: int) -> SeenSave:
+        return save(*(f"/ck/{at:02}_{step}_{name}.pt" for at in range(24)), number=step)
+
+    told = as_told(seen(*map(long, (10, 20, 30, 40))))
+    assert len(json.dumps(encode(told))) <= 4096
+    assert [one.number for one in told.saves] == ([] if len(name) > 1000 else [30, 40])
+    assert joint_saves(told, []) == told
+    short = seen(save("a", number=1), save("a", number=2), save("a", number=3))
+    assert as_told(short) == short

@@ -1,4 +1,4 @@
-"""That a run has saved is known to whoever comes later, also when all who saw the save are gone."""
+"""That a run has saved, and what, is known to whoever comes later, also when all who saw it are gone."""
 
 from dataclasses import replace
 
@@ -11,6 +11,7 @@ from faultrun.model.incident import Cause, Incident
 from faultrun.model.observed.agreement import LookAgain
 from faultrun.model.observed.dying_gasp import SaveSeen
 from faultrun.model.observed.node_fact import NodeStatus
+from faultrun.model.observed.saves import SavesObserved, SavesSeen, SeenSave
 from faultrun.model.plan import Plan
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from faultrun.nodes.values.membership import BODIES
@@ -144,11 +145,36 @@ def test_to_note_a_save_does_not_have_a_wait_begin_anew() -> None:
     assert end.exit_code == 69
 
 
-def one_of_two() -> Story:
+@pytest.mark.parametrize("lost", ["a", "b"])
+def test_what_a_lost_node_saw_of_saves_is_in_the_plan_of_all(lost: str) -> None:
+    run = Group("a", "b", "c").starts()
+    for node, file in (("a", "model.pt"), ("b", "optimizer.pt")):
+        run[node].says(NodeStatus.RUNNING, seen=seen(file))
+        run.settles()
+    assert [key for key in run.store.parts() if key.startswith(BODIES)] == [f"{BODIES}{header_of(run).body}"]
+    revision = run.store.revision
+    assert run.passes(1).store.revision == revision, "noted once"
+    run.is_gone(lost)
+    run.passes(2 * TIMES.hold_s + 1)
+    for look in (0, 1):
+        for one in run.members:
+            one.says(NodeStatus.JOINED, look=look, seen=SavesSeen())
+        run.settles()
+    plan = run["c"].was_told(PlanAdopted)[-1]
+    assert isinstance(plan, PlanAdopted)
+    assert plan.plan.seen == seen("model.pt", "optimizer.pt")
+
+
+def seen(*files: str, saves: int = 2) -> SavesSeen:
+    return SavesSeen(saves=(SeenSave(files=files),) * saves)
+
+
+def one_of_two(plan: Plan = PLAN) -> Story:
     """The node with rank 0 trains; the other is elsewhere."""
     story = Story(1)
     story.agreement_is_silent = True
-    story.starts().chose().planned(PLAN).prepared()
+    story.state = replace(story.state, topology=SEATS)
+    story.starts().chose().planned(plan).prepared()
     story.now(GoGiven, master_addr="a", master_port=1)
     story.actions.clear()
     return story
@@ -169,7 +195,19 @@ def test_a_node_of_several_states_the_first_save_once() -> None:
     assert stated(drained)[-1] == (NodeStatus.JOINED, "gasp_0")
 
 
+def test_a_node_of_several_states_what_a_save_is_once_one_is_whole_and_no_plan_knows_it() -> None:
+    story = one_of_two()
+    for count in (1, 2, 3):
+        story.now(SavesObserved, seen=seen("model.pt", saves=count))
+    (stated,) = story.performed(Publish)
+    assert stated.fact.seen == seen("model.pt")
+    story.killed(0).drained().chose()
+    assert story.performed(Publish)[-1].fact.seen == seen("model.pt", saves=3)
+    known = one_of_two(replace(PLAN, seen=seen("model.pt")))
+    assert not known.now(SavesObserved, seen=seen("model.pt")).performed(Publish)
+
+
 def test_a_node_alone_has_nobody_to_tell() -> None:
     story = Story(1).begins()
     story.actions.clear()
-    assert stated(story.now(SaveSeen, path=SAVE)) == []
+    assert stated(story.now(SaveSeen, path=SAVE).now(SavesObserved, seen=seen("model.pt"))) == []

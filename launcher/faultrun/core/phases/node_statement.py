@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from faultrun.core.phases import grace_window, platform_notices
+from faultrun.core.plan.joint_saves import as_told
 from faultrun.errors import assert_never
 from faultrun.model.actions import Publish
 from faultrun.model.observed.node_fact import (
@@ -19,6 +20,7 @@ from faultrun.model.observed.node_fact import (
     SlotHealth,
     Status,
 )
+from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen
 from faultrun.model.run import Life, Phase, RunState, Step
 
 
@@ -45,8 +47,16 @@ def statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1)
             native_scheduler=state.native_scheduler or state.run.native_scheduler,
             ledger=state.ledger_before,
             saved="" if state.plan is None or state.plan.point is not None else state.run.known_save,
+            seen=_seen(state, busy=status.busy),
         )
     )
+
+
+def _seen(state: RunState, *, busy: bool = True) -> SavesSeen:
+    """What others need to know of saves: while workers live, only once one is whole and no plan tells it."""
+    plan, seen = state.plan, state.run.seen
+    told = busy and (plan is None or plan.seen.saves or len(seen.saves) <= 1)
+    return NOTHING_SEEN if told or len(state.topology.nodes) == 1 else as_told(seen)
 
 
 def _status(state: RunState, now_s: float, status: NodeStatus, look: int) -> Status:
@@ -91,10 +101,10 @@ def _left(life: Life) -> LeftBehind:
     )
 
 
-def first_save(state: RunState, before: RunState, now_s: float, why: str) -> Step:
-    """The run has a save: of several nodes, whoever comes when all that trained are gone must hear of it."""
-    new = state.run.known_save and not before.run.known_save
-    if not new or state.phase is not Phase.RUNNING or state.plan is None or state.plan.of_one_node:
+def saves_known(state: RunState, before: RunState, now_s: float, why: str) -> Step:
+    """The run has a save, or it is known what one is: of several nodes, those who know may soon be gone."""
+    old, new = ((bool(one.run.known_save), bool(_seen(one).saves)) for one in (before, state))
+    if old == new or state.phase is not Phase.RUNNING or state.plan is None or state.plan.of_one_node:
         return Step(state=state, why=why)
     return Step(state=state, actions=(statement(state, now_s, NodeStatus.RUNNING),), why=why)
 

@@ -23,11 +23,11 @@ def noted(state: RunState, event: SaveSeen | SavesEvent) -> Step:
             life = replace(state.life, opened=opened[:_MOST_OPENED])
             return Step(state=replace(state, life=life), why="read before the first step")
         case SavesObserved(seen=seen):
-            run = replace(state.run, seen=seen)
-            return Step(state=replace(state, run=run), why="what a save of this run is made of")
+            learned = replace(state, run=replace(state.run, seen=seen))
+            return node_statement.saves_known(learned, state, event.at_s, "what a save of it is made of")
         case SaveSeen(path=path):
             known = replace(state.run, known_save=state.run.known_save or path)
             why = "a checkpoint of this run lies there: it will never begin at zero"
-            return node_statement.first_save(replace(state, run=known), state, event.at_s, why)
+            return node_statement.saves_known(replace(state, run=known), state, event.at_s, why)
         case _:
             assert_never(event)

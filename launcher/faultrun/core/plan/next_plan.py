@@ -23,6 +23,7 @@ from faultrun.core.plan.joint_incident import (
     told_before,
     with_lost,
 )
+from faultrun.core.plan.joint_saves import joint_saves
 from faultrun.core.plan.keep_survivors import keep, keep_fewer, reseated, seats_beside
 from faultrun.core.plan.restart_budget import furthest, ledger_told
 from faultrun.core.plan.run_end import ending, for_the_unfit, wanting
@@ -35,6 +36,7 @@ from faultrun.model.incident import Aftermath, Cause, Incident
 from faultrun.model.observed.agreement import IncarnationOver
 from faultrun.model.observed.elastic import Elastic
 from faultrun.model.observed.node_fact import NodeFact
+from faultrun.model.observed.saves import NOTHING_SEEN
 from faultrun.model.plan import Attempt, Ledger, Plan, Reason
 from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.spec.run_spec import RestartPolicy
@@ -273,6 +275,7 @@ def _replan(
         boots=tuple(fact.boot for fact in members),
         replaced=seating.replaced,
         slots=seating.slots,
+        seen=joint_saves(NOTHING_SEEN if plan is None else plan.seen, spoken),
     )
     following = with_scheduler(following, members)
     if plan is None:

@@ -13,6 +13,7 @@ from faultrun.errors import assert_never
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.event_base import FLAT, UNLESS_USED
 from faultrun.model.incident import Incident, Save, Unsaved
+from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen
 from faultrun.model.plan import Ledger
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId
@@ -168,7 +169,8 @@ class NodeFact:
     may take its place. ``high_step`` is the largest global step that it knows of. ``saved`` is a checkpoint
     that the run has made since a plan that resumes from none.
     ``native_scheduler``: its ranks need MindSpore's own scheduler process. ``ledger`` is what the run had
-    spent by the journal of a supervisor that came back: the store may have lost its data.
+    spent by the journal of a supervisor that came back: the store may have lost its data. ``seen`` is what it
+    saw of the saves that are written here, where no plan knows that.
     ``arrived`` and ``alarm`` are filled in by the agreement, which counts arrivals and alarms of all nodes; 0
     where it did not. So is ``seat``, the node rank that it was started with, None where nobody said one.
     """
@@ -189,6 +191,7 @@ class NodeFact:
     seat: int | None = field(default=None, metadata=UNLESS_USED)
     saved: str = field(default="", metadata=UNLESS_USED)
     ledger: Ledger | None = field(default=None, metadata=UNLESS_USED)
+    seen: SavesSeen = field(default=NOTHING_SEEN, metadata=UNLESS_USED)
 
     @property
     def word(self) -> NodeStatus:
@@ -267,4 +270,4 @@ class NodeFact:
     def without_evidence(self) -> "NodeFact":
         """The statement without what it tells of an incident and of saves."""
         left = replace(self.left, incident=None, saves=(), unsaved=())
-        return replace(self.with_left(left), saved="")
+        return replace(self.with_left(left), saved="", seen=NOTHING_SEEN)

@@ -12,10 +12,14 @@ MOST_FILES = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenSave:
-    """The files that were written as one save, by their paths, and the newest step of training by then."""
+    """The files that were written as one save, by their paths, and the newest step of training by then.
+
+    ``number`` is what their names bear, None where they bear none.
+    """
 
     files: tuple[str, ...]
     step: int | None = None
+    number: int | None = field(default=None, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from faultrun.core.humanize import node_names, span
+from faultrun.core.plan.joint_saves import joint_saves
 from faultrun.core.plan.next_plan import Rules, last_incident, next_step
 from faultrun.core.plan.waiting import Waiting
 from faultrun.core.recovery.common_point import begun_anew
@@ -15,7 +16,7 @@ from faultrun.errors import NoWholeCheckpoint, assert_never
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.incident import Aftermath
 from faultrun.model.observed.agreement import IncarnationOver
-from faultrun.model.observed.node_fact import NodeDone, NodeFact
+from faultrun.model.observed.node_fact import NodeDone, NodeFact, NodeRunning
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId, Topology
 from faultrun.nodes.protocol import skip_prepare
@@ -65,7 +66,7 @@ def coordinated(
                 given, run_s, _not_come_back(given, _also_told(given, following), run_s), told
             )
         case Waiting():
-            return _save_noted(given, run_s) or _also_told(given, following)
+            return _saves_noted(given, run_s) or _also_told(given, following)
         case IncarnationOver():
             return _alarm(given, following)
         case GoGiven():
@@ -93,13 +94,25 @@ def _also_told(given: CoordinatorInput, waiting: Waiting) -> Waiting:
     return replace(waiting, reason=f"{waiting.reason} ({why})")
 
 
-def _save_noted(given: CoordinatorInput, run_s: float) -> Transaction | None:
-    """That the run has saved, once: nodes that come when all who saw it are gone must not begin anew."""
-    header = given.header
-    if header is None or header.saved or not given.saved:
+def _saves_noted(given: CoordinatorInput, run_s: float) -> Transaction | None:
+    """That the run has saved, and what a save is made of: all who saw that may be gone when others come.
+
+    Of very long names others are left out each time: it is written only while it grows.
+    """
+    header, body = given.header, given.body
+    if header is None:
         return None
-    noted = replace(header, saved=given.saved, run_s=run_s)
-    return guarded(given, NOTES_A_SAVE, Put(key=PLAN_KEY, value=noted))
+    noted, writes = replace(header, saved=header.saved or given.saved), list[Operation]()
+    facts = (one.statement.fact for one in statements(given).values())
+    if body is not None:
+        seen = joint_saves(body.seen, (fact for fact in facts if isinstance(fact.status, NodeRunning)))
+        if len(repr(seen)) > len(repr(body.seen)):
+            known = replace(body, seen=seen)
+            noted = replace(noted, body=name_of(known))
+            writes = [_put_body(known), *(Delete(key=key) for key in _outdated(given, noted))]
+    if noted == header:
+        return None
+    return guarded(given, NOTES_A_SAVE, Put(key=PLAN_KEY, value=replace(noted, run_s=run_s)), *writes)
 
 
 def _was_waited_for(given: CoordinatorInput) -> bool:
@@ -176,7 +189,7 @@ def _plan(given: CoordinatorInput, by_node: Mapping[NodeId, Stated], plan: Plan,
         saved=given.saved if plan.point is None else plan.point.path[:LONGEST_PATH],
     )
     writes: list[Operation] = [
-        Put(key=f"{SMALL_BODIES if _is_small(body) else BODIES}{header.body}", value=body),
+        _put_body(body),
         Put(key=PLAN_KEY, value=header),
     ]
     if before is None or before.roster != header.roster:
@@ -185,8 +198,9 @@ def _plan(given: CoordinatorInput, by_node: Mapping[NodeId, Stated], plan: Plan,
     return guarded(given, f"plan incarnation {plan.incarnation}", *writes)
 
 
-def _is_small(body: Plan) -> bool:
-    return len(repr(body)) <= SMALL_BODY
+def _put_body(body: Plan) -> Put:
+    small = len(repr(body)) <= SMALL_BODY
+    return Put(key=f"{SMALL_BODIES if small else BODIES}{name_of(body)}", value=body)
 
 
 def _outdated(given: CoordinatorInput, header: PlanHeader) -> list[str]:

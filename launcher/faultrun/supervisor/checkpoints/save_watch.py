@@ -40,7 +40,7 @@ def folders_beside(arguments: Iterable[str]) -> list[str]:
 
 
 class SaveWatch(SavesKnown):
-    """Implements ``interfaces.EventListener``. ``known`` is what earlier supervisors of the run had seen.
+    """Implements ``interfaces.EventListener``. ``run`` tells what earlier supervisors and other nodes saw.
 
     ``attach`` says in whose thread logs are read for the step of a save. ``seen`` and ``opened`` may be
     called from any thread. What is saved ``beside`` the folders that are looked through is told.
@@ -67,7 +67,7 @@ class SaveWatch(SavesKnown):
         self._early: dict[str, LogPlace] = {}
         self._opened: dict[str, None] = {}
         self._unstepped: list[tuple[str, LogPlace]] = []
-        self._told, self._kinds = known, self._learner.kinds
+        self._told, self._kinds = run.seen, self._learner.kinds
 
     @property
     def whole(self) -> bool:
@@ -97,7 +97,7 @@ class SaveWatch(SavesKnown):
     def seen(self) -> SavesSeen:
         """What is known of the run's saves at this moment."""
         with self._lock:
-            return self._learner.seen
+            return self._learner.seen_anywhere
 
     def close(self) -> None:
         """Listen no longer."""
@@ -109,6 +109,7 @@ class SaveWatch(SavesKnown):
         """See ``interfaces.EventListener``."""
         match event:
             case PlanAdopted() if step.state.plan is not None:
+                self._learner.elsewhere = step.state.plan.seen
                 self._starts(step.state.plan.incarnation, kept=bool(step.state.plan.kept))
             case IncarnationStarted(incarnation=life) if life == self._life and self._could_see(step.state):
                 self._reactor.post(CheckpointsOpened(at_s=self._reactor.now(), incarnation=life))
