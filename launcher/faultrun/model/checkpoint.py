@@ -237,6 +237,11 @@ class RecoveryPoint:
         """The file or directory that ``rank`` is to load; None: whoever reads it for all ranks."""
         return next((file.path for file in self.files if file.rank == rank), self.path)
 
+    def holds(self, path: str) -> bool:
+        """Whether ``path`` is a file of it."""
+        own = (self.path, *(file.path for file in self.files))
+        return any(path == one or path.startswith(f"{one}/") for one in own)
+
     @property
     def position(self) -> str:
         """How far training was, in words: ``step 55 (epoch 2)``, ``epoch 9``, ``step unknown``."""

@@ -11,7 +11,8 @@ from faultrun.model.incident import Cause
 from faultrun.model.observed.agreement import AgreementSilent, IncarnationOver, LookAgain, MembershipLost
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.observed.platform_notice import ResetNotice
-from faultrun.model.plan import Plan, Reason
+from faultrun.model.observed.saves import CheckpointsOpened
+from faultrun.model.plan import Attempt, Ledger, Plan, Reason
 from faultrun.model.run import Phase
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
@@ -49,6 +50,31 @@ def test_a_fault_on_another_node_opens_the_same_window_here_and_raises_no_second
         7,
         (0, 1),
     )
+
+
+@pytest.mark.parametrize(
+    ("opened", "told", "left_out"),
+    [
+        (None, None, True),
+        (("/ck/a.pt",), ("/ck/a.pt",), False),
+        (("/ck/a.pt", "/ck/5/x.pt", "/ck/5/y.pt"), ("/ck/5/x.pt", "/ck/a.pt"), True),
+        (tuple(f"/ck/{n}.pt" for n in range(9)), tuple(f"/ck/{n}.pt" for n in range(4)), False),
+    ],
+)
+def test_a_node_leaves_out_what_was_opened_here_and_tells_the_others_of_a_few_files(
+    opened: tuple[str, ...] | None, told: tuple[str, ...] | None, left_out: bool
+) -> None:
+    """What others may have opened is for all to judge: with what each of them saw."""
+    once, point = Attempt(path="/ck/5", failures=1), replace(checkpoint(5, "/ck/5"), files=())
+    story = Story(2).begins()
+    planned = replace(plan(0), point=point, ledger=Ledger(attempts=(once,)))
+    life = replace(story.state.life, topology=TWO_NODES, point=point)
+    story.state = replace(story.state, life=life, run=replace(story.state.run, plan=planned))
+    if opened is not None:
+        story.now(CheckpointsOpened, paths=opened)
+    story.killed(0).returned(1, 143).drained()
+    assert bool(story.performed(FindRecoveryPoint)[-1].quarantine) == left_out
+    assert story.incident.opened == told
 
 
 def test_whoever_was_struck_too_says_so_although_the_alarm_came_first() -> None:

@@ -1,4 +1,4 @@
-"""What several nodes tell together: of the incident that their next plan answers, and of saves."""
+"""What several nodes tell together: of the incident that their next plan answers, of saves and of loads."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,7 @@ from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topology
 from faultrun.observe.card.card import agreed_card
 from support.nodes.node_facts import fact_with, node_fact
-from support.stories.story import POLICY, first_plan, in_phase
+from support.stories.story import POLICY, checkpoint, first_plan, in_phase
 
 A, B, C = NodeId("a"), NodeId("b"), NodeId("c")
 SEATS = Topology(nodes=(NodeSlots(node=A, slots=2), NodeSlots(node=B, slots=2)))
@@ -240,6 +240,9 @@ def test_ranks_of_a_node_are_named_by_the_first_and_the_last_however_many_they_a
     assert rank_names((*range(18), *range(19, 30))) == "ranks 0-17 19-29"
 
 
+INSIDE, OTHER = "/ck/5/model.pt", "/ck/best.pt"
+
+
 def save(*files: str, number: int | None = None) -> SeenSave:
     return SeenSave(files=files, number=number)
 
@@ -289,3 +292,26 @@ def test_of_long_names_the_oldest_saves_go_first_and_then_files(name: str) -> No
     assert joint_saves(told, []) == told
     short = seen(save("a", number=1), save("a", number=2), save("a", number=3))
     assert as_told(short) == short
+
+
+@pytest.mark.parametrize(
+    ("on_a", "on_b", "accused"),
+    [
+        ((), (INSIDE,), True),
+        ((INSIDE,), None, True),
+        ((OTHER,), (), False),
+        ((), (), False),
+        ((OTHER,), None, True),  # perhaps b has
+        (None, (), True),
+    ],
+)
+def test_a_checkpoint_is_charged_unless_no_node_has_opened_it(
+    on_a: tuple[str, ...] | None, on_b: tuple[str, ...] | None, accused: bool
+) -> None:
+    killed, heard = replace(KILLED, opened=on_a), replace(HEARD_OF, opened=on_b)
+    after = replace(BEFORE, point=replace(checkpoint(5, "/ck/5"), files=()))
+    plan = answered(fact(A, killed), fact(B, heard), after=after)
+    assert bool(plan.ledger.attempts) == accused
+    assert plan.aftermath is not None
+    told = plan.aftermath.incident.opened
+    assert (told is None) == (None in (on_a, on_b) and INSIDE not in (*(on_a or ()), *(on_b or ())))

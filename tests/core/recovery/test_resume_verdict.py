@@ -16,6 +16,7 @@ from support.stories.story import checkpoint
 TOLD = Recovery(resume_args=("--resume={checkpoint}",))
 UNTOLD = Recovery(script_asks=False)
 AT_80 = checkpoint(80)
+BESIDE = Opened(seen=True, others=("best.pt",), several=True)
 IN_EPOCH_5 = replace(AT_80, global_step=None, epoch=5)
 
 
@@ -125,6 +126,11 @@ def test_whoever_resumes_is_never_said_to_have_begun_anew_and_who_begins_anew_ne
         (logged(90), Opened(), Began.AS_CHOSEN),
         (logged(900), Opened(), Began.UNKNOWN),
         (logged(900), Opened(seen=True, chosen=True), Began.AS_CHOSEN),
+        (stepped(90), BESIDE, Began.AS_CHOSEN),  # another node may have loaded step 80, and tells each tenth
+        (stepped(61), BESIDE, Began.ELSEWHERE),
+        (stepped(141), BESIDE, Began.ELSEWHERE),
+        (logged(150), BESIDE, Began.AS_CHOSEN),
+        (logged(epoch=1), BESIDE, Began.AS_CHOSEN),
     ],
 )
 def test_what_was_opened_is_laid_beside_the_step(
@@ -137,6 +143,8 @@ def test_it_says_what_was_opened_instead() -> None:
     opened = opened_of(("/c/last.pt",), replace(AT_80, path="/c/step-80.pt", files=()))
     found = check(stepped(61), replace(AT_80, path="/c/step-80.pt"), TOLD, None, opened)
     assert found.why == "the script opened last.pt, not step-80.pt, and began at step 61"
+    found = check(stepped(61), AT_80, TOLD, None, BESIDE)
+    assert found.why.startswith("the script on this node opened best.pt, not ")
 
 
 def test_a_folder_was_opened_if_a_file_in_it_was() -> None:

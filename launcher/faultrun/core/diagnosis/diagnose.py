@@ -41,7 +41,7 @@ def new_incident(
         epoch=newest.epoch if newest else None,
         explanation=explanation,
         node=state.node,
-        opened=state.life.opened if len(state.seats.nodes) == 1 else None,
+        opened=state.life.opened,
     )
 
 

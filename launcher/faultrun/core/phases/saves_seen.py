@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from faultrun.core.phases import node_statement
+from faultrun.core.plan.joint_saves import opened_first
 from faultrun.errors import assert_never
 from faultrun.model.observed.dying_gasp import SaveSeen
 from faultrun.model.observed.saves import CheckpointsOpened, FirstSaveTold, SavesEvent, SavesObserved
@@ -19,8 +20,10 @@ def noted(state: RunState, event: SaveSeen | SavesEvent) -> Step:
         case CheckpointsOpened() if event.incarnation != state.incarnation:
             return Step(state=state, why="read in another life")
         case CheckpointsOpened(paths=paths):
-            opened = tuple(dict.fromkeys((*(state.life.opened or ()), *paths)))
-            life = replace(state.life, opened=opened[:_MOST_OPENED])
+            opened = tuple(dict.fromkeys((*(state.life.opened or ()), *paths)))[:_MOST_OPENED]
+            if len(state.seats.nodes) > 1:
+                opened = opened_first(opened, state.life.point)
+            life = replace(state.life, opened=opened)
             return Step(state=replace(state, life=life), why="read before the first step")
         case SavesObserved(seen=seen):
             learned = replace(state, run=replace(state.run, seen=seen))

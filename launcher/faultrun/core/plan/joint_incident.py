@@ -9,12 +9,19 @@ from dataclasses import replace
 from faultrun.core.diagnosis.diagnose import is_hard
 from faultrun.core.humanize import rank_names
 from faultrun.core.placement.slots import workers_words
+from faultrun.core.plan.joint_saves import opened_anywhere
 from faultrun.model.exits import Exited
 from faultrun.model.incident import Aftermath, Cause, Incident, IncidentAnswer
 from faultrun.model.observed.evidence import FaultClass
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
 from faultrun.model.topology import NodeId, Topology
+
+
+def told_together(plan: Plan, spoken: Sequence[NodeFact], lease_ttl_s: float) -> Incident | None:
+    """What ended ``plan``, by all who have ``spoken``; None where nobody tells of anything."""
+    incident = _with_lost(first_incident(spoken), plan, spoken, lease_ttl_s)
+    return None if incident is None else opened_anywhere(incident, plan, spoken)
 
 
 def loss_words(seats: Topology, node: NodeId, lease_ttl_s: float) -> str:
@@ -51,7 +58,7 @@ def _may_follow(incident: Incident) -> bool:
     return silent and isinstance(incident.status, Exited)
 
 
-def with_lost(
+def _with_lost(
     incident: Incident | None, plan: Plan, here: Sequence[NodeFact], lease_ttl_s: float
 ) -> Incident | None:
     """The same, or the loss of a node where nobody who is ``here`` has seen anything but its consequences.

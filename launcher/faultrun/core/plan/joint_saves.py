@@ -1,19 +1,22 @@
-"""What the nodes of a run together saw of its saves.
+"""What the nodes of a run together saw of its saves, and of what was read before the first step.
 
-Pure. On a network file system the kernel tells a node of its own writers alone.
+Pure. On a network file system the kernel tells a node of its own writers and readers alone.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from itertools import chain
 
+from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.incident import Incident
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.observed.saves import KEPT, MOST_FILES, SavesSeen, SeenSave
+from faultrun.model.plan import Plan
 
 _USUAL_BYTES, _MOST_BYTES = 1024, 4096
 """All nodes watch it: two saves tell what one is made of, more of them are told only where they are short."""
-_ABOUT_A_SAVE = 80
+_ABOUT_A_SAVE, _FEW = 80, 4
 
 
 def as_told(seen: SavesSeen) -> SavesSeen:
@@ -46,3 +49,25 @@ def joint_saves(before: SavesSeen, facts: Iterable[NodeFact]) -> SavesSeen:
     newest = [SeenSave(files=tuple(sorted(found[which])), number=which[0]) for which in found][:KEPT]
     opened = next((seen.opened for seen in (*seens, before) if seen.opened), "")
     return as_told(SavesSeen(saves=tuple(reversed(newest)), opened=opened))
+
+
+def opened_first(paths: Iterable[str], point: RecoveryPoint | None) -> tuple[str, ...]:
+    """A few of these files, one of ``point`` before all others: that it is not among them says something."""
+    unique = dict.fromkeys(paths)
+    its = [path for path in unique if point is not None and point.holds(path)]
+    return (*its[:1], *(path for path in unique if path not in its))[:_FEW]
+
+
+def opened_anywhere(incident: Incident, plan: Plan, spoken: Collection[NodeFact]) -> Incident:
+    """The incident with what was opened on any node of ``plan``, whose rank may have loaded for all.
+
+    None where a node cannot tell, unless the recovery point was seen to be opened on another.
+    """
+    if plan.of_one_node:
+        return incident
+    told = [fact.left.incident for fact in spoken if plan.is_for(fact.node, fact.boot)]
+    seen = [one.opened for one in told if one is not None and one.incarnation == plan.incarnation]
+    opened = opened_first(chain(*(one for one in seen if one is not None)), plan.point)
+    known = len(seen) == len(plan.topology.nodes) and None not in seen
+    found = plan.point is not None and any(map(plan.point.holds, opened))
+    return replace(incident, opened=opened if known or found else None)

@@ -21,7 +21,7 @@ from faultrun.core.plan.joint_incident import (
     loss_words,
     only_followed,
     told_before,
-    with_lost,
+    told_together,
 )
 from faultrun.core.plan.joint_saves import joint_saves
 from faultrun.core.plan.keep_survivors import keep, keep_fewer, reseated, seats_beside
@@ -139,7 +139,7 @@ def last_incident(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFa
     if plan is None:
         return None
     spoken = [fact for fact in facts.values() if any(seat.node == fact.node for seat in plan.topology.nodes)]
-    incident = with_lost(first_incident(spoken), plan, spoken, rules.lease_ttl_s)
+    incident = told_together(plan, spoken, rules.lease_ttl_s)
     if incident is None or incident.incarnation != plan.incarnation:
         return None
     return aftermath(incident, plan, plan, spoken)
@@ -148,7 +148,7 @@ def last_incident(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFa
 def _keep(rules: Rules, nodes: standing.Standings, now_s: float) -> NextStep:
     """Survivors stay, unless the slot that failed shall get no worker any more: then all begin anew."""
     plan, members = nodes.plan, nodes.members
-    incident = with_lost(first_incident(members), plan, members, rules.lease_ttl_s)
+    incident = told_together(plan, members, rules.lease_ttl_s)
     answer = keep(rules.policy, rules.resume_args, nodes, incident, now_s)
     if rules.elastic is None or incident is None or not isinstance(answer, PlanAdopted):
         return answer
@@ -258,7 +258,7 @@ def _replan(
     incident, avoids = first_incident(spoken), tuple[Attempt, ...]()
     if plan is not None:
         plan = replace(plan, ledger=replace(plan.ledger, attempts=attempts_seen(plan, spoken)))
-        incident = with_lost(incident, plan, spoken, rules.lease_ttl_s)
+        incident = told_together(plan, spoken, rules.lease_ttl_s)
         avoids = quarantine_after(plan, incident)
     point = common_point(seating.seats, [seating.of_use(fact) for fact in members], avoids)
     newest = max(fact.incarnation for fact in spoken)

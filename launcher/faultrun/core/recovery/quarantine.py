@@ -34,10 +34,7 @@ def attempts_of(incident: Incident, plan: Plan) -> tuple[Attempt, ...]:
 
 def was_opened(incident: Incident, point: RecoveryPoint) -> bool:
     """Whether ``point`` was read before the first step, or nobody could see what was."""
-    paths = {point.path, *(file.path for file in point.files)}
-    inside = tuple(f"{path}/" for path in paths)
-    opened = incident.opened
-    return opened is None or any(one in paths or one.startswith(inside) for one in opened)
+    return incident.opened is None or any(map(point.holds, incident.opened))
 
 
 def _accuses(incident: Incident, plan: Plan) -> bool:

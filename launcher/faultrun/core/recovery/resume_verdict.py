@@ -4,7 +4,7 @@ That a path was handed over proves nothing. A step that fits is no proof either,
 open another checkpoint and not the chosen one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from faultrun.model.checkpoint import RecoveryPoint
@@ -47,21 +47,19 @@ class Opened:
     """What was opened to be read between the start of the workers and their first step.
 
     ``chosen``: the recovery point was; ``others`` are the paths of other checkpoints. ``seen`` is False where
-    nobody could see it.
+    nobody could see it. ``several``: a rank of another node may have opened the recovery point for all.
     """
 
     seen: bool = False
     chosen: bool = False
     others: tuple[str, ...] = ()
+    several: bool = False
 
 
-def opened_of(paths: Iterable[str], point: RecoveryPoint) -> Opened:
-    """What ``paths`` of opened checkpoints are beside ``point``, which may be a folder."""
-    ours = {point.path, *(file.path for file in point.files)}
-    others = tuple(
-        path for path in paths if not any(path == one or path.startswith(f"{one}/") for one in ours)
-    )
-    return Opened(seen=True, chosen=len(others) < len(tuple(paths)), others=others)
+def opened_of(paths: Collection[str], point: RecoveryPoint, *, several: bool = False) -> Opened:
+    """What ``paths`` of opened checkpoints are beside ``point``, on this node of ``several``."""
+    others = tuple(path for path in paths if not point.holds(path))
+    return Opened(seen=True, chosen=len(others) < len(paths), others=others, several=several)
 
 
 def place_of(first: First) -> StartPlace:
@@ -123,14 +121,17 @@ def _from_nothing(place: StartPlace, origin: StartPlace | None) -> Began:
 def _from(place: StartPlace, point: RecoveryPoint, origin: StartPlace | None, opened: Opened) -> Began:
     """By the global step where both are sure, by the epoch where both name one; unless it opened another."""
     chosen = point.global_step
-    if opened.others and not opened.chosen and (chosen is None or place.step not in (chosen, chosen + 1)):
+    told = origin.step if origin is not None and origin.step else None
+    stride = max(1, told) if told is not None else _STRIDE_BY_LOG if place.by_log else _STRIDE
+    beyond = None if chosen is None or place.step is None else place.step - chosen
+    misfit = beyond not in (0, 1)
+    if opened.several:  # a log that tells each tenth step is no evidence against a rank that nobody here sees
+        misfit = beyond is not None and place.sure and not 0 <= beyond <= stride
+    if misfit and opened.others and not opened.chosen:
         return Began.ELSEWHERE
-    if chosen is not None and place.step is not None and not opened.chosen:
-        told = origin.step if origin is not None and origin.step else None
-        stride = max(1, told) if told is not None else _STRIDE_BY_LOG if place.by_log else _STRIDE
-        if place.step > chosen + stride:
-            return Began.UNKNOWN
-    if place.step is not None and chosen is not None and place.step >= chosen:
+    if beyond is not None and beyond > stride and not opened.chosen:
+        return Began.UNKNOWN
+    if beyond is not None and beyond >= 0:
         return Began.AS_CHOSEN
     if place.sure and chosen is not None:
         return Began.ELSEWHERE
@@ -157,7 +158,8 @@ def _why(
         return f"training again at {place.words}{how}"
     if opened.others and not opened.chosen:
         name, chosen = opened.others[-1].rpartition("/")[2], point.path.rpartition("/")[2]
-        return f"the script opened {name}, not {chosen}, and began at {place.words}"
+        who = "the script on this node" if opened.several else "the script"
+        return f"{who} opened {name}, not {chosen}, and began at {place.words}"
     was = "was handed over" if recovery.handed_over else "lies there"
     return f"the script began at {place.words} although {_chosen(point)} {was}: {_reason(recovery)}"
 

@@ -45,6 +45,7 @@ class ResumeCheck:
         if plan.point is None and plan.reason is Reason.FIRST:
             self._origin = place_of(first)
         elif not plan.kept:
-            seen = plan.point is not None and plan.of_one_node and self._saves.whole
-            opened = opened_of(self._saves.opened, plan.point) if plan.point and seen else Opened()
+            opened = Opened()
+            if plan.point is not None and self._saves.whole:
+                opened = opened_of(self._saves.opened, plan.point, several=not plan.of_one_node)
             self._reactor.post(check(first, plan.point, self._recovery, self._origin, opened))
