@@ -5,17 +5,17 @@ import pytest
 from faultrun.checkpoints.formats.user_pattern import Pattern
 from faultrun.checkpoints.registry import load_registry
 from faultrun.rehearse.find_saves import find_saves, folders_of
-from faultrun.rehearse.observed_saves import SavesSeen, tear
+from faultrun.rehearse.observed_saves import RehearsedSaves, tear
 from faultrun.rehearse.outcome import Undisturbed
 
 
 @pytest.fixture
-def saves(tmp_path: Path) -> SavesSeen:
+def saves(tmp_path: Path) -> RehearsedSaves:
     (tmp_path / "old-step_9.pt").write_bytes(b"from before")
-    return SavesSeen((str(tmp_path),))
+    return RehearsedSaves((str(tmp_path),))
 
 
-def test_a_save_counts_once_two_looks_found_it_unchanged(tmp_path: Path, saves: SavesSeen) -> None:
+def test_a_save_counts_once_two_looks_found_it_unchanged(tmp_path: Path, saves: RehearsedSaves) -> None:
     (tmp_path / "net-step_1.pt").write_bytes(b"half")
     assert not saves.look(1.0)
     (tmp_path / "net-step_1.pt").write_bytes(b"whole")
@@ -28,12 +28,12 @@ def test_a_save_counts_once_two_looks_found_it_unchanged(tmp_path: Path, saves: 
     assert saves.every_s is None
 
 
-def settled(saves: SavesSeen, at_s: float) -> None:
+def settled(saves: RehearsedSaves, at_s: float) -> None:
     saves.look(at_s)
     assert saves.look(at_s + 1)
 
 
-def test_a_save_that_is_written_over_in_place_is_noticed(tmp_path: Path, saves: SavesSeen) -> None:
+def test_a_save_that_is_written_over_in_place_is_noticed(tmp_path: Path, saves: RehearsedSaves) -> None:
     last = tmp_path / "last.pt"
     last.write_bytes(b"step 1")
     settled(saves, 1.0)
@@ -45,7 +45,7 @@ def test_a_save_that_is_written_over_in_place_is_noticed(tmp_path: Path, saves: 
 
 
 def test_a_save_that_takes_the_place_of_another_in_one_step_is_not_in_place(
-    tmp_path: Path, saves: SavesSeen
+    tmp_path: Path, saves: RehearsedSaves
 ) -> None:
     last = tmp_path / "last.pt"
     for at_s, data in ((1.0, b"step 1"), (3.0, b"step two")):
@@ -56,7 +56,7 @@ def test_a_save_that_takes_the_place_of_another_in_one_step_is_not_in_place(
     assert saves.paths == (str(last),)
 
 
-def test_a_save_that_was_removed_is_no_save_any_more(tmp_path: Path, saves: SavesSeen) -> None:
+def test_a_save_that_was_removed_is_no_save_any_more(tmp_path: Path, saves: RehearsedSaves) -> None:
     (tmp_path / "a-step_1.pt").write_bytes(b"one")
     settled(saves, 1.0)
     (tmp_path / "a-step_1.pt").unlink()
@@ -66,7 +66,7 @@ def test_a_save_that_was_removed_is_no_save_any_more(tmp_path: Path, saves: Save
 
 def test_a_name_that_only_the_users_pattern_knows_is_a_save(tmp_path: Path) -> None:
     registry = load_registry((Pattern(r"state-(?P<step>\d+)\.bin"),))
-    plain, told = SavesSeen((str(tmp_path),)), SavesSeen((str(tmp_path),), registry)
+    plain, told = RehearsedSaves((str(tmp_path),)), RehearsedSaves((str(tmp_path),), registry)
     (tmp_path / "state-7.bin").write_bytes(b"weights")
     settled(told, 1.0)
     assert told.paths == (str(tmp_path / "state-7.bin"),)
@@ -76,7 +76,7 @@ def test_a_name_that_only_the_users_pattern_knows_is_a_save(tmp_path: Path) -> N
 
 
 def test_nothing_is_seen_where_nobody_says_where_to_look() -> None:
-    saves = SavesSeen(())
+    saves = RehearsedSaves(())
     assert not saves.look(1.0)
     assert saves.paths == ()
 

@@ -29,7 +29,7 @@ from faultrun.checkpoints.save_groups import grouped
 from faultrun.checkpoints.scan_result import Pile, Scan
 from faultrun.checkpoints.stages import with_stages
 from faultrun.checkpoints.verdict_cache import LEFT_ALONE, LeftAlone, Memory, stamp_in
-from faultrun.checkpoints.verifier import Known, Verifier, as_entry, failed, series_of
+from faultrun.checkpoints.verifier import ScannedPath, Verifier, as_entry, failed, series_of
 from faultrun.model.checkpoint import Depth, Entry, Refusal, Verdict
 from faultrun.model.observed.saves import NOTHING_SEEN
 
@@ -229,11 +229,13 @@ class Catalog:
             for one in claimed(found, root, formats):
                 pile.add(one)
 
-    def _known_as(self, named: Named) -> Known:
+    def _known_as(self, named: Named) -> ScannedPath:
         """What is known of a path, as long as its stamp is the same."""
         known = self._verifier.known.get(named.first.path)
         stamp = stamp_in(named.first)
-        return known if known and known.stamp == stamp else Known(stamp, named.members, time.monotonic())
+        return (
+            known if known and known.stamp == stamp else ScannedPath(stamp, named.members, time.monotonic())
+        )
 
     def _contents(self, entry: Entry) -> str:
         """A digest of a few places of what lies there, read once for each time that it was written."""

@@ -24,7 +24,7 @@ _MOST_ASKED = 1000
 
 
 @dataclass(slots=True)
-class Known:
+class ScannedPath:
     """A path of the last scan: since when its stamp is this one (monotonic), and why it is no checkpoint.
 
     ``contents`` is the digest of samples, once it was asked for.
@@ -44,7 +44,7 @@ class Verifier:
     memory: Memory
     formats: Mapping[str, Format]
     settle_s: float
-    known: dict[str, Known] = field(default_factory=dict)
+    known: dict[str, ScannedPath] = field(default_factory=dict)
     series: dict[tuple[str, str, str], list[Entry]] = field(default_factory=dict)
     beside: dict[str, list[Entry]] = field(default_factory=dict)
 

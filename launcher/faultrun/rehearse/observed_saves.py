@@ -8,7 +8,7 @@ from faultrun.checkpoints.format import Stamp
 from faultrun.checkpoints.registry import Registry
 
 
-class SavesSeen:
+class RehearsedSaves:
     """What is new under ``folders`` since this was made, in the formats of ``registry``.
 
     A save counts once two looks in a row found it unchanged. ``paths`` are the saves, each path once, the

@@ -15,7 +15,7 @@ from faultrun.rehearse.inject_faults import RehearsalLimits
 from faultrun.rehearse.isolation.choose_isolation import Isolation
 from faultrun.rehearse.isolation.private_view import SHARED
 from faultrun.rehearse.loss_comparison import Losses, compare, noise_of
-from faultrun.rehearse.observed_saves import SavesSeen
+from faultrun.rehearse.observed_saves import RehearsedSaves
 from faultrun.rehearse.outcome import Fate, Trial, Tried, Undisturbed
 from faultrun.rehearse.scene import FaultScene, play_undisturbed
 from faultrun.rehearse.scene_messages import (
@@ -249,5 +249,5 @@ class Rehearser:
         log_dir = place / SHARED / "faultrun_log"
         command = [self.isolation.inside(place, word) for word in self.request.command(log_dir, hang_s)]
         folders = tuple(self.isolation.inside(place, folder) for folder in self._folders)
-        saves = SavesSeen(folders, self.request.registry)
+        saves = RehearsedSaves(folders, self.request.registry)
         return WatchedRun(command, log_dir, ranks=self.request.ranks, saves=saves)

@@ -19,7 +19,7 @@ from faultrun.model.observed.recovery import FirstStepLogged, ResumeChecked
 from faultrun.model.run import Phase
 from faultrun.observe.run_view import RunView
 from faultrun.rehearse.log_progress import LogsSeen
-from faultrun.rehearse.observed_saves import SavesSeen
+from faultrun.rehearse.observed_saves import RehearsedSaves
 from faultrun.workers.process import die_with
 
 _LOOK_S, _SAVES_LOOK_S = 0.05, 0.15
@@ -48,7 +48,7 @@ class WatchedRun:
     ``failed_first`` has the rank that was the first of its life to fail, by the life's number.
     """
 
-    def __init__(self, command: Sequence[str], log_dir: Path, *, ranks: int, saves: SavesSeen) -> None:
+    def __init__(self, command: Sequence[str], log_dir: Path, *, ranks: int, saves: RehearsedSaves) -> None:
         self.command = tuple(command)
         self.log_dir, self.ranks = log_dir, ranks
         self.view = RunView()

@@ -160,7 +160,7 @@ class Supervisor:
         catalog, agreement = self._catalog(), self._agreement(reactor, nodes, group.incarnation)
         logs = LogWatch(reactor, group.incarnation)
         beside = folders_beside(self._spec.command.script_args)
-        saves = self._kept(SaveWatch(reactor, catalog.roots, beside, logs, self._state.run.seen))
+        saves = self._kept(SaveWatch(reactor, catalog.roots, beside, logs, self._state.run))
         finder = self._finder(catalog, clock, saves)
         world = LocalExecutor(group, inspector, agreement, finder, preparer, reactor)
         saves.attach(world.readings, finder.first_save)

@@ -229,7 +229,7 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
         case Phase.RUNNING, GaspSaved():
             noted = replace(state, run=grace_window.noted(state.run, event))
             why = f"rank {event.rank} saved step {event.step}"
-            return node_statement.first_save(noted, state, event.at_s, why)
+            return node_statement.saves_known(noted, state, event.at_s, why)
         case Phase.DRAINING, GaspAcknowledged():
             return drain.acknowledged(state, event)
         case ((Phase.DRAINING | Phase.KILLING | Phase.SWEEPING), GaspSaved()):

@@ -17,8 +17,8 @@ def noted(state: RunState, event: SaveSeen | SavesEvent) -> Step:
     match event:
         case FirstSaveTold():
             return Step(state=state, why="what would be handed over")
-        case CheckpointsOpened() if event.incarnation != state.incarnation:
-            return Step(state=state, why="read in another life")
+        case CheckpointsOpened() | SavesObserved() if event.incarnation != state.incarnation:
+            return Step(state=state, why="seen in another life")
         case CheckpointsOpened(paths=paths):
             opened = tuple(dict.fromkeys((*(state.life.opened or ()), *paths)))[:_MOST_OPENED]
             if len(state.seats.nodes) > 1:

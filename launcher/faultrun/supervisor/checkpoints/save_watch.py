@@ -14,7 +14,7 @@ from faultrun.checkpoints.save_learner import SaveLearner, is_of_a_save, masked
 from faultrun.model.events import Event, FirstStep, IncarnationStarted, PlanAdopted
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.observed.saves import CheckpointsOpened, FirstSaveTold, SavesObserved, SavesSeen
-from faultrun.model.run import Phase, RunState, Step
+from faultrun.model.run import Phase, Run, RunState, Step
 from faultrun.platforms.folder_watch import FileSeen, FileUse, FolderWatch
 from faultrun.supervisor.checkpoints.finder import SavesKnown
 from faultrun.supervisor.hangs.log_watch import LogPlace, LogWatch
@@ -47,12 +47,14 @@ class SaveWatch(SavesKnown):
     """
 
     def __init__(
-        self, reactor: Reactor, roots: Sequence[str], beside: Sequence[str], logs: LogWatch, known: SavesSeen
+        self, reactor: Reactor, roots: Sequence[str], beside: Sequence[str], logs: LogWatch, run: Run
     ) -> None:
         self._reactor = reactor
         self._logs = logs
         self._watch = FolderWatch(roots, beside=beside)
-        self._learner = SaveLearner(known)
+        self._learner = SaveLearner(run.seen)
+        if run.plan is not None:
+            self._learner.elsewhere = run.plan.seen
         self._lock = threading.Lock()
         self._errands: BackgroundTasks | None = None
         self._describe: Describe | None = None
