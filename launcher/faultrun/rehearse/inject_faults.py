@@ -50,7 +50,7 @@ class Striker:
         """Do it, watch until it is over or clearly lost, and tell."""
         match trial:
             case Trial.RANK:
-                return self._killed(trial, self._run.ranks - 1)
+                return self._killed(trial, self._run.logs.ranks - 1)
             case Trial.RANK_0:
                 return self._killed(trial, 0)
             case Trial.STOP:
@@ -74,10 +74,10 @@ class Striker:
         if not (paths := run.saves.paths):
             return Tried(trial=trial, fate=Fate.NOT_TRIED, note="there is no checkpoint to tear")
         before, at = run.view.incarnation, time.time()
-        for rank in range(run.ranks):
+        for rank in range(run.logs.ranks):
             run.signal_rank(rank, signal.SIGSTOP)
         cut = tear(paths[-1])
-        for rank in range(run.ranks):
+        for rank in range(run.logs.ranks):
             run.signal_rank(rank, signal.SIGKILL)
         done = self._goes_on(trial, before, at)
         if not cut:
@@ -109,7 +109,7 @@ class Striker:
 
     def _frozen(self, trial: Trial) -> Tried:
         run, before, at = self._run, self._run.view.incarnation, time.time()
-        rank = run.ranks - 1
+        rank = run.logs.ranks - 1
         if not run.signal_rank(rank, signal.SIGSTOP):
             return Tried(trial=trial, fate=Fate.NOT_TRIED, note=f"rank {rank} had already ended")
 

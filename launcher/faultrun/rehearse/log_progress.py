@@ -16,10 +16,10 @@ class _Log:
     """One worker's. ``lines`` are the newest, ``rest`` is being written."""
 
     path: Path
+    seen: StepsSeen
     read_bytes: int = 0
     rest: str = ""
     lines: list[str] = field(default_factory=list)
-    seen: StepsSeen = field(default_factory=unread)
     losses: dict[LossPlace, float] = field(default_factory=dict)
 
     def look(self) -> bool:
@@ -34,27 +34,27 @@ class _Log:
 
 
 class LogsSeen:
-    """All lives and ranks below one log_dir."""
+    """All lives and ``ranks`` below one log_dir. ``step_pattern``: see ``StepsSeen``."""
 
-    def __init__(self, log_dir: Path, ranks: int) -> None:
-        self._log_dir, self._ranks = log_dir, ranks
+    def __init__(self, log_dir: Path, ranks: int, step_pattern: str = "") -> None:
+        self._log_dir, self.ranks, self._pattern = log_dir, ranks, step_pattern
         self._logs: dict[tuple[int, int], _Log] = {}
 
     def look(self, life: int) -> bool:
         """Read on in the logs of ``life``; whether one has grown."""
-        grown = [self._log(life, rank).look() for rank in range(self._ranks)]  # of every log
+        grown = [self._log(life, rank).look() for rank in range(self.ranks)]  # of every log
         return any(grown)
 
     def step(self, life: int) -> int | None:
         """The furthest global step that a log of ``life`` tells of."""
-        found = [self._log(life, rank).seen.last() for rank in range(self._ranks)]
+        found = [self._log(life, rank).seen.last() for rank in range(self.ranks)]
         return max((one.step for one in found if one is not None and one.step is not None), default=None)
 
     def losses(self, life: int) -> dict[LossPlace, float]:
         """What ``life`` has printed; of ranks behind the first the place names the rank."""
         return {
             place if rank == 0 else f"rank {rank} {place}": loss
-            for rank in range(self._ranks)
+            for rank in range(self.ranks)
             for place, loss in self._log(life, rank).losses.items()
         }
 
@@ -65,4 +65,4 @@ class LogsSeen:
 
     def _log(self, life: int, rank: int) -> _Log:
         path = self._log_dir / f"incarnation_{life}" / f"worker_{rank}.log"
-        return self._logs.setdefault((life, rank), _Log(path))
+        return self._logs.setdefault((life, rank), _Log(path, unread(self._pattern)))

@@ -14,6 +14,7 @@ from faultrun.rehearse.find_saves import find_saves
 from faultrun.rehearse.inject_faults import RehearsalLimits
 from faultrun.rehearse.isolation.choose_isolation import Isolation
 from faultrun.rehearse.isolation.private_view import SHARED
+from faultrun.rehearse.log_progress import LogsSeen
 from faultrun.rehearse.loss_comparison import Losses, compare, noise_of
 from faultrun.rehearse.observed_saves import RehearsedSaves
 from faultrun.rehearse.outcome import Fate, Trial, Tried, Undisturbed
@@ -80,6 +81,7 @@ class Request:
 
     ``registry`` has the formats that count as saves. ``stop_s`` is how long a stop may take;
     ``handed_over``: something tells the script where to resume. ``hang_by_log``: logs are watched for hangs.
+    ``step_pattern``: the lines that tell steps.
     """
 
     command: Callable[[Path, float | None], tuple[str, ...]]
@@ -91,6 +93,7 @@ class Request:
     trials: tuple[Trial, ...]
     total_s: float
     stop_s: float
+    step_pattern: str = ""
 
 
 @dataclass(slots=True)
@@ -250,4 +253,5 @@ class Rehearser:
         command = [self.isolation.inside(place, word) for word in self.request.command(log_dir, hang_s)]
         folders = tuple(self.isolation.inside(place, folder) for folder in self._folders)
         saves = RehearsedSaves(folders, self.request.registry)
-        return WatchedRun(command, log_dir, ranks=self.request.ranks, saves=saves)
+        logs = LogsSeen(log_dir, self.request.ranks, self.request.step_pattern)
+        return WatchedRun(command, log_dir, logs=logs, saves=saves)

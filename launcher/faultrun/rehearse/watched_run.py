@@ -48,11 +48,13 @@ class WatchedRun:
     ``failed_first`` has the rank that was the first of its life to fail, by the life's number.
     """
 
-    def __init__(self, command: Sequence[str], log_dir: Path, *, ranks: int, saves: RehearsedSaves) -> None:
+    def __init__(
+        self, command: Sequence[str], log_dir: Path, *, logs: LogsSeen, saves: RehearsedSaves
+    ) -> None:
         self.command = tuple(command)
-        self.log_dir, self.ranks = log_dir, ranks
+        self.log_dir = log_dir
         self.view = RunView()
-        self.logs = LogsSeen(log_dir, ranks)
+        self.logs = logs
         self.saves = saves
         self.lives: dict[int, LifeSeen] = {}
         self.failed_first: dict[int, int] = {}

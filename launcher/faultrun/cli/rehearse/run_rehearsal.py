@@ -103,6 +103,7 @@ def rehearsed(
             trials=trials,
             total_s=total_s,
             stop_s=windows.stop_grace_s + _REAP_S,
+            step_pattern=spec.logs.step_pattern,
         )
         ways = _ways(resolved, wishes.isolation)
         rehearser = Rehearser(request=request, scratch=place, ways=ways, say=bar.doing, tick=bar.tick)
