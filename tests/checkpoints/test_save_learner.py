@@ -8,7 +8,7 @@ from faultrun.model.observed.saves import KEPT, SavesSeen, SeenSave
 
 def learned(*names: str, known: SavesSeen | None = None) -> list[set[str]]:
     """The files of each save that is known after ``names`` were written, below one root."""
-    learner = SaveLearner(SavesSeen() if known is None else known)
+    learner = SaveLearner(SavesSeen() if known is None else known, ("/ckpt",))
     for name in names:
         learner.wrote(f"/ckpt/{name}", root="/ckpt")
     return [{path.removeprefix("/ckpt/") for path in save.files} for save in learner.seen.saves]
@@ -49,35 +49,46 @@ def test_files_are_one_save_until_one_of_them_comes_again(
 
 
 def test_the_newest_saves_are_kept_and_known_to_the_next_supervisor() -> None:
-    learner = SaveLearner(SavesSeen())
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
     for step in range(10, 110, 10):
-        learner.wrote(f"/ckpt/a-{step}.pt", root="/ckpt")
-        learner.saved_at((f"/ckpt/a-{step}.pt",), step + 1)
+        save = learner.wrote(f"/ckpt/a-{step}.pt", root="/ckpt")
+        assert save is not None
+        learner.saved_at(save, f"/ckpt/a-{step}.pt", step + 1)
     assert [save.step for save in learner.seen.saves] == [71, 81, 91, 101]
     assert len(learner.seen.saves) == KEPT
     assert learned("a-110.pt", known=learner.seen)[-2:] == [{"a-100.pt"}, {"a-110.pt"}]
 
 
 def test_what_is_written_before_training_is_of_no_save_unless_saves_have_such_files() -> None:
-    learner = SaveLearner(SavesSeen())
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
     learner.before_training(("/ckpt/resnet50.pth", "/ckpt/a-10.pt"), root="/ckpt")
     assert learner.seen.prepared == ("/ckpt/resnet50.pth", "/ckpt/a-10.pt")
-    learner = SaveLearner(SavesSeen())
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
     learner.wrote("/ckpt/a-10.pt", root="/ckpt")
     learner.before_training(("/ckpt/resnet50.pth", "/ckpt/a-20.pt"), root="/ckpt")
     assert learner.seen.prepared == ("/ckpt/resnet50.pth",)
 
 
 def test_the_file_that_was_opened_is_known_by_its_name_without_the_number() -> None:
-    learner = SaveLearner(SavesSeen())
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
     for name in ("model000010.pt", "ema000010.pt"):
         learner.wrote(f"/ckpt/{name}", root="/ckpt")
     learner.resumed_from(("/ckpt/cache.pt", "/ckpt/ema000010.pt"))
     assert learner.seen.opened == "ema#.pt"
 
 
+def test_two_files_that_take_turns_are_saves_of_their_own() -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for step, name in ((10, "a"), (20, "b"), (30, "a"), (40, "b"), (50, "a")):
+        save = learner.wrote(f"/ckpt/{name}.pt", root="/ckpt")
+        assert save is not None
+        learner.saved_at(save, f"/ckpt/{name}.pt", step)
+    found = [(one.files, one.step) for one in learner.seen.saves[-2:]]
+    assert found == [(("/ckpt/b.pt",), 40), (("/ckpt/a.pt",), 50)]
+
+
 def test_what_other_nodes_write_under_one_name_belongs_to_each_save_and_none_is_said_to_lack_it() -> None:
-    learner = SaveLearner(SavesSeen())
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
     saves = (SeenSave(files=("/ckpt/last.pt", "/ckpt/opt.pt", "/ckpt/a-10.pt")),)
     learner.elsewhere = SavesSeen(saves=saves, opened="last.pt")
     assert learner.seen_anywhere == SavesSeen(
@@ -88,3 +99,14 @@ def test_what_other_nodes_write_under_one_name_belongs_to_each_save_and_none_is_
     own = [("/ckpt/opt.pt", "/ckpt/rng.pt"), ("/ckpt/opt.pt",)]
     assert [save.files for save in learner.seen.saves] == own
     assert [save.files for save in learner.seen_anywhere.saves] == [(*one, "/ckpt/last.pt") for one in own]
+
+
+def test_a_number_that_never_changes_counts_nothing() -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for step in (10, 20, 30):
+        for name in ("gpt2.pt", "gpt2_opt.pt"):
+            save = learner.wrote(f"/ckpt/{name}", root="/ckpt")
+            assert save is not None
+            learner.saved_at(save, f"/ckpt/{name}", step)
+    files = ("/ckpt/gpt2.pt", "/ckpt/gpt2_opt.pt")
+    assert [(one.files, one.step) for one in learner.seen.saves] == [(files, 10), (files, 20), (files, 30)]

@@ -25,7 +25,7 @@ from faultrun.checkpoints.listing import (
 )
 from faultrun.checkpoints.reading import each_of, sampled_digest
 from faultrun.checkpoints.registry import Registry, load_registry
-from faultrun.checkpoints.save_groups import grouped
+from faultrun.checkpoints.save_groups import SavesOfRun, grouped
 from faultrun.checkpoints.scan_result import Pile, Scan
 from faultrun.checkpoints.stages import with_stages
 from faultrun.checkpoints.verdict_cache import LEFT_ALONE, LeftAlone, Memory, stamp_in
@@ -92,23 +92,29 @@ class Catalog:
         for folder in self._adopted:
             self._look(folder, islice(walk(folder), 1), (faultrun_manifest.GASP_MANIFEST,), pile)
         pile.keep_one_name_each()
-        pile.forget_part_steps()
         self._verifier.known = {path: self._known_as(one) for path, one in pile.named.items()}
-        described = each_of(tuple(pile.named.values()), self._header)
+        described = pile.without_part_steps(each_of(tuple(pile.named.values()), self._header))
         marks = frozenset[str]().union(*map(faultrun_manifest.marks_of, self.places))
         entries = [self._as_of_now(one, marks) for one in self._reconciled(described)]
         self._memory.save()
         ours = [one for one in entries if not self._left_alone.holds(one)]
         members = {path: one.members for path, one in self._verifier.known.items()}
-        saves = grouped(ours, members, pile.listings, self._absolute_roots, self.seen)
+        aside = [one for one in entries if self._left_alone.holds(one)]
+        run = SavesOfRun(
+            seen=self.seen,
+            reached=self._left_alone.reached,
+            strangers=[*chain.from_iterable(members[one.path] for one in aside)],
+            first_seen=self._memory.first_seen,
+        )
+        saves = grouped(ours, members, pile.listings, self._absolute_roots, run)
         self._verifier.beside = {
             path: [*map(as_entry(ours), others)] for path, others in saves.beside.items()
         }
         return Scan(
-            entries=tuple(with_stages(saves.entries)),
+            entries=tuple(with_stages(saves.entries, self.seen)),
             refused=(*pile.refused, *pile.linked.values()),
             unfinished=tuple(pile.unfinished),
-            left_alone=tuple(one for one in entries if self._left_alone.holds(one)),
+            left_alone=tuple(aside),
         )
 
     def beside(self, path: str) -> tuple[str, ...]:
@@ -188,7 +194,8 @@ class Catalog:
 
     def know(self, entries: Iterable[Entry], life: int) -> None:
         """Remember that these files were there when ``life`` was over, until they are written anew."""
-        self._memory.know((one for one in entries if one.incarnation is None and not one.known), life)
+        there = self._with_members([one for one in entries if one.incarnation is None])
+        self._memory.know((one for one in there if self._memory.first_seen(stamp_in(one)) is None), life)
         self._memory.save()
 
     def tidy(self, scan: Scan) -> None:
@@ -196,7 +203,13 @@ class Catalog:
         self._left_alone.meet_again(scan.left_alone)
         with suppress(OSError):
             self._left_alone.keep()
-        self._memory.forget_all_but((*scan.entries, *scan.left_alone))
+        self._memory.forget_all_but((*self._with_members(scan.entries), *scan.left_alone))
+
+    def _with_members(self, entries: Sequence[Entry]) -> list[Entry]:
+        """``entries``, and the files that were saved with them or are in their folder."""
+        inside = [self._verifier.known[one.path].members for one in entries if one.format == "folder"]
+        beside = (other for one in entries for other in self._verifier.beside.get(one.path, ()))
+        return [*entries, *beside, *map(as_entry(()), chain.from_iterable(inside))]
 
     def verify(self, entry: Entry, *, depth: Depth = Depth.CHECKSUM, meter: Meter = no_meter) -> Verdict:
         """Whether ``entry`` (of the last scan) is whole, to ``depth``; see ``Verifier.verify``."""
@@ -204,7 +217,7 @@ class Catalog:
 
     def _as_of_now(self, entry: Entry, marks: frozenset[str]) -> Entry:
         """With what is no part of the file, and so of no header."""
-        life = self._memory.first_seen(entry)
+        life = self._memory.first_seen(stamp_in(entry))
         if life != entry.first_seen:
             entry = replace(entry, first_seen=life)
         if marks and entry.format == faultrun_manifest.GASP_MANIFEST.name:

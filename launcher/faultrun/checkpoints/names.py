@@ -41,6 +41,13 @@ _STEP = re.compile(
     rf"(?:^|[^a-z])(?P<word>global_?step|step|iter|iteration)[-_=]?(?P<number>\d{{1,15}}){_ALL_OF_A_NUMBER}",
     re.IGNORECASE,
 )
+_SPELLED = re.compile(
+    r"(?<!\d)(?<!\d\.)(?:(?P<groups>\d{1,3}(?:[,_']\d{3})+)(?!\d)"
+    r"|(?P<digits>\d+(?:\.\d+)?)(?:e(?P<power>\+?\d{1,2})(?!\d)|(?P<unit>[kmg])(?![a-z])))",
+    re.IGNORECASE,
+)
+_EPOCH_AND_STEP = re.compile(r".+-\d+_\d+(?:_breakpoint)?\.ckpt")
+_POWERS = {"k": 3, "m": 6, "g": 9}
 _BEGIN_OF_STEP = re.compile(r"(?:^|[^a-z])(?:step|iter|iteration)[-_=]?\d", re.IGNORECASE)
 _EPOCH = re.compile(
     rf"(?:^|[^a-z])(?P<word>epoch|ep)[-_=]?(?P<number>\d{{1,9}}){_ALL_OF_A_NUMBER}", re.IGNORECASE
@@ -143,6 +150,22 @@ def step_in(name: str) -> tuple[str, int] | None:
 def has_part_of_step(name: str) -> bool:
     """Whether ``name`` says a step in a spelling that is not read, as ``step_1,000`` does."""
     return _BEGIN_OF_STEP.search(name) is not None and _STEP.search(name) is None
+
+
+@lru_cache(maxsize=_NAMES)
+def plainly_numbered(name: str) -> str:
+    """``name`` with ``1,000``, ``1_000``, ``1e+03`` and ``1.5k`` in plain digits.
+
+    Nobody knows that they are meant so: it serves to see which files bear one number, and which comes before.
+    """
+    return name if _EPOCH_AND_STEP.fullmatch(name) else _SPELLED.sub(_in_digits, name)
+
+
+def _in_digits(spelled: re.Match[str]) -> str:
+    if spelled["groups"]:
+        return re.sub(r"\D", "", spelled["groups"])
+    power = int(spelled["power"]) if spelled["power"] else _POWERS[spelled["unit"].lower()]
+    return str(round(float(spelled["digits"]) * 10**power))
 
 
 def rank_left_open(name: str) -> str:

@@ -8,20 +8,24 @@ claim a folder as one checkpoint judge for themselves what belongs to it.
 
 import os
 import re
+import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from faultrun.checkpoints.format import Listing
-from faultrun.checkpoints.names import base_name, has_part_of_step, is_unfinished, rank_left_open, step_in
-from faultrun.checkpoints.save_learner import masked
+from faultrun.checkpoints.format import Listing, Stamp
+from faultrun.checkpoints.names import (
+    base_name,
+    has_part_of_step,
+    plainly_numbered,
+)
+from faultrun.checkpoints.numbered_saves import OF_ONE_FILE, Number, NumberedSave, SavePlace, saves_by_number
+from faultrun.checkpoints.save_learner import inside, masked, of_any_rank
 from faultrun.model.checkpoint import Entry, Kind
-from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen
+from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen, SeenSave
 
-_OF_ONE_FILE = frozenset({"torch", "safetensors", "mindspore", "pattern"})
-"""The formats whose checkpoints are single files, by name."""
-_BESIDE = re.compile(r".+\.(?:pt|pth|pth\.tar|ckpt|bin|safetensors|pkl|npz|npy|msgpack|h5)", re.IGNORECASE)
 _COMPARED, _NEAR = 3, 2
+_ONCE = "it was written beside an earlier save, and not again beside the newest"
 _WORDS = re.compile(r"[A-Za-z]+")
 _SELDOM_GIVEN = re.compile(
     r"ema|shadow|average|averaged|avg|swa|polyak|teacher|target|opt|optim\w*|sched\w*|scaler|rng|random|vae|text"
@@ -32,26 +36,19 @@ _SELDOM_GIVEN = re.compile(
 
 _NAMELESS = Entry(path="", format="", kind=Kind.PERIODIC, size_bytes=0, mtime_ns=0, inode=0)
 
-_Number = tuple[int, ...]
-_Masks = Mapping[str, tuple[int, ...]]
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavesOfRun:
+    """What is known of the run's saves: what was seen, and how far training came.
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where saves follow one another: their folder, what the number counts, and whose they are."""
+    ``strangers`` are files of no save of this run. ``first_seen`` tells at the end of which life a file was
+    there, None for one of the last.
+    """
 
-    folder: str
-    counts: str
-    rank: int | None = None
-    session: int = 0
-
-
-@dataclass(slots=True)
-class _Save:
-    """The files under one number, by their names without it; ``claimed``: a format knows them as a folder."""
-
-    files: dict[str, str] = field(default_factory=dict)
-    claimed: bool = False
+    seen: SavesSeen = NOTHING_SEEN
+    reached: int | None = None
+    strangers: Collection[str] = ()
+    first_seen: Callable[[Stamp], int | None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,226 +64,205 @@ def grouped(
     members: Mapping[str, Sequence[str]],
     listings: Sequence[Listing],
     roots: Sequence[str],
-    seen: SavesSeen = NOTHING_SEEN,
+    run: SavesOfRun,
 ) -> Grouped:
     """``entries``, where each file of a save of several knows it, and what that lacks.
 
     ``members`` are the files of each entry, by its path. The ``turn`` of an entry is when of its save it is
-    tried. Files that bear no number are one save if they were ``seen`` to be.
+    tried. Files that bear no number are one save if they were seen to be. What one save alone had is not
+    missed in the next if training went on after that. Where members come late, the two newest saves may be
+    unfinished: neither tells what a save has.
     """
-    found = {one.path: one for one in entries}
+    found, seen = {one.path: one for one in entries}, run.seen
     beside: dict[str, tuple[str, ...]] = {}
-    for place, of_place in _saves(found, members, listings, roots).items():
-        before: list[_Save] = []
-        for number in sorted(of_place):
+    saves = saves_by_number(found, members, (listings, run.strangers), roots, seen)
+    over = _over(seen, run.reached)
+    lives = _Lives({one.path: one.files for one in listings}, run.first_seen)
+    alike: dict[tuple[str, int | None], list[SavePlace]] = defaultdict(list)
+    for place in saves:
+        alike[place.kind].append(place)
+    late = any(one.late for one in seen.saves)
+    for place, of_place in saves.items():
+        finished = ([*_finished(saves[one], lives)] for one in alike[place.kind] if one != place)
+        others = max(finished, key=len, default=[])[-_COMPARED:]
+        for number, lacks in _in_order(of_place, others, lives, over, late=late):
             save = of_place[number]
-            lacks = "" if save.claimed else _lacking(save, before)
-            before = [*before, save][-_COMPARED:]
-            if not save.claimed and (lacks or len(save.files) > 1):
+            for path in save.files.values() if save.claimed else ():
+                found.pop(path, None)
+            if lacks or (len(save.files) > 1 and not save.claimed):
                 name = f"{place.folder}#{place.counts}{'.'.join(map(str, number))}"
-                _join(save, replace(_NAMELESS, save=name, lacks=lacks), found, beside, seen.opened)
-    newest = _newest_seen(seen, found)
+                _join(save, replace(_NAMELESS, save=name, lacks=lacks), found, beside, seen)
+    lacks, missing = ("", ()) if over and len(seen.saves) == 2 else _not_written(seen, found, roots)
+    newest = _newest_seen(seen, found, missing)
     if newest is not None:
-        told = replace(_NAMELESS, save="newest", lacks=_not_written(seen))
-        _join(newest, told, found, beside, seen.opened)
-    return Grouped([_at_step(one, seen) for one in found.values()], beside)
+        _join(newest, replace(_NAMELESS, save="newest", lacks=lacks), found, beside, seen)
+    files = [(save, [f"{of_any_rank(path)}/" for path in save.files]) for save in reversed(seen.saves)]
+    return Grouped([_at_step(one, files, roots) for one in found.values()], beside)
 
 
 def main_files(paths: Collection[str]) -> tuple[str, ...]:
     """Those of a save's files whose names do not say that they only go with another; the shortest first."""
-    mains = [path for path in paths if not any(map(_SELDOM_GIVEN.fullmatch, _WORDS.findall(_stem(path))))]
+    common = os.path.commonpath(paths) if len(paths) > 1 else ""
+    words = {
+        path: _WORDS.findall(f"{path[len(common) :].rpartition('/')[0]}/{_stem(path)}") for path in paths
+    }
+    mains = [path for path in paths if not any(map(_SELDOM_GIVEN.fullmatch, words[path]))]
     return tuple(sorted(mains, key=lambda path: (len(base_name(path)), path)))
 
 
-def _newest_seen(seen: SavesSeen, found: Mapping[str, Entry]) -> _Save | None:
+def _newest_seen(seen: SavesSeen, found: Mapping[str, Entry], missing: Sequence[str]) -> NumberedSave | None:
     """The newest save that was seen, if it has several files and their names do not show that.
 
     A file of its own number (``step-30.pt`` beside ``last.pt``) is a save by itself, but for side files.
+    What is ``missing`` in it is there, but of the save before.
     """
-    files = [path for path in (seen.saves[-1].files if seen.saves else ()) if os.path.exists(path)]  # noqa: PTH110
+    newest = seen.saves[-1].files if seen.saves else ()
+    files = [path for path in (*newest, *missing) if os.path.exists(path)]  # noqa: PTH110
     known = [path for path in files if path in found and _is_nameless(found[path])]
     again = [path for path in known if not any(char.isdecimal() for char in _stem(path))]
     files = [path for path in files if path in (again or known) or path not in found]
-    return _Save(files={path: path for path in files}) if len(files) > 1 and known else None
+    return NumberedSave(files={path: path for path in files}) if len(files) > 1 and known else None
 
 
 def _is_nameless(entry: Entry) -> bool:
-    return entry.format in _OF_ONE_FILE and not entry.save and entry.kind is Kind.PERIODIC
+    return entry.format in OF_ONE_FILE and not entry.save and entry.kind is Kind.PERIODIC
 
 
-def _not_written(seen: SavesSeen) -> str:
-    """Which file all saves before the newest wrote under one name, and this one did not; '' for none."""
-    *before, newest = seen.saves
-    always = set(before[0].files).intersection(*(one.files for one in before)) if len(before) > 1 else set()
-    missing = sorted(always - set(newest.files))
-    return f"{base_name(missing[0])} beside it is of the save before: it was not finished" if missing else ""
+def _over(seen: SavesSeen, reached: int | None) -> set[str]:
+    """The files of the newest save, if training went on after it, and no file ever came later than that."""
+    newest = seen.saves[-1] if seen.saves else None
+    if newest is None or newest.step is None or reached is None or any(one.late for one in seen.saves):
+        return set()
+    return set(newest.files) if reached > newest.step else set()
 
 
-def _at_step(entry: Entry, seen: SavesSeen) -> Entry:
+def _not_written(
+    seen: SavesSeen, found: Mapping[str, Entry], roots: Sequence[str]
+) -> tuple[str, tuple[str, ...]]:
+    """Which files all saves before the newest wrote under one name, and this one did not; why it is none.
+
+    One save tells nothing of a name with a number: the next has another.
+    """
+    *before, newest = (set(one.files) for one in seen.saves) if seen.saves else (set[str](),)
+    always = set[str].intersection(*before) - newest if before else set[str]()
+    missing = tuple(
+        path
+        for path in sorted(always)
+        if (path not in found or found[path].kind is Kind.PERIODIC)
+        and (len(before) > 1 or not re.search(r"\d", inside(path, roots)))
+    )
+    why = f"{base_name(missing[0])} beside it is of the save before: it was not finished" if missing else ""
+    return why, missing
+
+
+def _at_step(entry: Entry, seen: Sequence[tuple[SeenSave, list[str]]], roots: Sequence[str]) -> Entry:
     """``entry`` at the step at which it was seen written, where neither name nor contents say one.
 
-    A number of its name that is near that step is the step, as the script counts it.
+    A number of its name that is near that step is the step, as the script counts it. A file without a number
+    stands behind those of its save that have one, and is of the newest or of none.
     """
-    if entry.identity.tells:
+    if entry.identity.tells and (
+        entry.global_step is not None or not has_part_of_step(base_name(entry.path))
+    ):
         return entry
-    step = next((save.step for save in reversed(seen.saves) if entry.path in save.files), None)
-    if step is None:
+    name = f"{of_any_rank(entry.path)}/"
+    save = next((one for one, files in seen if any(file.startswith(name) for file in files)), None)
+    if save is None or save.step is None:
         return entry
-    numbers = [int(one) for one in re.findall(r"\d+", _stem(entry.path))]
-    named = [one for one in numbers if abs(one - step) <= _NEAR]
-    return replace(entry, global_step=named[-1] if named else step, about=not named)
-
-
-def _saves(
-    found: Mapping[str, Entry],
-    members: Mapping[str, Sequence[str]],
-    listings: Iterable[Listing],
-    roots: Sequence[str],
-) -> dict[_Place, dict[_Number, _Save]]:
-    """The saves of each place by number."""
-    saves: dict[_Place, dict[_Number, _Save]] = defaultdict(lambda: defaultdict(_Save))
-    taken: set[str] = set()
-    for path, one in found.items():
-        if not _is_one_file(one, members):
-            taken.update(members.get(path, ()))
-            unit = _numbered_folder(path, roots) if one.format == "folder" else None
-            if unit is not None:
-                save = saves[_Place(unit.parent, unit.counts)][unit.number]
-                save.claimed = True
-                save.files |= {member[len(path) + 1 :]: member for member in members.get(path, ())}
-    for listing in listings:
-        files = {
-            name: told
-            for name in listing.files
-            if listing.join(name) not in taken and (told := _of_a_save(listing, name, found))
-        }
-        masks = _varying(files)
-        unit = None if _counts_files(files) else _numbered_folder(listing.path, roots)
-        for name, known in files.items():
-            numbered = _in_folder(unit, name) if unit is not None else _by_name(listing.path, name, masks)
-            if numbered is None:
-                continue
-            place, number, member = numbered
-            if isinstance(known, Entry):
-                place = replace(place, rank=known.rank, session=known.session)
-            saves[place][number].files.setdefault(member, listing.join(name))
-    return saves
-
-
-def _is_one_file(entry: Entry, members: Mapping[str, Sequence[str]]) -> bool:
-    return entry.format in _OF_ONE_FILE and tuple(members.get(entry.path, ())) == (entry.path,)
-
-
-def _of_a_save(listing: Listing, name: str, found: Mapping[str, Entry]) -> Entry | bool:
-    """The entry of a periodic save; True for a file that may belong to one, False for any other."""
-    if name in listing.links:
-        return False
-    one = found.get(listing.join(name))
-    if one is None:
-        return _BESIDE.fullmatch(name) is not None and not is_unfinished(name)
-    return one if one.format in _OF_ONE_FILE and one.kind is Kind.PERIODIC else False
+    numbers = [int(one) for one in re.findall(r"\d+", plainly_numbered(inside(entry.path, roots)))]
+    if not numbers and save is not seen[0][0]:
+        numbered = any(re.search(r"\d", inside(path, roots)) for path in save.files)
+        return replace(entry, lacks=entry.lacks or (_ONCE if numbered else ""))
+    named = [one for one in numbers if abs(one - save.step) <= _NEAR]
+    step, turn = named[-1] if named else save.step, entry.turn + (not numbers)
+    return replace(entry, global_step=step, about=not named, turn=turn)
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
-    """A numbered folder: all that is in it is one save. ``inside`` is the way from it to where one looks."""
+class _Lives:
+    """When files were seen first: at the end of which life, by their stamps; None: they are of the last."""
 
-    parent: str
-    counts: str
-    number: _Number
-    inside: str = ""
+    stamps: Mapping[str, Mapping[str, Stamp]]
+    first_seen: Callable[[Stamp], int | None]
 
+    def mixed(self, save: NumberedSave, others: Iterable[NumberedSave]) -> str:
+        """Which file is of an earlier life than another, that began the save again; as a clause, '' for none.
 
-def _numbered_folder(path: str, roots: Sequence[str]) -> _Unit | None:
-    """The nearest folder, at or above ``path``, whose name says a step or an epoch, or is only a number.
-
-    The names of ``roots``, and of what is above them, say nothing of saves.
-    """
-    inside = ""
-    while any(path.startswith(f"{root}/") for root in roots):
-        path, _, name = path.rpartition("/")
-        told = step_in(name)
-        if told is not None or name.isdecimal():
-            counts, number = told or ("", int(name))
-            return _Unit(path, counts, (number,), inside)
-        inside = f"{rank_left_open(name)}/{inside}"
-    return None
-
-
-def _counts_files(files: Iterable[str]) -> bool:
-    """Whether the files of one folder tell different steps or epochs themselves."""
-    return len({told for told in map(step_in, files) if told is not None}) > 1
+        Only files such as ``others`` have together count: else nobody knows that they are of one save.
+        """
+        lives: dict[int, str] = {}
+        together = max((save.files.keys() & one.members for one in others), key=len, default=set[str]())
+        for path in map(save.files.__getitem__, sorted(together)):
+            folder, _, name = path.rpartition("/")
+            stamp = self.stamps.get(folder, {}).get(name)
+            life = None if stamp is None else self.first_seen(stamp)
+            lives.setdefault(sys.maxsize if life is None else life, name)
+        if len(lives) < 2:
+            return ""
+        return (
+            f"{lives[min(lives)]} is of an earlier life than {lives[max(lives)]}: it was not finished again"
+        )
 
 
-def _varying(files: Iterable[str]) -> _Masks:
-    """Which of the numbers in a name change from file to file, by the name without its numbers.
-
-    Of a name that is alone nobody knows: its last number is taken for the one.
-    """
-    alike: dict[str, list[_Number]] = defaultdict(list)
-    for name in files:
-        mask, numbers = _split(name)
-        if numbers:
-            alike[mask].append(numbers)
-    return {
-        mask: tuple(at for at, seen in enumerate(zip(*several, strict=True)) if len(set(seen)) > 1)
-        if len(several) > 1
-        else (len(several[0]) - 1,)
-        for mask, several in alike.items()
-    }
-
-
-def _split(name: str) -> tuple[str, _Number]:
-    opened = rank_left_open(name)
-    return re.sub(r"\d+", "#", opened), tuple(map(int, re.findall(r"\d+", opened)))
+def _in_order(
+    saves: Mapping[Number, NumberedSave],
+    others: Sequence[NumberedSave],
+    lives: "_Lives",
+    over: Collection[str],
+    *,
+    late: bool,
+) -> Iterator[tuple[Number, str]]:
+    """The number of each save of a place, and what it lacks; ``others`` count where none is before it."""
+    before: list[NumberedSave] = []
+    others = others or [saves[number] for number in sorted(saves)[1 : _COMPARED + 1]]
+    for number in sorted(saves):
+        save, like = saves[number], before or others
+        lacks = lives.mixed(save, like)
+        known_by_one = len(like) == 1 and not set(over).isdisjoint(save.files.values())
+        if save.files and not (lacks or known_by_one or (save.claimed and before)):
+            lacks = _lacking(save, like)
+        before = before if lacks and late else [*before, save][-_COMPARED:]
+        yield number, lacks
 
 
-def _in_folder(unit: _Unit, name: str) -> tuple[_Place, _Number, str]:
-    member = re.sub(rf"(?<!\d)0*{unit.number[0]}(?!\d)", "#", rank_left_open(name))
-    return _Place(unit.parent, unit.counts), unit.number, f"{unit.inside}{member}"
+def _finished(saves: Mapping[Number, NumberedSave], lives: "_Lives") -> Iterator[NumberedSave]:
+    """Those of a place of which nothing is missing."""
+    return (saves[number] for number, lacks in _in_order(saves, (), lives, (), late=True) if not lacks)
 
 
-def _by_name(folder: str, name: str, masks: _Masks) -> tuple[_Place, _Number, str] | None:
-    mask, numbers = _split(name)
-    columns = masks.get(mask, ())
-    told = step_in(name)
-    if (not columns and told is None) or has_part_of_step(name):
-        return None
-    counts, number = ("", tuple(numbers[at] for at in columns)) if told is None else (told[0], (told[1],))
-    kept = iter("#" if at in columns else str(one) for at, one in enumerate(numbers))
-    return _Place(folder, counts), number, re.sub("#", lambda _: next(kept), mask)
-
-
-def _lacking(save: _Save, before: Sequence[_Save]) -> str:
-    """What every one of the saves before had and this one has not, as a clause; '' for nothing.
+def _lacking(save: NumberedSave, others: Sequence[NumberedSave]) -> str:
+    """What every one of ``others`` had and this save has not, as a clause; '' for nothing.
 
     A save that shares no file with this one is of something else.
     """
-    like = [one for one in before if not one.files.keys().isdisjoint(save.files)]
-    if not like:
-        return ""
-    always = set(like[0].files).intersection(*(one.files for one in like))
+    like = [one for one in others if not save.files.keys().isdisjoint(one.members)]
+    always = set(like[0].members).intersection(*(one.members for one in like)) if like else set[str]()
     missing = sorted(always - save.files.keys())
     if not missing:
         return ""
-    known = like[-1].files[missing[0]]
+    known = (like[-1].files or like[-1].gone)[missing[0]]
     more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-    had = "which the save before it has" if len(like) == 1 else f"which the {len(like)} saves before it have"
+    had = "which another save has" if len(like) == 1 else f"which {len(like)} other saves have"
     return f"its save has nothing like {base_name(known)}{more}, {had}: it was not finished"
 
 
 def _join(
-    save: _Save, told: Entry, found: dict[str, Entry], beside: dict[str, tuple[str, ...]], opened: str
+    save: NumberedSave,
+    told: Entry,
+    found: dict[str, Entry],
+    beside: dict[str, tuple[str, ...]],
+    seen: SavesSeen,
 ) -> None:
     """Have every entry of ``save`` know it: all are of the step that one of them tells, and of one time.
 
-    The file that was ``opened`` last time comes first, then those whose names speak for them.
+    The file that was opened last time comes first, then those whose names speak for them, as written.
     """
-    paths = tuple(sorted(save.files.values()))
+    paths = (save.claimed,) if save.claimed else tuple(sorted(save.files.values()))
     known = [path for path in paths if path in found]
-    mains = main_files(known)
+    names = [masked(base_name(path)) for path in (seen.saves[-1].files if seen.saves else ())]
+    mains = sorted(main_files(known), key=lambda path: _place_in(names, masked(base_name(path))))
     order = [*mains, *(path for path in known if path not in mains)]
-    order.sort(key=lambda path: masked(base_name(path)) != opened)
+    order.sort(key=lambda path: masked(base_name(path)) != seen.opened)
     teller = next((found[path] for path in order if found[path].identity.tells), None)
     saved_ns = max((found[path].mtime_ns for path in known), default=0)
     for turn, path in enumerate(order):
@@ -302,5 +278,9 @@ def _join(
         beside[path] = tuple(other for other in paths if other != path)
 
 
+def _place_in(names: Sequence[str], name: str) -> int:
+    return names.index(name) if name in names else len(names)
+
+
 def _stem(path: str) -> str:
-    return base_name(path).partition(".")[0]
+    return plainly_numbered(base_name(path)).partition(".")[0]

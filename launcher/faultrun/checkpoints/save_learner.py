@@ -5,40 +5,49 @@ where that has none. A late file joins the save whose number it bears.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from faultrun.checkpoints.names import base_name, is_unfinished, rank_left_open, step_in
+from faultrun.checkpoints.names import base_name, is_unfinished, plainly_numbered, rank_left_open, step_in
 from faultrun.model.observed.saves import KEPT, MOST_FILES, NOTHING_SEEN, SavesSeen, SeenSave
 
 _OF_A_SAVE = re.compile(
     r".+\.(?:pt|pth|tar|ckpt|bin|safetensors|pkl|npz|npy|msgpack|h5|distcp|zip)|\.metadata", re.IGNORECASE
 )
+_AT_ONCE = 2
+"""Steps that may go by while one save is written."""
 
 
-@dataclass(slots=True)
-class _Growing:
+@dataclass(slots=True, eq=False)
+class GrowingSave:
     """A save that is being written: its files by what each is called but for numbers."""
 
     files: dict[str, str] = field(default_factory=dict)
     numbers: set[int] = field(default_factory=set)
     step: int | None = None
+    late: bool = False
+    again: frozenset[str] = frozenset()
 
     def takes(self, kind: str, number: int | None) -> bool:
         """Whether a file may be of this save: it has none of its kind, and no other number."""
         same_number = number is None or not self.numbers or number in self.numbers
         return kind not in self.files and same_number
 
+    def has_folder_of(self, kind: str) -> bool:
+        """Whether a file of it lies in the folder in which one of this kind does."""
+        return kind.rpartition("/")[0] in (one.rpartition("/")[0] for one in self.files)
+
 
 class SaveLearner:
-    """Keeps the newest saves. ``known`` is what an earlier supervisor of the run had learned.
+    """Keeps the newest saves below ``roots``. ``known`` is what an earlier supervisor had learned.
 
     ``elsewhere`` is what all nodes of a run of several have seen together by now.
     """
 
-    def __init__(self, known: SavesSeen) -> None:
+    def __init__(self, known: SavesSeen, roots: Sequence[str]) -> None:
         self._known = known
-        self._saves = [_grown(one) for one in known.saves]
+        self._roots = roots
+        self._saves = [_grown(one, roots) for one in known.saves]
         self.elsewhere = NOTHING_SEEN
 
     @property
@@ -46,9 +55,10 @@ class SaveLearner:
         """What is known now of what is written here; of a save of many ranks or files only some are named."""
         saves = tuple(
             SeenSave(
-                files=tuple(sorted(one.files.values()))[:MOST_FILES],
+                files=tuple(one.files.values())[:MOST_FILES],
                 step=one.step,
                 number=max(one.numbers, default=None),
+                late=one.late,
             )
             for one in self._saves
         )
@@ -61,26 +71,54 @@ class SaveLearner:
         What bears a number is known by that.
         """
         own, beside = self.seen, dict[str, str]()
-        written = {_kind_of(path)[0] for one in own.saves for path in one.files}
+        written = {self._kind(path)[0] for one in own.saves for path in one.files}
         for path in (path for one in self.elsewhere.saves for path in one.files):
-            kind, number = _kind_of(path)
+            kind, number = self._kind(path)
             if number is None and kind not in written:
                 beside[kind] = path
         saves = own.saves or (SeenSave(files=()),) if beside else own.saves
         saves = tuple(replace(one, files=(*one.files, *beside.values())) for one in saves)
         return replace(own, saves=saves, opened=own.opened or self.elsewhere.opened)
 
+    def _kind(self, path: str) -> tuple[str, int | None]:
+        return _kind_of(inside(path, self._roots))
+
     @property
     def kinds(self) -> frozenset[str]:
         """What the files of the last two saves are called but for their numbers."""
         return frozenset[str]().union(*(one.files for one in self._saves[-2:]))
 
-    def saved_at(self, paths: Iterable[str], step: int | None) -> None:
-        """Note how far training was when ``paths`` were written, of saves of which that is not known."""
-        written = set(paths)
-        for save in self._saves:
-            if save.step is None and not written.isdisjoint(save.files.values()):
-                save.step = step
+    def saved_at(self, save: GrowingSave, path: str, step: int | None) -> None:
+        """Note how far training was when ``path`` was written, which ``save`` took.
+
+        A save that has the file already, and training is there again, is made anew: it is the newest.
+        """
+        again, save.again = path in save.again, save.again - {path}
+        if step is None or save.step is None:
+            save.step = step if save.step is None else save.step
+        elif again and step <= save.step and save in self._saves:
+            self._saves.remove(save)
+            self._saves.append(save)
+        elif step > save.step + _AT_ONCE and again:
+            self._once_more(save, path, step)
+        elif step > save.step + _AT_ONCE and save in self._saves:
+            self._split(save, path, step)
+
+    def _once_more(self, save: GrowingSave, path: str, step: int) -> None:
+        """A file that is written again steps later is of a new save, and its number no counter."""
+        kind, newest = self._kind(path)[0], self._saves[-1]
+        joins = newest is not save and newest.step is not None and abs(step - newest.step) <= _AT_ONCE
+        if not joins:
+            self._saves = [*self._saves, GrowingSave(step=step)][-KEPT:]
+        self._saves[-1].files[kind] = path
+
+    def _split(self, save: GrowingSave, path: str, step: int) -> None:
+        """A file under one name that came steps later is a save of its own: two take turns."""
+        kind = next((kind for kind, one in save.files.items() if one == path), "#")
+        if "#" not in kind and len(save.files) > 1:
+            del save.files[kind]
+            self._saves.insert(self._saves.index(save) + 1, GrowingSave(files={kind: path}, step=step))
+            self._saves = self._saves[-KEPT:]
 
     def before_training(self, paths: Iterable[str], *, root: str) -> None:
         """Note files that were written before a first step: of no save, unless saves have such files."""
@@ -95,23 +133,43 @@ class SaveLearner:
         found = next((name for path in opened if (name := masked(base_name(path))) in names), "")
         self._known = replace(self._known, opened=found or self._known.opened)
 
-    def wrote(self, path: str, *, root: str) -> bool:
-        """Take note of a file below ``root`` that was written; whether it is one of a save."""
+    def wrote(self, path: str, *, root: str) -> GrowingSave | None:
+        """Take note of a file below ``root`` that was written; the save that it is of, None if of none."""
         if not is_of_a_save(path):
-            return False
+            return None
         kind, number = _kind_of(path[len(root) :])
         of_number = (one for one in reversed(self._saves) if number is not None and number in one.numbers)
         save = next(of_number, self._saves[-1] if self._saves else None)
-        if save is not None and number in save.numbers and kind in save.files:
-            return True  # once more, or by another rank
+        there = save.files.get(kind, "") if save is not None and number in save.numbers else ""
+        if save is not None and there and of_any_rank(there) == of_any_rank(path):
+            save.again |= {path} if there == path else set()
+            return save
+        if save is not None and save is not self._saves[-1] and not save.has_folder_of(kind):
+            return None  # a copy of an older save, for all that is known
+        self._forget_prepared(kind, root)
         if save is None or not save.takes(kind, number):
-            save = _Growing()
+            save = GrowingSave()
+            self._forget_seldom()
             self._saves = [*self._saves, save][-KEPT:]
         save.files[kind] = path
-        prepared = tuple(one for one in self._known.prepared if one != path)
-        self._known = replace(self._known, prepared=prepared)
         save.numbers |= set() if number is None else {number}
-        return True
+        save.late = save.late or save is not self._saves[-1]
+        return save
+
+    def _forget_seldom(self) -> None:
+        """A file under one name that the newest save did not write again is of none, until it is written."""
+        if len(self._saves) > 1:
+            *before, newest = self._saves
+            files = ((kind, path) for one in before for kind, path in one.files.items())
+            once = [path for kind, path in files if kind not in newest.files and "#" not in kind]
+            prepared = tuple(dict.fromkeys((*self._known.prepared, *once)))[:MOST_FILES]
+            self._known = replace(self._known, prepared=prepared)
+
+    def _forget_prepared(self, kind: str, root: str) -> None:
+        """What was written before a first step was told is a save, too, once saves have such files."""
+        if self._known.prepared:
+            left = tuple(one for one in self._known.prepared if _kind_of(one[len(root) :])[0] != kind)
+            self._known = replace(self._known, prepared=left)
 
 
 def is_of_a_save(path: str) -> bool:
@@ -125,7 +183,7 @@ def _kind_of(path: str) -> tuple[str, int | None]:
 
     In a folder that is named by a step a file keeps the numbers of its own: ``step_20/encoder2.pt``.
     """
-    folder, _, name = "/".join(map(rank_left_open, path.split("/"))).rpartition("/")
+    folder, _, name = of_any_rank(path).rpartition("/")
     told = next((told for part in reversed(folder.split("/")) if (told := step_in(part))), None)
     if told is not None and step_in(name) is None:
         number = told[1]
@@ -136,15 +194,25 @@ def _kind_of(path: str) -> tuple[str, int | None]:
     return masked(f"{folder}/{name}"), own[1] if own else int(numbers[-1]) if numbers else None
 
 
+def of_any_rank(path: str) -> str:
+    """``path`` without the numbers of ranks, other numbers in plain digits."""
+    return "/".join(rank_left_open(plainly_numbered(part)) for part in path.split("/"))
+
+
 def masked(text: str) -> str:
     """``text`` with its numbers taken out."""
-    return re.sub(r"\d+", "#", text)
+    return re.sub(r"\d+", "#", plainly_numbered(text))
 
 
-def _grown(save: SeenSave) -> _Growing:
-    found = _Growing(step=save.step)
+def inside(path: str, roots: Sequence[str]) -> str:
+    """``path`` below the one of ``roots`` that it lies in."""
+    return next((path[len(root) :] for root in roots if path.startswith(f"{root}/")), path)
+
+
+def _grown(save: SeenSave, roots: Sequence[str]) -> GrowingSave:
+    found = GrowingSave(step=save.step, late=save.late)
     for path in save.files:
-        kind, number = _kind_of(path)
+        kind, number = _kind_of(inside(path, roots))
         found.files[kind] = path
         found.numbers |= set() if number is None else {number}
     return found

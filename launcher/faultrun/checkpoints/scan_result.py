@@ -1,5 +1,6 @@
 """What one look through the folders collects on its way, and what it found."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from faultrun.checkpoints.format import Listing
@@ -54,21 +55,30 @@ class Pile:
         else:
             self.named[one.first.path] = one
 
-    def forget_part_steps(self) -> None:
-        """Have names of one folder say no step if one of them spells it so that it cannot be read.
+    def without_part_steps(self, entries: Sequence[Entry]) -> list[Entry]:
+        """``entries``, where names of one folder say no step if one of them spells one that cannot be read.
 
         Of ``step_900``, ``step_1,000`` and ``step_1,100`` the first would be the newest.
         """
+        found = {one.path: one for one in entries}
         for listing in self.listings:
             names = {*listing.files, *listing.directories}
             if not any(map(has_part_of_step, names)):
                 continue
             begin = len(listing.path) + 1
-            for path, one in self.named.items():
-                name = path[begin:].partition("/")[0] if path.startswith(f"{listing.path}/") else ""
-                if name in names and step_in(name) is not None:
-                    entries = tuple(replace(entry, global_step=None) for entry in one.entries)
-                    self.named[path] = replace(one, entries=entries)
+            inside = {
+                path: path[begin:].partition("/")[0] for path in found if path.startswith(f"{listing.path}/")
+            }
+            if any(
+                found[path].global_step is None and has_part_of_step(name) for path, name in inside.items()
+            ):
+                said = {path: (step_in(name) or ("", -1))[1] for path, name in inside.items()}
+                found |= {
+                    path: replace(found[path], global_step=None)
+                    for path, step in said.items()
+                    if found[path].global_step == step
+                }
+        return list(found.values())
 
     def keep_one_name_each(self) -> None:
         """Leave out links to what was found under a name of its own, or under another link."""

@@ -8,9 +8,11 @@ copy of older saves: they do not begin where counting begins.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from faultrun.checkpoints.names import place_of
 from faultrun.model.checkpoint import Entry, Kind
+from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,10 @@ class _Folder:
 
     name: str
     times: Mapping[int, int]
+
+    def holds(self, folder: str) -> bool:
+        """Whether it is that folder, or this lies in it."""
+        return f"{folder}/".startswith(f"{self.name}/")
 
     @property
     def begins_anew(self) -> bool:
@@ -33,30 +39,44 @@ class _Folder:
         return again and min(self.times.values()) > max(other.times.values())
 
 
-def with_stages(entries: Sequence[Entry]) -> list[Entry]:
-    """``entries``, each with the number of its stage where its folder is a later one than the first."""
-    folders = _folders(entries)
-    stages: dict[str, int] = {}
+def with_stages(entries: Sequence[Entry], seen: SavesSeen = NOTHING_SEEN) -> list[Entry]:
+    """``entries``, each with the number of its stage where its folder is a later one than the first.
+
+    One save in a folder tells it if training was ``seen`` to be before the step of the save before.
+    """
+    folders, stages = _folders(entries), dict[str, int]()
+    last, began = _begun(seen)
     for folder in sorted(folders, key=lambda one: min(one.times.values())):
-        if folder.begins_anew:
-            before = [stages.get(one.name, 0) for one in folders if folder.follows(one)]
-            stages |= {folder.name: 1 + max(before)} if before else {}
+        before = [stages.get(one.name, 0) for one in folders if folder.begins_anew and folder.follows(one)]
+        if folder.holds(began) and not folder.holds(last):
+            before += [stages.get(one.name, 0) for one in folders if one.holds(last)]
+        stages |= {folder.name: 1 + max(before)} if before else {}
     if not stages:
         return list(entries)
     return [
-        replace(one, stage=stages[name]) if (name := _folder_of(one)) in stages else one for one in entries
+        replace(one, stage=stages[name]) if (name := _folder_of(one.path)) in stages else one
+        for one in entries
     ]
+
+
+def _begun(seen: SavesSeen) -> tuple[str, str]:
+    """The folders of two saves, one after the other, between which training counted anew; '' for none."""
+    for before, after in pairwise(seen.saves):
+        last, began = _folder_of(before.files[0]), _folder_of(after.files[0])
+        if last != began and before.step is not None and after.step is not None and after.step < before.step:
+            return last, began
+    return "", ""
 
 
 def _folders(entries: Iterable[Entry]) -> list[_Folder]:
     times: dict[str, dict[int, int]] = defaultdict(dict)
     for one in entries:
         if one.global_step is not None and one.kind is Kind.PERIODIC and one.run_id is None:
-            at = times[_folder_of(one)]
+            at = times[_folder_of(one.path)]
             at[one.global_step] = max(one.mtime_ns, at.get(one.global_step, 0))
     return [_Folder(name, at) for name, at in times.items()]
 
 
-def _folder_of(entry: Entry) -> str:
+def _folder_of(path: str) -> str:
     """The folder that it lies in, or that its own numbered folder lies in; those of all ranks are one."""
-    return place_of(entry.path.rpartition("/")[0])
+    return place_of(path.rpartition("/")[0])

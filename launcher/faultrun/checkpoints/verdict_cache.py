@@ -89,9 +89,9 @@ class Memory:
             self._seen[stamp_in(entry)] = life
             self._note(_seen_line(stamp_in(entry), life))
 
-    def first_seen(self, entry: Entry) -> int | None:
+    def first_seen(self, stamp: Stamp) -> int | None:
         """The life at whose end exactly this file was there, under whatever name; None if it is new."""
-        return self._seen.get(stamp_in(entry))
+        return self._seen.get(stamp)
 
     def save(self) -> None:
         """Append what is new to the file, in one write."""

@@ -158,7 +158,7 @@ def test_accelerates_directory(tmp_path: Path) -> None:
     (tmp_path / "checkpoint_2" / "random_states_0.pkl").write_bytes(TORCH[:100])
     assert chosen(tmp_path) == "checkpoint_1"
     (tmp_path / "checkpoint_1" / "model.safetensors").unlink()
-    assert refusals(tmp_path)[1] == "checkpoint_1: it has no model.safetensors"
+    assert "has nothing like model.safetensors" in refusals(tmp_path)[1]
 
 
 def test_deepspeeds_directory_needs_the_shard_of_every_rank(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def _preference(entry: Entry) -> tuple[int, int, int, int, int, int, str]:
     """Which of several files of one step is tried first; names and times only break ties."""
     rank = -1 if entry.rank is None else entry.rank
     return (
-        _PREFERENCE[entry.kind], -(entry.incarnation or 0), -entry.session, rank, entry.turn, -entry.mtime_ns,
+        _PREFERENCE[entry.kind], -(entry.incarnation or 0), -entry.session, entry.turn, rank, -entry.mtime_ns,
         entry.path,
     )  # fmt: skip
 

@@ -12,14 +12,16 @@ MOST_FILES = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenSave:
-    """The files that were written as one save, by their paths, and the newest step of training by then.
+    """The files that were written as one save, in that order, and the newest step of training by then.
 
-    ``number`` is what their names bear, None where they bear none.
+    ``number`` is what their names bear, None where they bear none. ``late``: some of them came after the next
+    save had begun.
     """
 
     files: tuple[str, ...]
     step: int | None = None
     number: int | None = field(default=None, metadata=UNLESS_USED)
+    late: bool = field(default=False, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,10 +145,10 @@ class CheckpointFinder:
         """What the script wrote before it began to train, and tells no step: fetched weights, a cache."""
         asked = self._spec.recovery.resume is Resume.ALWAYS or self._spec.recovery.formats
         several = len(self._spec.topology.nodes) > 1
-        if asked or several or request.expects or not (seen.prepared and self._saves.whole):
+        if asked or several or not (seen.prepared and self._saves.whole):
             return []
-        entries = self._catalog.scan().entries
-        return [one for one in entries if one.path in seen.prepared and not one.identity.tells]
+        prepared, entries = {*seen.prepared} - {request.expects}, self._catalog.scan().entries
+        return [one for one in entries if one.path in prepared and not one.identity.tells]
 
     def _ended_elsewhere(self, found: Findings) -> bool:
         """Whether other nodes noted beside the saves that the run ended well: they need not come back."""
@@ -200,13 +200,14 @@ class CheckpointFinder:
         """
         self._catalog.seen = self._saves.seen()
         at_s, recovery = self._clock.now(), self._spec.recovery
-        newest = next(iter(own_saves(self._catalog.scan().entries, ())), None)
-        if newest is None and elsewhere:
-            found = self._catalog.holding(elsewhere)
-            words = saved_elsewhere(found, recovery)
-            return FirstSaveTold(at_s=at_s, incarnation=incarnation, path="", words=words) if found else None
+        saves = own_saves(self._catalog.scan().entries, ())
+        newest = next((one for one in saves if not one.lacks), None)
         if newest is None:
-            return FirstSaveTold(at_s=at_s, incarnation=incarnation, path="", words=OF_NO_FORMAT)
+            found = self._catalog.holding(elsewhere) if not saves else ""
+            words = saved_elsewhere(found, recovery) if found else OF_NO_FORMAT
+            nothing = saves or (elsewhere and not found)
+            told = FirstSaveTold(at_s=at_s, incarnation=incarnation, path="", words=words)
+            return None if nothing else told
         beside = self._catalog.beside(newest.path)
         mains = main_files([newest.path, *beside]) if newest.save else (newest.path,)
         told = FirstSaveTold(

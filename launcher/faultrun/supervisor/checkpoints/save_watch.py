@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from faultrun.checkpoints.save_learner import SaveLearner, is_of_a_save, masked
+from faultrun.checkpoints.save_learner import GrowingSave, SaveLearner, is_of_a_save, masked
 from faultrun.model.events import Event, FirstStep, IncarnationStarted, PlanAdopted
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.observed.saves import CheckpointsOpened, FirstSaveTold, SavesObserved, SavesSeen
@@ -49,27 +49,25 @@ class SaveWatch(SavesKnown):
     def __init__(
         self, reactor: Reactor, roots: Sequence[str], beside: Sequence[str], logs: LogWatch, run: Run
     ) -> None:
-        self._reactor = reactor
-        self._logs = logs
+        self._reactor, self._logs = reactor, logs
         self._watch = FolderWatch(roots, beside=beside)
-        self._learner = SaveLearner(run.seen)
+        self._learner = SaveLearner(run.seen, roots)
         if run.plan is not None:
             self._learner.elsewhere = run.plan.seen
         self._lock = threading.Lock()
         self._errands: BackgroundTasks | None = None
         self._describe: Describe | None = None
-        self._described = False
-        self._elsewhere: dict[str, None] = {}
-        self._tries, self._shape = 0, ""
-        self._trained = self._settling = self._sees = self._running = False
-        self._ready = self._covered = False
+        self._life, self._began_s, self._since_ns, self._next_s = -1, 0.0, time.time_ns(), 0.0
+        self._running = self._trained = self._sorting = self._settling = False
+        self._begun = self._covered = self._sees = False
         self._found: list[FileSeen] = []
-        self._since_ns, self._next_s = time.time_ns(), 0.0
-        self._life, self._began_s = -1, 0.0
         self._early: dict[str, LogPlace] = {}
         self._opened: dict[str, None] = {}
-        self._unstepped: list[tuple[str, LogPlace]] = []
+        self._unstepped: list[tuple[GrowingSave, str, LogPlace]] = []
         self._told, self._kinds = run.seen, self._learner.kinds
+        self._described, self._shape = frozenset[str](), ""
+        self._elsewhere: dict[str, None] = {}
+        self._tries = 0
 
     @property
     def whole(self) -> bool:
@@ -94,10 +92,13 @@ class SaveWatch(SavesKnown):
         """Whether ``path`` was written in this incarnation, and training may not have begun by now."""
         if path in self._early:
             return self._reactor.now() < self._began_s + _NO_STEP_S
-        return path in self.seen().prepared
+        with self._lock:
+            return path in self._learner.seen.prepared
 
     def seen(self) -> SavesSeen:
-        """What is known of the run's saves at this moment."""
+        """What is known of the run's saves at this moment; reads logs for it, so never in the loop."""
+        self._sort_early()
+        self._take_steps()
         with self._lock:
             return self._learner.seen_anywhere
 
@@ -116,60 +117,42 @@ class SaveWatch(SavesKnown):
             case IncarnationStarted(incarnation=life) if life == self._life and self._could_see(step.state):
                 self._reactor.post(CheckpointsOpened(at_s=self._reactor.now(), incarnation=life))
             case FirstStep() | FirstStepLogged() if event.incarnation == self._life and not self._trained:
-                for heard in self._hear():
-                    self._reactor.post(heard)
-                self._begun()
-            case SavesObserved(incarnation=life) if life == self._life and not self._described:
-                self._described = True
-                self._reactor.call_at(self._reactor.now() + _ALL_OF_IT_S, lambda: self._tell_first(life))
-        if self._running and step.state.phase is not Phase.RUNNING and self._trained:
-            self._running = False
+                self._hear_all()
+                self._trains()
+        if self._running and step.state.phase is not Phase.RUNNING:
+            self._hear_all()  # what a rank wrote last, before anybody looks for a checkpoint
             self._settle()
-        self._running |= step.state.phase is Phase.RUNNING
+        self._running = step.state.phase is Phase.RUNNING
 
     def _could_see(self, state: RunState) -> bool:
         """Whether reads of the recovery point would be told; one that a rank saved may lie elsewhere."""
         point = None if state.plan is None else state.plan.point
-        return (
-            self._covered and self._sees and self.whole and (point is None or self._root_of(point.path) != "")
-        )
+        inside = point is None or self._root_of(point.path) != ""
+        return inside and self._covered and self._sees and self.whole
 
     def _starts(self, incarnation: int, *, kept: bool) -> None:
         first, self._life = self._life < 0, incarnation
         self._began_s = self._reactor.now()
-        self._early, self._opened, self._trained, self._covered = {}, {}, kept, self._ready
-        self._described = False
+        self._early, self._opened, self._trained, self._covered = {}, {}, kept, self._begun
+        self._described = frozenset()
         self._watch.tell_reads(not kept)
         if first and self._errands is not None:
             self._errands.send(self._begin)
         self._reactor.call_at(self._began_s + _NO_STEP_S, lambda: self._silent(incarnation))
 
-    def _begun(self) -> None:
+    def _begin(self) -> Iterable[Event]:
+        """In the errands' thread: large folders take their time, and workers may have begun meanwhile."""
+        self._found = self._watch.begin(since_ns=self._since_ns)
+        self._begun = True
+        return ()
+
+    def _trains(self) -> None:
         self._trained = True
         self._watch.tell_reads(False)
         with self._lock:
             self._learner.resumed_from(self.opened)
         if self._early:
-            life = self._life
-            self._offer(lambda: self._sorted(life))
-
-    def _sorted(self, life: int) -> Iterable[Event]:
-        """In the errands' thread: a script may train, and save, faster than its log is read."""
-        early, saved, elsewhere = self._early, list[tuple[str, int]](), list[str]()
-        for path, place in early.items() if life == self._life else ():
-            root, step = self._root_of(path), self._logs.step_at(place)
-            with self._lock:
-                if step is not None and not root:
-                    elsewhere += [path] if is_of_a_save(path) else []
-                elif step is not None and self._learner.wrote(path, root=root):
-                    saved.append((path, step))
-                elif root and is_of_a_save(path):
-                    self._learner.before_training((path,), root=root)
-        if life == self._life:
-            self._early = {}
-        yield from self._noted(saved, life)
-        if elsewhere and not saved and self._describe is not None:
-            yield from self._described_now(life, elsewhere, self._describe)
+            self._settle()
 
     def _silent(self, life: int) -> Iterable[Event]:
         """Nobody will tell when training begins: whatever was written may be a save."""
@@ -181,11 +164,9 @@ class SaveWatch(SavesKnown):
                 self._wrote(path)
         return ()
 
-    def _begin(self) -> Iterable[Event]:
-        """In the errands' thread: large folders take their time, and workers may have begun meanwhile."""
-        self._found = self._watch.begin(since_ns=self._since_ns)
-        self._ready = True
-        return ()
+    def _hear_all(self) -> None:
+        for heard in self._hear():
+            self._reactor.post(heard)
 
     def _hear(self) -> Iterable[Event]:
         read = []
@@ -197,7 +178,7 @@ class SaveWatch(SavesKnown):
                 self._opened[seen.path] = None
             elif seen.use is FileUse.WRITTEN and self._trained:
                 self._wrote(seen.path)
-            elif seen.use is FileUse.WRITTEN and len(self._early) < _MOST_EARLY:
+            elif seen.use is FileUse.WRITTEN and len(self._early) < _MOST_EARLY and is_of_a_save(seen.path):
                 self._early[seen.path] = self._logs.place()
         if read and self._watch.whole:
             yield CheckpointsOpened(at_s=self._reactor.now(), incarnation=self._life, paths=tuple(read))
@@ -208,12 +189,12 @@ class SaveWatch(SavesKnown):
             self._wrote_elsewhere(path)
             return
         with self._lock:
-            of_save = self._learner.wrote(path, root=root)
-        if of_save:
-            self._unstepped.append((path, self._logs.place()))
-            if not self._settling:
-                self._settling = True
-                self._reactor.call_at(self._reactor.now() + _SETTLED_S, self._later)
+            if (save := self._learner.wrote(path, root=root)) is None:
+                return
+            self._unstepped.append((save, path, self._logs.place()))
+        if not self._settling:
+            self._settling = True
+            self._reactor.call_at(self._reactor.now() + _SETTLED_S, self._later)
 
     def _wrote_elsewhere(self, path: str) -> None:
         if is_of_a_save(path) and len(self._elsewhere) < _MOST_ELSEWHERE and not self._described:
@@ -227,10 +208,9 @@ class SaveWatch(SavesKnown):
         return ()
 
     def _settle(self) -> None:
-        self._settling = False
-        written, self._unstepped = self._unstepped, []
-        life = self._life
-        self._offer(lambda: self._note_steps(written, life))
+        self._settling, life = False, self._life
+        self._offer(lambda: self._note_steps(life))
+        self._reactor.call_at(self._reactor.now() + _ALL_OF_IT_S, lambda: self._tell_first(life))
 
     def _offer(self, task: Callable[[], Iterable[Event]]) -> Iterable[Event]:
         """To the errands' thread, once that has nothing else to do."""
@@ -240,14 +220,38 @@ class SaveWatch(SavesKnown):
             self._reactor.call_at(self._reactor.now() + _AGAIN_S, lambda: self._offer(task))
         return ()
 
-    def _note_steps(self, written: Sequence[tuple[str, LogPlace]], life: int) -> Iterable[Event]:
-        """In the errands' thread."""
-        return self._noted([(path, self._logs.step_at(place)) for path, place in written], life)
-
-    def _noted(self, saved: Iterable[tuple[str, int | None]], life: int) -> Iterable[Event]:
+    def _sort_early(self) -> None:
+        """What was written before a first step was read: a script may train faster than its log is read."""
         with self._lock:
-            for path, step in saved:
-                self._learner.saved_at((path,), step)
+            early = self._early if self._trained and not self._sorting else {}
+            self._sorting |= bool(early)
+        if not early:
+            return
+        steps = [(path, self._root_of(path), self._logs.step_at(place)) for path, place in early.items()]
+        with self._lock:
+            for path, root, step in steps:
+                if root and step is not None and (save := self._learner.wrote(path, root=root)) is not None:
+                    self._learner.saved_at(save, path, step)
+                elif root and step is None:
+                    self._learner.before_training((path,), root=root)
+                elif step is not None:
+                    self._elsewhere[path] = None
+            self._early = {} if self._early is early else self._early
+            self._sorting = False
+
+    def _take_steps(self) -> None:
+        with self._lock:
+            written, self._unstepped = self._unstepped, []
+        steps = [(save, path, self._logs.step_at(place)) for save, path, place in written]
+        with self._lock:
+            for save, path, step in steps:
+                self._learner.saved_at(save, path, step)
+
+    def _note_steps(self, life: int) -> Iterable[Event]:
+        """In the errands' thread."""
+        self._sort_early()
+        self._take_steps()
+        with self._lock:
             seen, kinds = self._learner.seen, self._learner.kinds
         now_s = self._reactor.now()
         new = len(seen.saves) <= _TOLD_EACH or kinds != self._kinds or not self._running
@@ -257,22 +261,23 @@ class SaveWatch(SavesKnown):
             yield SavesObserved(at_s=now_s, incarnation=life, seen=seen)
 
     def _tell_first(self, life: int) -> Iterable[Event]:
-        if self._describe is not None and life == self._life:
-            describe = self._describe
-            elsewhere, self._elsewhere = () if self._described else tuple(self._elsewhere), {}
-            self._tries += bool(elsewhere)
-            if self._described or self._tries >= _MOST_TRIES:
-                self._watch.leave_beside()
-            self._offer(lambda: self._described_now(life, elsewhere, describe))
-        return ()
+        with self._lock:
+            kinds = self._learner.kinds
+            elsewhere, self._elsewhere = () if kinds else tuple(self._elsewhere), {}
+        if self._describe is None or life != self._life or not (elsewhere or kinds - self._described):
+            return ()
+        describe, self._described = self._describe, self._described | kinds
+        self._tries += bool(elsewhere)
+        if kinds or self._tries >= _MOST_TRIES:
+            self._watch.leave_beside()
+        return self._offer(lambda: self._if_told(describe(life, elsewhere)))
 
-    def _described_now(self, life: int, elsewhere: Sequence[str], describe: Describe) -> Iterable[Event]:
-        """In the errands' thread."""
-        told = describe(life, elsewhere)
+    def _if_told(self, told: FirstSaveTold | None) -> Iterable[Event]:
+        """In the errands' thread. What is known of saves of this shape was said before."""
         if told is not None:
             shape = masked(" ".join((told.path, *told.beside, *told.instead) if told.path else (told.words,)))
-            yield replace(told, before=shape == self._shape)
-            self._shape = shape
+            before, self._shape = shape == self._shape, shape
+            yield replace(told, before=before)
 
     def _root_of(self, path: str) -> str:
         return next((one for one in self._watch.roots if path.startswith(f"{one}/")), "")

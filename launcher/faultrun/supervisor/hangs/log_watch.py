@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from faultrun.core.hangs.limits import Beat
-from faultrun.core.logged_steps import LoggedStep, StepsSeen, read, unread
+from faultrun.core.logged_steps import LoggedStep, StepsSeen, last_step, read, unread
 from faultrun.files import bytes_from
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.observed.progress import WorkPhase
@@ -106,6 +106,7 @@ class LogWatch:
         self._reactor, self._workers = reactor, workers
         self._tasks = BackgroundTasks(reactor)
         self._life: _Life | None = None
+        self._last: _Life | None = None
 
     def tell(self, event: Event, step: Step) -> None:
         """See ``interfaces.EventListener``."""
@@ -129,12 +130,12 @@ class LogWatch:
                 began = [path.stat().st_size if stayed and path.exists() else 0 for path in paths]
                 streams = tuple(_Stream(path, size) for path, size in zip(paths, began, strict=True))
                 logs[rank] = _Log(streams, unread(files.step_pattern))
-        self._life = _Life(event.incarnation, self._reactor.now(), logs)
+        self._life = self._last = _Life(event.incarnation, self._reactor.now(), logs)
         self._again(self._life)
 
     def place(self) -> LogPlace:
-        """Where training is at this moment, to be asked of ``step_at`` later; quick."""
-        page, life = self._workers.page, self._life
+        """Where training is at this moment, or was at its end, to be asked of ``step_at`` later; quick."""
+        page, life = self._workers.page, self._last
         told = max((one.step for one in page.steps()), default=None) if page is not None else None
         logs = () if told is not None or life is None else tuple(life.logs.values())[:_MOST_LOGS]
         sizes = ((log, one) for log in logs for one in log.streams if one.path.exists())
@@ -149,6 +150,8 @@ class LogWatch:
             begin = max(0, size - _LOOKED_BACK_BYTES)
             lines = bytes_from(path, begin, size - begin).decode("utf-8", "replace").splitlines()
             told = log.seen.at(lines)
+            if told is None and log.seen.last(ended=False) is None:
+                told = last_step(lines, "" if (known := log.seen.pattern) is None else known.pattern)
             steps += [told.step] if told is not None and told.step is not None else []
         return max(steps, default=None)
 

@@ -1,0 +1,218 @@
+"""Which files bear one number: the saves of each place by their numbers, from the names alone.
+
+The number is in the files' names, or in the name of a folder that they lie in. Opens nothing.
+"""
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, KeysView, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from faultrun.checkpoints.format import Listing
+from faultrun.checkpoints.names import (
+    base_name,
+    is_unfinished,
+    kind_of,
+    plainly_numbered,
+    rank_left_open,
+    step_in,
+)
+from faultrun.checkpoints.save_learner import masked
+from faultrun.model.checkpoint import Entry, Kind
+from faultrun.model.observed.saves import SavesSeen
+
+OF_ONE_FILE = frozenset({"torch", "safetensors", "mindspore", "pattern"})
+"""The formats whose checkpoints are single files, by name."""
+_BESIDE = re.compile(r".+\.(?:pt|pth|pth\.tar|ckpt|bin|safetensors|pkl|npz|npy|msgpack|h5)", re.IGNORECASE)
+
+Number = tuple[int, ...]
+_Masks = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class SavePlace:
+    """Where saves follow one another: their folder, what the number counts, and whose they are."""
+
+    folder: str
+    counts: str
+    rank: int | None = None
+    session: int = 0
+
+    @property
+    def kind(self) -> tuple[str, int | None]:
+        """The same for the folders of all starts and stages."""
+        return masked(self.folder), self.rank
+
+
+@dataclass(slots=True)
+class NumberedSave:
+    """The files under one number, by their names without it, and those that are ``gone``.
+
+    ``claimed`` is the folder of a format.
+    """
+
+    files: dict[str, str] = field(default_factory=dict)
+    claimed: str = ""
+    gone: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def members(self) -> KeysView[str]:
+        """What it consists of, or did if nothing of it is left."""
+        return (self.files or self.gone).keys()
+
+
+def saves_by_number(
+    found: Mapping[str, Entry],
+    members: Mapping[str, Sequence[str]],
+    listed: tuple[Iterable[Listing], Collection[str]],
+    roots: Sequence[str],
+    seen: SavesSeen,
+) -> dict[SavePlace, dict[Number, NumberedSave]]:
+    """The saves of each place by number; folders that one save was seen to write to are one place.
+
+    Those that were seen and are not there any more tell what a save has, too.
+    """
+    together = _together(seen, roots)
+    saves: dict[SavePlace, dict[Number, NumberedSave]] = defaultdict(lambda: defaultdict(NumberedSave))
+    listings, strangers = listed
+    gone = _gone(seen)
+    taken = set(strangers)
+    for path, one in found.items():
+        if not _is_one_file(one, members):
+            taken.update(members.get(path, ()))
+            unit = _numbered_folder(path, roots) if one.format == "folder" else None
+            if unit is not None:
+                save = saves[SavePlace(unit.parent, unit.counts)][unit.number]
+                save.claimed = path
+                save.files |= {member[len(path) + 1 :]: member for member in members.get(path, ())}
+    there = {one.path for one in listings}
+    for listing in (*listings, *(Listing(path=path, files={}) for path in gone if path not in there)):
+        if kind_of(base_name(listing.path)) is Kind.BEST and listing.path not in roots:
+            continue
+        files = {
+            name: told
+            for name in (*listing.files, *gone.get(listing.path, ()))
+            if listing.join(name) not in taken and (told := _of_a_save(listing, name, found))
+        }
+        masks = _varying(files)
+        unit = None if _counts_files(files) else _numbered_folder(listing.path, roots)
+        for name, known in files.items():
+            numbered = _in_folder(unit, name) if unit is not None else _by_name(listing.path, name, masks)
+            if numbered is None:
+                continue
+            place, number, member = numbered
+            if place.folder in together:
+                member = f"{place.folder}/{member}"
+                place = replace(place, folder=together[place.folder])
+            if isinstance(known, Entry):
+                place = replace(place, rank=known.rank, session=known.session)
+            save = saves[place][number]
+            files_of = save.files if name in listing.files else save.gone
+            files_of.setdefault(member, listing.join(name))
+    return saves
+
+
+def _gone(seen: SavesSeen) -> dict[str, list[str]]:
+    """By folder, the files of saves that were seen and are not there any more."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in (path for save in seen.saves for path in save.files):
+        if not os.path.lexists(path):
+            folder, _, name = path.rpartition("/")
+            found[folder].append(name)
+    return found
+
+
+def _together(seen: SavesSeen, roots: Sequence[str]) -> dict[str, str]:
+    """What folders are called together in each of which every save before the newest was seen to write."""
+    found = []
+    for save in seen.saves[:-1] or seen.saves:
+        inside = {path.rpartition("/")[0] for path in save.files}
+        units = ((folder, _numbered_folder(folder, roots)) for folder in inside)
+        found.append({folder if unit is None else unit.parent for folder, unit in units})
+    folders = sorted(set[str].intersection(*found)) if found else []
+    return dict.fromkeys(folders, " and ".join(folders)) if len(folders) > 1 else {}
+
+
+def _is_one_file(entry: Entry, members: Mapping[str, Sequence[str]]) -> bool:
+    return entry.format in OF_ONE_FILE and tuple(members.get(entry.path, ())) == (entry.path,)
+
+
+def _of_a_save(listing: Listing, name: str, found: Mapping[str, Entry]) -> Entry | bool:
+    """The entry of a periodic save; True for a file that may belong to one, False for any other."""
+    if name in listing.links:
+        return False
+    one = found.get(listing.join(name))
+    if one is None:
+        return _BESIDE.fullmatch(name) is not None and not is_unfinished(name)
+    return one if one.format in OF_ONE_FILE and one.kind is Kind.PERIODIC else False
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A numbered folder: all that is in it is one save. ``inside`` is the way from it to where one looks."""
+
+    parent: str
+    counts: str
+    number: Number
+    inside: str = ""
+
+
+def _numbered_folder(path: str, roots: Sequence[str]) -> _Unit | None:
+    """The nearest folder, at or above ``path``, whose name says a step or an epoch, or is only a number.
+
+    The names of ``roots``, and of what is above them, say nothing of saves.
+    """
+    inside = ""
+    while any(path.startswith(f"{root}/") for root in roots):
+        path, _, name = path.rpartition("/")
+        told = step_in(name := plainly_numbered(name))
+        if told is not None or name.isdecimal():
+            counts, number = told or ("", int(name))
+            return _Unit(path, counts, (number,), inside)
+        inside = f"{rank_left_open(name)}/{inside}"
+    return None
+
+
+def _counts_files(files: Iterable[str]) -> bool:
+    """Whether the files of one folder tell different steps or epochs themselves."""
+    return len({told for told in map(step_in, map(plainly_numbered, files)) if told is not None}) > 1
+
+
+def _varying(files: Iterable[str]) -> _Masks:
+    """Which of the numbers in a name change from file to file, by the name without its numbers.
+
+    Of a name that is alone nobody knows: its last number is taken for the one.
+    """
+    alike: dict[str, list[Number]] = defaultdict(list)
+    for name in files:
+        mask, numbers = _split(name)
+        if numbers:
+            alike[mask].append(numbers)
+    return {
+        mask: tuple(at for at, seen in enumerate(zip(*several, strict=True)) if len(set(seen)) > 1)
+        if len(several) > 1
+        else (len(several[0]) - 1,)
+        for mask, several in alike.items()
+    }
+
+
+def _split(name: str) -> tuple[str, Number]:
+    opened = rank_left_open(plainly_numbered(name))
+    return re.sub(r"\d+", "#", opened), tuple(map(int, re.findall(r"\d+", opened)))
+
+
+def _in_folder(unit: _Unit, name: str) -> tuple[SavePlace, Number, str]:
+    member = re.sub(rf"(?<!\d)0*{unit.number[0]}(?!\d)", "#", rank_left_open(plainly_numbered(name)))
+    return SavePlace(unit.parent, unit.counts), unit.number, f"{unit.inside}{member}"
+
+
+def _by_name(folder: str, name: str, masks: _Masks) -> tuple[SavePlace, Number, str] | None:
+    mask, numbers = _split(name)
+    columns = masks.get(mask, ())
+    told = step_in(plainly_numbered(name))
+    if not columns and told is None:
+        return None
+    counts, number = ("", tuple(numbers[at] for at in columns)) if told is None else (told[0], (told[1],))
+    kept = iter("#" if at in columns else str(one) for at, one in enumerate(numbers))
+    return SavePlace(folder, counts), number, re.sub("#", lambda _: next(kept), mask)
