@@ -227,7 +227,11 @@ def _in_order(
 
 def _finished(saves: Mapping[Number, NumberedSave], lives: "_Lives") -> Iterator[NumberedSave]:
     """Those of a place of which nothing is missing."""
-    return (saves[number] for number, lacks in _in_order(saves, (), lives, (), late=True) if not lacks)
+    return (
+        saves[number]
+        for number, lacks in _in_order(saves, [NumberedSave()], lives, (), late=True)
+        if not lacks
+    )
 
 
 def _lacking(save: NumberedSave, others: Sequence[NumberedSave]) -> str:
