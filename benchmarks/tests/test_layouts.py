@@ -133,7 +133,7 @@ class Played:
     def _do(self, op: Op) -> None:
         if op.what == "told":
             said = self._finder.first_save(0)
-            self._told = self._told or bool(said.instead) or not said.path
+            self._told |= said is not None and (bool(said.instead) or not said.path)
         elif op.what == "step":
             self._step, self._trained = op.step, True
             self._watched.learner.before_training(self._early, root=str(self._root))

@@ -99,10 +99,15 @@ class SaveLearner:
         elif again and step <= save.step and save in self._saves:
             self._saves.remove(save)
             self._saves.append(save)
-        elif step > save.step + _AT_ONCE and again:
+        elif step > save.step + _AT_ONCE and again and self._has_one_name(path):
             self._once_more(save, path, step)
         elif step > save.step + _AT_ONCE and save in self._saves:
             self._split(save, path, step)
+
+    def _has_one_name(self, path: str) -> bool:
+        """Whether no save has such a file with another number."""
+        kind = self._kind(path)[0]
+        return all(one.files.get(kind, path) == path for one in self._saves)
 
     def _once_more(self, save: GrowingSave, path: str, step: int) -> None:
         """A file that is written again steps later is of a new save, and its number no counter."""

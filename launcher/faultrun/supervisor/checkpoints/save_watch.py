@@ -126,9 +126,10 @@ class SaveWatch(SavesKnown):
 
     def _could_see(self, state: RunState) -> bool:
         """Whether reads of the recovery point would be told; one that a rank saved may lie elsewhere."""
-        point = None if state.plan is None else state.plan.point
-        inside = point is None or self._root_of(point.path) != ""
-        return inside and self._covered and self._sees and self.whole
+        plan = state.plan
+        ours = () if plan is None else plan.topology.ranks_of(state.node)
+        paths = [plan.point.path_for(rank) for rank in ours] if plan is not None and plan.point else []
+        return all(map(self._root_of, paths)) and self._covered and self._sees and self.whole
 
     def _starts(self, incarnation: int, *, kept: bool) -> None:
         first, self._life = self._life < 0, incarnation
