@@ -28,7 +28,9 @@ _Found = TypeVar("_Found")
 _READERS, _BATCH = 8, 32
 _BLOCK_BYTES = 1 << 20
 _MOST_BESIDE = 10_000
-_POINTER_BYTES = 4096
+_POINTER_BYTES, _POINTER_LINES = 4096, 20
+_NO_POINTER = re.compile(r".*\.(?:py|sh|log|out|err|md|ipynb)|out\.txt|.*log.*\.txt", re.IGNORECASE)
+"""Programs and logs name checkpoints, too."""
 _MAX_SIDECAR_BYTES = 64 << 10
 _PLACES, _PLACE_BYTES = 16, 1024
 _SIDECAR_LINE = re.compile(r"\\?([0-9a-fA-F]{64})(?:[ \t]+\*?(.*?))?[ \t\r]*")
@@ -248,5 +250,6 @@ def naming(folder: str, name: str) -> Iterator[str]:
                     said = Path(one.path).read_text(encoding="utf-8", errors="replace")
                 else:
                     continue
-                if name in said:
+                short = said.count("\n") <= _POINTER_LINES and not _NO_POINTER.fullmatch(one.name)
+                if name in said and short:
                     yield one.name

@@ -259,14 +259,15 @@ def _join(
 ) -> None:
     """Have every entry of ``save`` know it: all are of the step that one of them tells, and of one time.
 
-    The file that was opened last time comes first, then those whose names speak for them, as written.
+    The file that the user's pattern names comes first, then the one that was opened last time, then those
+    whose names speak for them, as written.
     """
     paths = (save.claimed,) if save.claimed else tuple(sorted(save.files.values()))
     known = [path for path in paths if path in found]
     names = [masked(base_name(path)) for path in (seen.saves[-1].files if seen.saves else ())]
     mains = sorted(main_files(known), key=lambda path: _place_in(names, masked(base_name(path))))
     order = [*mains, *(path for path in known if path not in mains)]
-    order.sort(key=lambda path: masked(base_name(path)) != seen.opened)
+    order.sort(key=lambda path: (found[path].format != "pattern", masked(base_name(path)) != seen.opened))
     teller = next((found[path] for path in order if found[path].identity.tells), None)
     saved_ns = max((found[path].mtime_ns for path in known), default=0)
     for turn, path in enumerate(order):

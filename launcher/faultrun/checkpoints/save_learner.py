@@ -12,7 +12,9 @@ from faultrun.checkpoints.names import base_name, is_unfinished, plainly_numbere
 from faultrun.model.observed.saves import KEPT, MOST_FILES, NOTHING_SEEN, SavesSeen, SeenSave
 
 _OF_A_SAVE = re.compile(
-    r".+\.(?:pt|pth|tar|ckpt|bin|safetensors|pkl|npz|npy|msgpack|h5|distcp|zip)|\.metadata", re.IGNORECASE
+    r".+\.(?:pt|pth|tar|ckpt|bin|safetensors|pkl|npz|npy|msgpack|h5|distcp|zip|weights|params|state|model|keras"
+    r"|hdf5|pdparams|pdopt|joblib|ubj|gz)|\.metadata",
+    re.IGNORECASE,
 )
 _AT_ONCE = 2
 """Steps that may go by while one save is written."""

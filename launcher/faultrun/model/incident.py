@@ -147,7 +147,8 @@ class Card:
     ranks that stayed, and ``rejoined_step`` the step that all went on after, once they were one group; None
     before. ``recovers_itself``: those that stayed do that in their own way. ``workers`` is how many the run
     goes on with and why, empty where that is no question. ``told_by`` is the argument that tells the script
-    to resume, and not from what; ``opened`` is what it had opened that is no whole checkpoint.
+    to resume, and not from what; ``opened`` is what it had opened that is no whole checkpoint;
+    ``refused_why`` names the newest file that was refused, and says why.
     """
 
     incident: Incident
@@ -176,3 +177,4 @@ class Card:
     workers: str = field(default="", metadata=UNLESS_USED)
     told_by: str = field(default="", metadata=UNLESS_USED)
     opened: str = field(default="", metadata=UNLESS_USED)
+    refused_why: str = field(default="", metadata=UNLESS_USED)

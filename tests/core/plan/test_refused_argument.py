@@ -91,9 +91,10 @@ def test_two_lives_that_fail_alike_on_the_argument_and_open_nothing_are_our_erro
     [
         {"opens": (checkpoint(9).path,)},
         {"raised": Raised(kind="ConnectionError", message="refused", frame="train.py:3 in main")},
+        {"raised": Raised(kind="MemoryError", message="", frame="train.py:3 in main")},
         {"args": ()},
     ],
-    ids=["it was opened", "the network failed", "nothing was given"],
+    ids=["it was opened", "the network failed", "there was no memory", "nothing was given"],
 )
 def test_otherwise_it_is_not_ours(otherwise: Any) -> None:
     assert dies_before_it_opens_anything(2, **otherwise).state.exit_code != 78

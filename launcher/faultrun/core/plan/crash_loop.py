@@ -209,10 +209,13 @@ def unopened_after(incident: Incident, plan: Plan) -> int:
     None had a cause outside the program, or did a step.
     """
     now, last = incident.signature, plan.ledger.last_signature
-    ours = incident.cause is Cause.EXIT and nature(incident) is Nature.CERTAIN
-    if plan.point is None or now is None or not ours:
+    finding, raised = incident.finding, incident.raised
+    outside = finding is not None and finding.fault_class is not FaultClass.DETERMINISTIC
+    if plan.point is None or now is None or incident.cause is not Cause.EXIT or outside:
         return 0
-    if incident.opened is None or incident.opened or incident.step is not None or incident.raised is None:
+    if raised is None or raised.kind not in PROGRAM_ERRORS or incident.fault_class in _NEEDS_ANOTHER_PLACE:
+        return 0
+    if incident.opened is None or incident.opened or incident.step is not None:
         return 0
     again = last is not None and (now.what, now.where) == (last.what, last.where)
     return 1 + (plan.ledger.unopened if again else 0)

@@ -129,7 +129,7 @@ def _from(place: StartPlace, point: RecoveryPoint, origin: StartPlace | None, op
         misfit = beyond is not None and place.sure and not 0 <= beyond <= stride
     if misfit and opened.others and not opened.chosen:
         return Began.ELSEWHERE
-    if beyond is not None and beyond > stride and not opened.chosen:
+    if beyond is not None and beyond > stride and (opened.others or not opened.chosen):
         return Began.UNKNOWN
     if beyond is not None and beyond >= 0:
         return Began.AS_CHOSEN

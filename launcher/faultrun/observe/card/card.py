@@ -233,7 +233,8 @@ def _unsaved(card: Card) -> str:
 
 def _resume(card: Card) -> str:
     """What was chosen, and what came of it: never that a script resumes which nobody tells to."""
-    refused = f"   ({card.refused} newer refused: {_TRY_WHY})" if card.refused else ""
+    why = f"; {card.refused_why};" if card.refused_why else ":"
+    refused = f"   ({card.refused} newer refused{why} {_TRY_WHY})" if card.refused else ""
     lost, checked, point = lost_steps(card), card.checked, card.point
     by_log = " by the logs" if card.incident.step_from_log else ""
     lost_text = "" if lost is None else f", lost {lost} step{'s' if lost != 1 else ''}{by_log}"
@@ -253,7 +254,8 @@ def _resume(card: Card) -> str:
         looked_in = (
             f"nothing in {' '.join(card.looked_in)}" if card.looked_in else "no --checkpoint_dir given"
         )
-        return f"from the beginning: {looked_in}{lost_text}{refused}" if card.restart else ""
+        there = f" but {card.refused_why}" if card.refused_why and not card.refused else ""
+        return f"from the beginning: {looked_in}{there}{lost_text}{refused}" if card.restart else ""
     if checked is not None and elsewhere:
         return f"{checked.why}{lost_text.replace(',', ';', 1)}{refused}"
     began = checked is not None and checked.began is Began.AS_CHOSEN

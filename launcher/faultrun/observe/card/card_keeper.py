@@ -58,6 +58,7 @@ class CardKeeper:
                 self._new(state, refused),
                 point=plan.point,  # what all nodes resume from, which this one may not have seen itself
                 refused=len(newer(refused, plan.point)),
+                refused_why=_why_refused(refused, plan.point),
                 restart=(len(charged), self._spec.supervision.policy.max_restarts),
                 refunded=len(before) if len(charged) == 1 and before != charged else 0,
                 backoff_s=max(0.0, plan.start_at_s - now_s),
@@ -149,6 +150,7 @@ class CardKeeper:
             saves=state.life.saves,
             point=state.life.point if state.phase is Phase.AWAITING_PLAN else None,
             refused=len(newer(refused, state.life.point)),
+            refused_why=_why_refused(refused, state.life.point),
             restart=None,
             window_s=self._spec.supervision.policy.window_s,
             log_name=f"{self._spec.logs.worker_log_name}_{rank}.log" if rank is not None else "",
@@ -182,6 +184,12 @@ class CardKeeper:
 def _torn_opened(incident: Incident, refused: tuple[Refusal, ...]) -> str:
     found = (one for one in refused if one.path in (incident.opened or ()))
     return next((f"{one.path}: {one.why}" for one in found), "")
+
+
+def _why_refused(refused: tuple[Refusal, ...], point: RecoveryPoint | None) -> str:
+    """The newest of those that are newer than the chosen one, by its name; of any, where none was chosen."""
+    found = newer(refused, point) or (refused if point is None else ())
+    return "".join(f"{Path(one.path).name}: {one.why}" for one in found[:1])
 
 
 def newer(refused: tuple[Refusal, ...], point: RecoveryPoint | None) -> tuple[Refusal, ...]:

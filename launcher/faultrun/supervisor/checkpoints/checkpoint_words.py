@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from faultrun.checkpoints.formats.unrecognised import pattern_of
 from faultrun.checkpoints.names import base_name, step_in
 from faultrun.checkpoints.reading import naming
 from faultrun.configs.apply import check
+from faultrun.core import template
 from faultrun.errors import ConfigError
 from faultrun.model.checkpoint import Entry, Refusal
 from faultrun.model.observed.saves import FirstSaveTold
@@ -18,20 +20,24 @@ from faultrun.model.spec.run_spec import Recovery, RunSpec
 OF_NO_FORMAT = (
     "first save: in no known format, so nothing could be handed over; try --checkpoint_pattern=REGEX"
 )
+NOT_WATCHED = (
+    "; not everything could be watched here (too many folders, or no inotify): names and steps alone tell"
+    " what belongs to a save, and what a script loads"
+)
 _MOST_FILES = 4
 
 
-def first_save_words(told: FirstSaveTold, spec: RunSpec, form: str) -> str:
+def first_save_words(told: FirstSaveTold, spec: RunSpec, newest: Entry) -> str:
     """What would be handed over after a fault, as what, and what belongs to it; or which option tells.
 
-    ``form`` is the name of its format: of some only presence and size can be checked. Reads configurations.
+    ``newest`` is that checkpoint: of some only presence and size can be checked. Reads configurations.
     """
     names = [base_name(path) for path in told.beside]
     shown = ", ".join(names[:_MOST_FILES]) + (", ..." if len(names) > _MOST_FILES else "")
     beside = f" (with {shown})" if names else ""
     line = f"first save: {os.path.relpath(told.path)}{beside} would be handed over"
-    line += f" {_handed_as(told.path, spec)}"
-    if form == "pattern":
+    line += f" {_handed_as(newest, spec)}"
+    if newest.format == "pattern":
         line += "; what its layout does not show cannot be checked, but that it is there"
     if told.instead:
         pattern = shlex.quote(pattern_of(base_name(told.path)))
@@ -53,10 +59,22 @@ def saved_elsewhere(path: str, recovery: Recovery) -> str:
     )
 
 
-def _handed_as(path: str, spec: RunSpec) -> str:
+def _handed_as(entry: Entry, spec: RunSpec) -> str:
     recovery = spec.recovery
     if recovery.resume_args:
-        return f"as {recovery.resume_args[0].replace('{checkpoint}', os.path.relpath(path))}"
+        path = os.path.relpath(entry.path)
+        known = template.Values(
+            checkpoint=path,
+            run_id=spec.run_id,
+            incarnation=1,
+            epoch=entry.epoch,
+            step=entry.step_in_epoch if entry.step_in_epoch is not None else entry.global_step,
+            global_step=entry.global_step,
+            is_directory=Path(entry.path).is_dir(),
+        )
+        with suppress(ConfigError):
+            return f"as {template.render(template.parse(recovery.resume_args[0]), known)}"
+        return f"as {recovery.resume_args[0].replace('{checkpoint}', path)}"
     if recovery.rewrites:
         return f"as {recovery.rewrites[0].key} of {recovery.rewrites[0].file}{_rewritten(spec)}"
     if recovery.handed_over:

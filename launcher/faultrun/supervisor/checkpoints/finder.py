@@ -21,6 +21,7 @@ from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChos
 from faultrun.model.observed.saves import NOTHING_SEEN, FirstSaveTold, SavesSeen
 from faultrun.model.spec.run_spec import Resume, RunSpec
 from faultrun.supervisor.checkpoints.checkpoint_words import (
+    NOT_WATCHED,
     OF_NO_FORMAT,
     as_opened,
     first_save_words,
@@ -198,18 +199,20 @@ class CheckpointFinder:
 
         ``elsewhere`` are files that were written where nobody looks; None where none of them is a checkpoint.
         """
-        self._catalog.seen = self._saves.seen()
+        seen = self._catalog.seen = self._saves.seen()
         at_s, recovery = self._clock.now(), self._spec.recovery
-        saves = own_saves(self._catalog.scan().entries, ())
+        saves = [one for one in own_saves(self._catalog.scan().entries, ()) if one.path not in seen.prepared]
         newest = next((one for one in saves if not one.lacks), None)
         if newest is None:
             found = self._catalog.holding(elsewhere) if not saves else ""
-            words = saved_elsewhere(found, recovery) if found else OF_NO_FORMAT
+            unknown = f"first save: {self._unknown_files()}" if self._unknown_files() else OF_NO_FORMAT
+            words = saved_elsewhere(found, recovery) if found else unknown
             nothing = saves or (elsewhere and not found)
             told = FirstSaveTold(at_s=at_s, incarnation=incarnation, path="", words=words)
             return None if nothing else told
         beside = self._catalog.beside(newest.path)
-        mains = main_files([newest.path, *beside]) if newest.save else (newest.path,)
+        named = not newest.save or newest.format == "pattern"
+        mains = (newest.path,) if named else main_files([newest.path, *beside])
         told = FirstSaveTold(
             at_s=at_s,
             incarnation=incarnation,
@@ -217,7 +220,8 @@ class CheckpointFinder:
             beside=beside,
             instead=tuple(path for path in mains or beside if path != newest.path),
         )
-        return replace(told, words=first_save_words(told, self._spec, newest.format))
+        words = first_save_words(told, self._spec, newest)
+        return replace(told, words=words if self._saves.whole else f"{words}{NOT_WATCHED}")
 
     def read_back(self, path: str) -> Verdict:
         """Whether a save that was just reported is whole, and a candidate; ``find`` need not read it anew."""
