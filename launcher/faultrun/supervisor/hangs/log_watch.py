@@ -107,6 +107,7 @@ class LogWatch:
         self._tasks = BackgroundTasks(reactor)
         self._life: _Life | None = None
         self._last: _Life | None = None
+        self._answer: tuple[Path, int, int | None] | None = None
 
     def tell(self, event: Event, step: Step) -> None:
         """See ``interfaces.EventListener``."""
@@ -145,15 +146,24 @@ class LogWatch:
         """The newest step of training at ``place``, as ranks reported it or their logs told it by then."""
         if place.step is not None:
             return place.step
-        steps = []
-        for log, path, size in place.sizes:
-            begin = max(0, size - _LOOKED_BACK_BYTES)
+        return max((step for one in place.sizes if (step := self._step_in(*one)) is not None), default=None)
+
+    def _step_in(self, log: _Log, path: Path, size: int) -> int | None:
+        """The newest step that the log told when it had ``size`` bytes; many ask for the same moment."""
+        if (known := self._answer) is not None and known[:2] == (path, size):
+            return known[2]
+        told = None
+        for most in (_NEWEST_BYTES, _LOOKED_BACK_BYTES) if size > _NEWEST_BYTES else (_NEWEST_BYTES,):
+            begin = max(0, size - most)
             lines = bytes_from(path, begin, size - begin).decode("utf-8", "replace").splitlines()
             told = log.seen.at(lines)
             if told is None and log.seen.last(ended=False) is None:
-                told = last_step(lines, "" if (known := log.seen.pattern) is None else known.pattern)
-            steps += [told.step] if told is not None and told.step is not None else []
-        return max(steps, default=None)
+                told = last_step(lines, "" if (given := log.seen.pattern) is None else given.pattern)
+            if told is not None:
+                break
+        step = None if told is None else told.step
+        self._answer = (path, size, step)
+        return step
 
     def beats(self) -> tuple[Beat, ...]:
         """How far those ranks are whose logs tell; empty while the logs are not read any more."""
