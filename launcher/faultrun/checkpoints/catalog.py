@@ -66,6 +66,7 @@ class Catalog:
         self._adopted: tuple[str, ...] = ()
         self.seen = NOTHING_SEEN
         self._unproved: set[Stamp] = set()
+        self._others = frozenset[str]()
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -107,6 +108,7 @@ class Catalog:
             first_seen=self._memory.first_seen,
         )
         saves = grouped(ours, members, pile.listings, self._absolute_roots, run)
+        self._others = saves.others
         self._verifier.beside = {
             path: [*map(as_entry(ours), others)] for path, others in saves.beside.items()
         }
@@ -206,10 +208,9 @@ class Catalog:
         self._memory.forget_all_but((*self._with_members(scan.entries), *scan.left_alone))
 
     def _with_members(self, entries: Sequence[Entry]) -> list[Entry]:
-        """``entries``, and the files that were saved with them or are in their folder."""
+        """``entries``, the files in their folders, and those of saves that are no entries."""
         inside = [self._verifier.known[one.path].members for one in entries if one.format == "folder"]
-        beside = (other for one in entries for other in self._verifier.beside.get(one.path, ()))
-        return [*entries, *beside, *map(as_entry(()), chain.from_iterable(inside))]
+        return [*entries, *map(as_entry(()), {*chain.from_iterable(inside), *self._others})]
 
     def verify(self, entry: Entry, *, depth: Depth = Depth.CHECKSUM, meter: Meter = no_meter) -> Verdict:
         """Whether ``entry`` (of the last scan) is whole, to ``depth``; see ``Verifier.verify``."""

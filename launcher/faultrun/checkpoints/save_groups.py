@@ -12,6 +12,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from faultrun.checkpoints.format import Listing, Stamp
 from faultrun.checkpoints.names import (
@@ -53,10 +54,11 @@ class SavesOfRun:
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """The entries, and by the path of each what else is saved with it."""
+    """The entries, by the path of each what else is saved with it, and files of saves that are no entries."""
 
     entries: list[Entry]
     beside: Mapping[str, tuple[str, ...]]
+    others: frozenset[str]
 
 
 def grouped(
@@ -97,7 +99,9 @@ def grouped(
     if newest is not None:
         _join(newest, replace(_NAMELESS, save="newest", lacks=lacks), found, beside, seen)
     files = [(save, [f"{of_any_rank(path)}/" for path in save.files]) for save in reversed(seen.saves)]
-    return Grouped([_at_step(one, files, roots) for one in found.values()], beside)
+    written = (save.files.values() for of_place in saves.values() for save in of_place.values())
+    loose = frozenset(chain.from_iterable(written)) - found.keys()
+    return Grouped([_at_step(one, files, roots) for one in found.values()], beside, loose)
 
 
 def main_files(paths: Collection[str]) -> tuple[str, ...]:

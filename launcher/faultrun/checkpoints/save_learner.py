@@ -120,8 +120,9 @@ class SaveLearner:
         self._saves[-1].files[kind] = path
 
     def _split(self, save: GrowingSave, path: str, step: int) -> None:
-        """A file under one name that came steps later is a save of its own: two take turns."""
+        """A file under one name that came steps later is a save of its own; any other is a late one."""
         kind = next((kind for kind, one in save.files.items() if one == path), "#")
+        save.late |= "#" in kind
         if "#" not in kind and len(save.files) > 1:
             del save.files[kind]
             self._saves.insert(self._saves.index(save) + 1, GrowingSave(files={kind: path}, step=step))
