@@ -40,12 +40,7 @@ def test_what_is_printed_is_read_as_it_is_meant(lines: list[str], told: LoggedSt
     assert last_step(lines) == told
 
 
-@given(
-    length=st.integers(1, 50),
-    done=st.integers(1, 500),
-    kept=st.integers(1, 200),
-    monitor=st.booleans(),
-)
+@given(length=st.integers(1, 50), done=st.integers(1, 500), kept=st.integers(1, 200), monitor=st.booleans())
 def test_a_global_step_that_is_told_is_the_true_one(length: int, done: int, kept: int, monitor: bool) -> None:
     lines = []
     for at in range(done):

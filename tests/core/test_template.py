@@ -8,13 +8,7 @@ from faultrun.core.template import FIELDS, Values, literal, parse, render, rende
 from faultrun.errors import ConfigError
 
 VALUES = Values(
-    checkpoint="/c/rank_0/net-2_5.ckpt",
-    run_id="job",
-    incarnation=1,
-    epoch=2,
-    step=5,
-    global_step=30,
-    rank=7,
+    checkpoint="/c/rank_0/net-2_5.ckpt", run_id="job", incarnation=1, epoch=2, step=5, global_step=30, rank=7
 )
 
 

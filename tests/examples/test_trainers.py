@@ -7,15 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.codes import (
-    faultrun,
-    final_line,
-    killed_while,
-    last_step,
-    losses,
-    resumed_at,
-    undisturbed,
-)
+from examples.codes import faultrun, final_line, killed_while, last_step, losses, resumed_at, undisturbed
 from examples.launched import Run, launched
 from support.machine.installed import need
 from support.places import ROOT

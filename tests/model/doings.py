@@ -4,19 +4,7 @@ from collections.abc import Iterator
 
 from faultrun.nodes.values.roster import PlanPhase
 from model import values
-from model.cluster import (
-    NO_PROMISE,
-    NOBODY,
-    UP,
-    Answer,
-    Node,
-    Setting,
-    State,
-    Step,
-    Word,
-    set_node,
-    talks,
-)
+from model.cluster import NO_PROMISE, NOBODY, UP, Answer, Node, Setting, State, Step, Word, set_node, talks
 from model.etcd import written
 from model.mind import Move, Verdict, says_done
 from model.senses import deaf_peers, judged, past_lease
@@ -160,8 +148,7 @@ def answered(setting: Setting, state: State, at: int, node: Node) -> Iterator[St
                 yield Step(f"{answer.node}: answers {at}", set_node(state, at, node._replace(asked=asked)))
     for answer in node.asked:
         new = node._replace(
-            asked=tuple(one for one in node.asked if one != answer),
-            got=tuple(sorted({*node.got, answer})),
+            asked=tuple(one for one in node.asked if one != answer), got=tuple(sorted({*node.got, answer}))
         )
         yield Step(f"{at}: hears {answer.node}, asked {answer.age} ago", set_node(state, at, new))
 

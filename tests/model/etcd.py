@@ -6,16 +6,7 @@ Guards that ``Setting.away`` names are not looked at.
 from collections.abc import Iterator
 
 from model import values
-from model.cluster import (
-    GHOST,
-    TTL,
-    Etcd,
-    Key,
-    Office,
-    Setting,
-    State,
-    Step,
-)
+from model.cluster import GHOST, TTL, Etcd, Key, Office, Setting, State, Step
 from model.mind import Move
 
 

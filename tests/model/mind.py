@@ -94,13 +94,7 @@ def _question(word: Word) -> PeerQuestion:
 
 @cache
 def verdict(
-    away: frozenset[str],
-    members: int,
-    least: int,
-    view: View,
-    *,
-    stays: bool = False,
-    late: bool = False,
+    away: frozenset[str], members: int, least: int, view: View, *, stays: bool = False, late: bool = False
 ) -> Verdict:
     """What the product's code does with this knowledge; ``away`` are guards that it lacks for once.
 

@@ -145,10 +145,7 @@ MUTANTS_IN_CI = [
     Mutant("look", STOPPED, "it begins at"),
 ]
 
-DELAYED_MUTANTS_IN_CI = [
-    *MUTANTS_IN_CI,
-    Mutant("begun_anew", FORGETS, "it begins from nothing"),
-]
+DELAYED_MUTANTS_IN_CI = [*MUTANTS_IN_CI, Mutant("begun_anew", FORGETS, "it begins from nothing")]
 
 MUTANTS = [
     *DELAYED_MUTANTS_IN_CI,

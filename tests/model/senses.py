@@ -3,18 +3,7 @@
 from collections.abc import Iterator
 
 from model import mind, values
-from model.cluster import (
-    DEAF,
-    FENCE,
-    NO_PROMISE,
-    NOBODY,
-    UP,
-    Answer,
-    Node,
-    Setting,
-    State,
-    talks,
-)
+from model.cluster import DEAF, FENCE, NO_PROMISE, NOBODY, UP, Answer, Node, Setting, State, talks
 from model.mind import Verdict
 from model.values import View
 

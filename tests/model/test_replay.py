@@ -279,10 +279,7 @@ PLANTED: dict[str, tuple[Story, str]] = {
         changed(a_run(), exits(B, 1), status=FELL),
         "the run ended with 0 although ranks [1] of 1 did not (node a, line 11)",
     ),
-    "etcd away ends ranks": (
-        alone(A, B),
-        "ranks ended although only etcd was away (node b, ranks of 0)",
-    ),
+    "etcd away ends ranks": (alone(A, B), "ranks ended although only etcd was away (node b, ranks of 0)"),
 }
 
 

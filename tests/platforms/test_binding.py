@@ -25,8 +25,7 @@ from faultrun.platforms.binding import (
 
 def machine(*nodes: tuple[int, ...]) -> Processors:
     return Processors(
-        allowed=tuple(sorted(cpu for cpus in nodes for cpu in cpus)),
-        nodes=dict(enumerate(nodes)),
+        allowed=tuple(sorted(cpu for cpus in nodes for cpu in cpus)), nodes=dict(enumerate(nodes))
     )
 
 
@@ -205,10 +204,7 @@ def test_a_bind_file_ties_processors_and_memory_and_is_shown_to_mindspore(tmp_pa
     digest = hashlib.sha256((tmp_path / "bind.json").read_bytes()).hexdigest()
     told = (("MSRUN_BIND_FILE", path), ("MSRUN_BIND_FILE_HASH", digest))
     assert bound.binding == Binding(
-        hold=Hold.NUMA,
-        cpus=((0, 1), (4,)),
-        memory_nodes=((0,), (0, 1)),
-        worker_env=(told, told),
+        hold=Hold.NUMA, cpus=((0, 1), (4,)), memory_nodes=((0,), (0, 1)), worker_env=(told, told)
     )
 
 

@@ -14,12 +14,7 @@ from faultrun.model.observed.platform_notice import (
     ResetNotice,
     RestartKind,
 )
-from faultrun.platforms.fault_files import (
-    parse_fault_ranks,
-    parse_reset,
-    parse_restart_kind,
-    parse_version,
-)
+from faultrun.platforms.fault_files import parse_fault_ranks, parse_reset, parse_restart_kind, parse_version
 from faultrun.platforms.untrusted_files import Unfinished
 from support.checkpoints.platform_files import INITIALIZING, reset, text
 

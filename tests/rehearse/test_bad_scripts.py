@@ -44,11 +44,7 @@ def test_the_proposed_diff_is_what_was_missing(tmp_path: Path) -> None:
     outcomes = []
     for _ in range(2):
         done = subprocess.run(
-            [*rehearse_command(), *rehearsal],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
+            [*rehearse_command(), *rehearsal], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         if not done.stdout:
             pytest.skip(done.stderr)

@@ -138,9 +138,7 @@ signal.signal({STACKS_SIGNAL}, dump)
 """
 
 
-def test_a_dump_whose_writer_loses_its_processor_in_the_middle_is_waited_for(
-    run: Runner,
-) -> None:
+def test_a_dump_whose_writer_loses_its_processor_in_the_middle_is_waited_for(run: Runner) -> None:
     dump = StackDump({0: run(IN_TWO_PIECES)}, {0: run.folder / "stacks"}, still_looks=1_000_000)
     (text,) = dump.collect(frozenset({0}), 60.0).values()
     assert [frame.function for frame in main_thread(text)] == ["inner", "<module>"]

@@ -10,13 +10,7 @@ from typing import Any
 import pytest
 
 from faultrun.cli.run.outlets import without_secrets
-from faultrun.cli.run.start_and_end import (
-    asked_otherwise,
-    at_end,
-    begin_anew,
-    of_this_run,
-    other_script,
-)
+from faultrun.cli.run.start_and_end import asked_otherwise, at_end, begin_anew, of_this_run, other_script
 from faultrun.configs.apply import apply
 from faultrun.journal.append import FILE_NAME, JournalWriter
 from faultrun.journal.codec import encode

@@ -74,10 +74,7 @@ def test_a_rank_that_had_finished_is_not_blamed_for_a_failure_of_another_kind() 
 def test_where_all_tell_of_a_lost_peer_the_first_is_named_with_that_doubt() -> None:
     exits = (exit_of(1, 5.0), exit_of(0, 5.1))
     notes = (raised(1, 4.9, LOST_PEER), raised(0, 4.8, LOST_PEER))
-    assert blamed(*exits, notes=notes) == (
-        1,
-        "the kernel ended it first; its own words tell of a lost peer",
-    )
+    assert blamed(*exits, notes=notes) == (1, "the kernel ended it first; its own words tell of a lost peer")
 
 
 def test_a_sigkill_needs_no_words() -> None:

@@ -45,11 +45,7 @@ def test_a_fault_on_another_node_opens_the_same_window_here_and_raises_no_second
     assert told.word is NodeStatus.JOINED
     incident = told.left.incident
     assert incident is not None
-    assert (incident.cause, incident.step, incident.followers) == (
-        Cause.ELSEWHERE,
-        7,
-        (0, 1),
-    )
+    assert (incident.cause, incident.step, incident.followers) == (Cause.ELSEWHERE, 7, (0, 1))
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,7 @@ from faultrun.core.phases.decide import decide
 from faultrun.model.actions import Publish, RaiseAlarm
 from faultrun.model.incident import Cause
 from faultrun.model.observed.agreement import OwnNodeAside
-from faultrun.model.observed.elastic import (
-    NodesWaiting,
-    SaveWhileNodesWait,
-    SlotLedger,
-    SlotsUsable,
-    Vacant,
-)
+from faultrun.model.observed.elastic import NodesWaiting, SaveWhileNodesWait, SlotLedger, SlotsUsable, Vacant
 from faultrun.model.run import Phase, Run, RunState, Step
 from faultrun.model.topology import NodeId
 from support.stories.story import NODE, first_plan, in_phase

@@ -10,10 +10,7 @@ from faultrun.model.actions import FindRecoveryPoint, Kill, RequestGasp, Spawn, 
 from faultrun.model.events import FaultNotice, Timer
 from faultrun.model.exits import Exited
 from faultrun.model.incident import Cause
-from faultrun.model.observed.platform_notice import (
-    FaultRanks,
-    UnreadableNotice,
-)
+from faultrun.model.observed.platform_notice import FaultRanks, UnreadableNotice
 from faultrun.model.run import Phase
 from faultrun.model.spec.windows import Deadline
 from faultrun.model.stop import Stop, StopSource

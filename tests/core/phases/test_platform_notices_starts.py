@@ -5,11 +5,7 @@ import pytest
 from faultrun.core.phases.platform_notices import HOLD_S, RETRY_PAUSE_S, hold
 from faultrun.model.actions import Prepare, Spawn, StartTimer
 from faultrun.model.events import Timer
-from faultrun.model.observed.platform_notice import (
-    ResetNotice,
-    RestartKind,
-    TableVersion,
-)
+from faultrun.model.observed.platform_notice import ResetNotice, RestartKind, TableVersion
 from faultrun.model.run import Phase
 from support.stories.notice_stories import ends, faulty, phase, told
 from support.stories.story import Story

@@ -112,11 +112,7 @@ def test_survivors_stay_beside_a_bad_node_that_nobody_can_replace() -> None:
 
 
 @pytest.mark.parametrize(
-    ("elastic", "point", "why"),
-    [
-        (ALL, None, "no spare was there"),
-        (ELASTIC, FIXED, FIXED.fixed_by),
-    ],
+    ("elastic", "point", "why"), [(ALL, None, "no spare was there"), (ELASTIC, FIXED, FIXED.fixed_by)]
 )
 def test_a_node_that_cannot_be_done_without_keeps_its_seat_and_it_is_said(
     elastic: Elastic, point: RecoveryPoint | None, why: str

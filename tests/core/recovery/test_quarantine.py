@@ -93,11 +93,7 @@ def test_a_checkpoint_that_failed_twice_is_not_asked_for_a_third_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "of"),
-    [
-        ("download", FaultClass.TRANSIENT),
-        ("disk-full", FaultClass.RESOURCE),
-    ],
+    ("name", "of"), [("download", FaultClass.TRANSIENT), ("disk-full", FaultClass.RESOURCE)]
 )
 def test_what_no_file_can_cause_accuses_no_checkpoint(name: str, of: FaultClass) -> None:
     """Twice from the same file, before a step: the third start still has it."""

@@ -21,15 +21,7 @@ from faultrun.model.actions import (
     StartStandby,
     StartTimer,
 )
-from faultrun.model.events import (
-    Drained,
-    Event,
-    GoGiven,
-    NothingWhole,
-    Timer,
-    TimerFired,
-    WorkerExit,
-)
+from faultrun.model.events import Drained, Event, GoGiven, NothingWhole, Timer, TimerFired, WorkerExit
 from faultrun.model.exits import Signaled
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.observed.rejoin import RankCanRejoin

@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.checkpoints.platform_files import (
-    INITIALIZING,
-    ConfigMapVolume,
-    reset,
-    table_v1,
-    text,
-)
+from support.checkpoints.platform_files import INITIALIZING, ConfigMapVolume, reset, table_v1, text
 from support.machine.processes import wait_until
 from support.places import TESTS
 from support.runs import Launcher, Run

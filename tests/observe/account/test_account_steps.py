@@ -7,14 +7,7 @@ import pytest
 from faultrun.model.exits import Exited, WorkerExitCodes
 from faultrun.model.observed.evidence import DeathNote
 from faultrun.observe.account.timeline import Spending
-from support.stories.account_stories import (
-    account_of,
-    begins,
-    first_step,
-    lines_of,
-    logs_a_step,
-    passes,
-)
+from support.stories.account_stories import account_of, begins, first_step, lines_of, logs_a_step, passes
 from support.stories.notice_stories import ends, told
 from support.stories.story import POLICY, STAYING, Story, checkpoint
 

@@ -80,12 +80,7 @@ def test_standbys_are_counted_by_what_became_of_them_and_their_doubts_are_told()
 
 @pytest.mark.parametrize(
     ("saves", "kept"),
-    [
-        ([(0, []), (3, [])], 1),
-        ([(0, [0, 1]), (2, [2, 3])], 1),
-        ([(0, [0, 1]), (1, [0, 1])], 0),
-        ([], 0),
-    ],
+    [([(0, []), (3, [])], 1), ([(0, [0, 1]), (2, [2, 3])], 1), ([(0, [0, 1]), (1, [0, 1])], 0), ([], 0)],
     ids=["copies: one is enough", "a save of each group", "half of the shards", "nothing"],
 )
 def test_a_window_kept_all_progress_where_a_save_of_every_replica_group_is_left(

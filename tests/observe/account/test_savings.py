@@ -14,10 +14,7 @@ from faultrun.model.spec.assumptions import Assumptions, UsualLauncher
 from faultrun.observe.account.accountant import Accountant
 from faultrun.observe.account.fault_chains import GROWN, NOT_PASSED, ORDERED, STILL_OPEN, UNSEEN
 from faultrun.observe.account.records import Account
-from faultrun.observe.account.savings import (
-    Savings,
-    savings,
-)
+from faultrun.observe.account.savings import Savings, savings
 from faultrun.observe.account.savings_words import savings_document, what_it_saved
 from support.places import DATA
 from support.stories.account_stories import (

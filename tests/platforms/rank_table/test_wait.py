@@ -150,11 +150,7 @@ def waiting(path: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("signum", "words", "code"),
-    [
-        (signal.SIGTERM, (), 143),
-        (signal.SIGINT, (), 130),
-        (signal.SIGTERM, ("--exit_code_on_stop=7",), 7),
-    ],
+    [(signal.SIGTERM, (), 143), (signal.SIGINT, (), 130), (signal.SIGTERM, ("--exit_code_on_stop=7",), 7)],
 )
 def test_a_stop_ends_the_wait_at_once_and_nothing_was_started(
     path: Path, signum: int, words: tuple[str, ...], code: int

@@ -117,9 +117,7 @@ def in_shared(shared: Path, log_dir: Path, name: str = "ckpt") -> CheckpointFind
     folder = str(shared / name)
     spec = a_spec(workers=2)
     spec = replace(
-        spec,
-        recovery=Recovery(checkpoint_dirs=(folder,)),
-        logs=replace(spec.logs, log_dir=str(log_dir)),
+        spec, recovery=Recovery(checkpoint_dirs=(folder,)), logs=replace(spec.logs, log_dir=str(log_dir))
     )
     catalog = Catalog((folder,), memory_path=str(log_dir / "memory.jsonl"), settle_s=0.0)
     return CheckpointFinder(spec, catalog, RunClock())
@@ -149,9 +147,7 @@ def gasp(path: Path, step: int, run_id: str = "calm-heron-3f7a") -> str:
     return str(path)
 
 
-def test_where_ranks_said_that_they_save_their_saves_are_looked_for_and_nothing_else(
-    tmp_path: Path,
-) -> None:
+def test_where_ranks_said_that_they_save_their_saves_are_looked_for_and_nothing_else(tmp_path: Path) -> None:
     mine, foreign = gasp(tmp_path / "own/gasp.pt", 7), gasp(tmp_path / "own/other.pt", 900, "another-run")
     save(tmp_path / "own/net-9_900.ckpt", ckpt(9, 900))
     gasp(tmp_path / "own/below/gasp.pt", 800)

@@ -26,9 +26,7 @@ TEXTS = Texts(plan=b"plan")
 SIZE = bytes_needed(TEXTS, [1000])
 PLAN = Plan(
     incarnation=0,
-    topology=Topology(
-        nodes=tuple(NodeSlots(node=NodeId(name), slots=1) for name in ("a", "b")),
-    ),
+    topology=Topology(nodes=tuple(NodeSlots(node=NodeId(name), slots=1) for name in ("a", "b"))),
     reason=Reason.FIRST,
     point=None,
     start_at_s=0.0,

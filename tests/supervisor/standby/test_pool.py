@@ -153,11 +153,7 @@ def test_one_that_answers_is_the_worker_and_is_replaced_later(house: Callable[..
 
 @pytest.mark.parametrize(
     ("part", "why"),
-    [
-        (DIES, "it ended in the hand-over"),
-        (HANGS, "no answer within 0.1 s"),
-        (REFUSES, "another torch"),
-    ],
+    [(DIES, "it ended in the hand-over"), (HANGS, "no answer within 0.1 s"), (REFUSES, "another torch")],
 )
 def test_one_that_does_not_answer_is_replaced_by_a_cold_start(
     house: Callable[..., House], part: str, why: str

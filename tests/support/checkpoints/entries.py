@@ -48,12 +48,6 @@ def reason_of(verify: Callable[[], Verdict]) -> str:
 def candidate(path: str, step: int | None = None, **more: Any) -> Entry:
     """An entry as the rules of a choice see it: no file, only what is told of one."""
     plain = Entry(
-        path=path,
-        format="test",
-        kind=Kind.PERIODIC,
-        size_bytes=1,
-        mtime_ns=0,
-        inode=0,
-        global_step=step,
+        path=path, format="test", kind=Kind.PERIODIC, size_bytes=1, mtime_ns=0, inode=0, global_step=step
     )
     return replace(plain, **more)

@@ -58,10 +58,7 @@ def job42() -> dict[str, StoredValue]:
         membership.PLAN_KEY: header,
         membership.COORDINATOR_KEY: Leadership(node=NodeId("a"), boot=BootId("boot-a"), waits="node b"),
         **dict(
-            [
-                statement("a", "10.0.0.1", NodeStatus.RUNNING),
-                statement("c", "10.0.0.3", NodeStatus.JOINED),
-            ]
+            [statement("a", "10.0.0.1", NodeStatus.RUNNING), statement("c", "10.0.0.3", NodeStatus.JOINED)]
         ),
     }
 

@@ -65,12 +65,7 @@ class Host:
         env = {**os.environ, **(environ or {}), _MARK: self.mark}
         with self.inside(), log.open("ab") as output:
             process = subprocess.Popen(
-                argv,
-                cwd=cwd,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
             )
         self._started.append(process)
         return process

@@ -25,12 +25,7 @@ from faultrun.model.events import (
 from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified
 from faultrun.model.observed.evidence import DeathNote
-from faultrun.model.observed.hang import (
-    Activity,
-    HangDismissed,
-    HangSuspected,
-    Suspicion,
-)
+from faultrun.model.observed.hang import Activity, HangDismissed, HangSuspected, Suspicion
 from faultrun.model.observed.platform_notice import Notice
 from faultrun.model.observed.progress import RankStep
 from faultrun.model.observed.rejoin import (
@@ -151,12 +146,7 @@ class Facts:
         return self.tell(hang_stories.over(self.now_s, life, rank, paused_s=paused_s, warned=warned))
 
     def hangs(
-        self,
-        rank: int,
-        *,
-        step: int | None = 41,
-        stance: Activity = Activity.STOPPED,
-        proved: bool = False,
+        self, rank: int, *, step: int | None = 41, stance: Activity = Activity.STOPPED, proved: bool = False
     ) -> "Self":
         life = self.state.incarnation
         return self.tell(

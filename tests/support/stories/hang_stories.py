@@ -22,12 +22,7 @@ def warned(at_s: float, incarnation: int, rank: int, stance: Activity) -> HangWa
 
 def over(at_s: float, incarnation: int, rank: int, *, paused_s: float, warned: bool) -> PauseOver:
     return PauseOver(
-        at_s=at_s,
-        incarnation=incarnation,
-        rank=rank,
-        paused_s=paused_s,
-        longest_s=paused_s,
-        warned=warned,
+        at_s=at_s, incarnation=incarnation, rank=rank, paused_s=paused_s, longest_s=paused_s, warned=warned
     )
 
 

@@ -3,11 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from faultrun.model.observed.platform_notice import (
-    RankStatus,
-    ReportedRank,
-    ResetNotice,
-)
+from faultrun.model.observed.platform_notice import RankStatus, ReportedRank, ResetNotice
 from faultrun.model.run import Phase
 from support.stories.story import SIGTERM, Story, checkpoint
 

@@ -2,13 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
-from faultrun.core.standby.policy import (
-    StandbyState,
-    decide_standbys,
-)
-from faultrun.model.actions import (
-    Action,
-)
+from faultrun.core.standby.policy import StandbyState, decide_standbys
+from faultrun.model.actions import Action
 from faultrun.model.events import (
     Event,
     FirstStep,

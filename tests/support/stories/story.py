@@ -13,12 +13,7 @@ from faultrun.core.plan.next_plan import Rules, next_step
 from faultrun.core.plan.waiting import Waiting
 from faultrun.model.actions import Action, Publish, Spawn
 from faultrun.model.checkpoint import Kind, RankFile, RecoveryPoint, Shared
-from faultrun.model.events import (
-    Event,
-    PlanAdopted,
-    RunStarted,
-    Timer,
-)
+from faultrun.model.events import Event, PlanAdopted, RunStarted, Timer
 from faultrun.model.incident import Card, Incident
 from faultrun.model.observed.platform_notice import Notice
 from faultrun.model.plan import Ledger, Plan, Reason
