@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from support.lightly import lightly
+from support.machine.processes import watched
 
 FAULTRUN = (sys.executable, "-m", "faultrun")
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
@@ -55,6 +55,13 @@ class Output:
         """The line that two runs can be compared by."""
         (line,) = _FINAL.findall(self.text)
         return str(line)
+
+
+def finals(text: str) -> list[str]:
+    """The line in which a rank that may have been replaced says what it ended with."""
+    found = re.findall(r"rank \d final step .*", text)
+    assert len(found) == 1
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,22 +111,6 @@ class Run:
         with watched(self.supervisor) as ended:
             assert ended.poll(within_s * 1000), f"not at its end within {within_s} s: {self.console}"
         return int(self.journal("RunFinished")[-1]["exit_code"])
-
-
-@contextmanager
-def watched(pid: int) -> Iterator["select.poll"]:
-    """A poll object that is ready when the process has ended, be it our child or not."""
-    ended = select.poll()
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:  # it has ended already: a closed pipe is ready at once
-        pidfd, other_end = os.pipe()
-        os.close(other_end)
-    try:
-        ended.register(pidfd, select.POLLIN)
-        yield ended
-    finally:
-        os.close(pidfd)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from collections import defaultdict
 
 import pytest
 
-from examples.launched import FAULTRUN, launched, run_to_the_end
+from examples.launched import FAULTRUN, finals, launched, run_to_the_end
 from support.places import ROOT
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
@@ -37,12 +37,6 @@ def test_a_killed_rank_changes_no_bit_and_no_process_of_the_others(
             assert len(steps) == len(set(steps)), "a step was done twice"
             # What the killed rank did last others may have finished without it.
             assert LAST_STEP - len(steps) <= (rank == 1)
-
-
-def finals(text: str) -> list[str]:
-    found = re.findall(r"rank \d final step .*", text)
-    assert len(found) == 1
-    return found
 
 
 def pids_of(text: str) -> dict[str, list[int]]:

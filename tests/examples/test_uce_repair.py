@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from examples.documented import documented
-from examples.launched import FAULTRUN, launched, run_to_the_end
+from examples.launched import FAULTRUN, finals, launched, run_to_the_end
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -50,12 +50,6 @@ def test_two_classes_are_repaired_in_place_and_two_end_the_process_and_no_bit_is
 
 def text_of(log_dir: Path, rank: int) -> str:
     return (log_dir / "incarnation_0" / f"worker_{rank}.log").read_text(encoding="utf-8")
-
-
-def finals(text: str) -> list[str]:
-    found = re.findall(r"rank \d final step .*", text)
-    assert len(found) == 1
-    return found
 
 
 def steps_of(text: str) -> list[int]:

@@ -22,6 +22,7 @@ from faultrun.workers.process import Process, start, why_not_started
 from support.machine.fork_servers import fork_server
 from support.machine.processes import lives, wait_until
 from support.machine.scripts import ended, printed
+from support.machine.standby_stage import status_of
 
 
 @dataclass(slots=True)
@@ -60,14 +61,6 @@ def nursery(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Nursery]
         process.kill_group()
         with suppress(OSError):
             status_of(process)
-
-
-def status_of(process: Process) -> ExitStatus:
-    def reaped() -> tuple[ExitStatus] | None:
-        status = process.reap()
-        return None if status is None else (status,)
-
-    return wait_until(reaped, what=f"the end of {process.pid}")[0]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,10 @@
 """What workers start: left alone while they save, gone before the next incarnation begins."""
 
 import signal
-from pathlib import Path
 
 import pytest
 
-from support.machine.processes import lives, wait_until
+from support.machine.processes import children, lives, wait_until
 from support.runs import Launcher
 
 LOADER = """
@@ -91,17 +90,13 @@ def test_the_children_of_a_dead_rank_die_at_once_and_not_with_the_survivors(laun
         "--max_restarts=0",
     )
     run.trains(range(2))
-    children = _children(run.worker(1))
-    assert len(children) == 1
+    orphans = children(run.worker(1))
+    assert len(orphans) == 1
     run.kill(1)
     run.event("GaspRequested")
-    wait_until(lambda: not lives(children[0]), while_runs=run.pid, what="the orphan's end")
+    wait_until(lambda: not lives(orphans[0]), while_runs=run.pid, what="the orphan's end")
     assert lives(run.worker(0))
     run.signal(signal.SIGINT)
     run.event("StopRequested")
     run.signal(signal.SIGINT)
     assert run.ends() == 130
-
-
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -6,11 +6,10 @@ import signal
 import sys
 from collections import Counter
 from functools import partial
-from pathlib import Path
 
 import pytest
 
-from support.machine.processes import environment, marked, open_files, wait_until
+from support.machine.processes import children, environment, marked, open_files, wait_until
 from support.runs import PRELUDE, READY, Launcher, Run
 
 STEPS = """
@@ -51,10 +50,6 @@ def prints(run: Run, rank: int, incarnation: int) -> None:
         within_s=SLOW_S,
         what=f"rank {rank} of incarnation {incarnation}",
     )
-
-
-def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def is_standby(pid: int) -> bool:

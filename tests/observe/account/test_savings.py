@@ -11,14 +11,13 @@ from faultrun.model.events import Timer, WorkerStarted
 from faultrun.model.incident import Cause
 from faultrun.model.run import Phase
 from faultrun.model.spec.assumptions import Assumptions, UsualLauncher
-from faultrun.observe.account.accountant import Accountant
 from faultrun.observe.account.fault_chains import GROWN, NOT_PASSED, ORDERED, STILL_OPEN, UNSEEN
-from faultrun.observe.account.records import Account
 from faultrun.observe.account.savings import Savings, savings
 from faultrun.observe.account.savings_words import savings_document, what_it_saved
 from support.places import DATA
 from support.stories.account_stories import (
     account_of,
+    accounted,
     begins,
     first_step,
     lines_of,
@@ -30,13 +29,6 @@ from support.stories.savings_stories import NO_WAIT, TORCH, gasp
 from support.stories.story import NODE, Story, checkpoint, rule
 
 KEPT = sorted((DATA / "journals").glob("*.jsonl"))
-
-
-def account_of_file(path: Path) -> Account:
-    accountant = Accountant()
-    for line in journal_lines(path):
-        accountant.take(line)
-    return accountant.account()
 
 
 def saved(story: Story, assumptions: Assumptions = TORCH) -> Savings:
@@ -324,7 +316,7 @@ def test_a_cold_start_is_the_same_elsewhere_and_a_standby_is_laid_beside_the_qui
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_of_real_runs_nothing_is_counted_twice_or_longer_than_they_took(path: Path) -> None:
-    account = account_of_file(path)
+    account = accounted(journal_lines(path))
     known = savings(account, TORCH)
     counted = [number for one in known.interruptions for number in one.faults]
     assert len(set(counted)) == len(counted) == known.counted
@@ -335,7 +327,7 @@ def test_of_real_runs_nothing_is_counted_twice_or_longer_than_they_took(path: Pa
 
 def test_a_real_run_with_a_gasp_and_saves_of_its_own() -> None:
     """DDP, 0.1 s a step, a save each 40 steps; rank 1 killed at step 270, which rank 0 saved."""
-    known = savings(account_of_file(KEPT[0].with_name("own_saves_and_a_gasp.jsonl")), TORCH)
+    known = savings(accounted(journal_lines(KEPT[0].with_name("own_saves_and_a_gasp.jsonl"))), TORCH)
     (one,) = known.interruptions
     assert (one.devices, one.steps_again) == (2, 30)
     assert one.here.again_s == 0

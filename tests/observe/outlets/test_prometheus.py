@@ -11,25 +11,17 @@ from typing import Any
 import pytest
 import yaml
 from benchmarks.harness.long_journal import Shape, write_journal
-from prometheus_client import CollectorRegistry, generate_latest
 
-from faultrun.journal.lines import journal_lines
-from faultrun.model.spec.run_spec import RestartPolicy
-from faultrun.observe.outlets.prometheus import Exporter
 from support.places import ROOT
+from support.reporting.outlets import exported
 
 MONITORING = ROOT / "templates" / "monitoring"
 _OF_RUNNING_RANKS = {"faultrun_step_age_seconds", "faultrun_slowest_step"}
 
 
-def exported(folder: Path, shape: Shape) -> str:
+def exposition(folder: Path, shape: Shape) -> str:
     write_journal(folder / "journal.jsonl", shape)
-    exporter = Exporter(folder, {"run_id": "r", "framework": "torch"}, RestartPolicy(), None, "")
-    for line in journal_lines(folder / "journal.jsonl"):
-        exporter.take(line)
-    registry = CollectorRegistry()
-    registry.register(exporter)
-    return generate_latest(registry).decode()
+    return exported(folder)
 
 
 def names(text: str) -> set[str]:
@@ -38,15 +30,15 @@ def names(text: str) -> set[str]:
 
 @pytest.mark.long
 def test_the_number_of_series_does_not_grow_with_ranks_or_faults(tmp_path: Path) -> None:
-    small = exported(tmp_path, Shape(events=200, workers=2, incidents=5))
-    large = exported(tmp_path, Shape(events=5000, workers=100, incidents=40))
+    small = exposition(tmp_path, Shape(events=200, workers=2, incidents=5))
+    large = exposition(tmp_path, Shape(events=5000, workers=100, incidents=40))
     assert len(large.splitlines()) == len(small.splitlines())
     assert "faultrun_incidents_total 40.0" in large
     assert "faultrun_exit_code 0.0" in large
 
 
 def test_rules_and_dashboard_ask_only_for_what_is_exported(tmp_path: Path) -> None:
-    known = names(exported(tmp_path, Shape(events=200, workers=2, incidents=5))) | _OF_RUNNING_RANKS
+    known = names(exposition(tmp_path, Shape(events=200, workers=2, incidents=5))) | _OF_RUNNING_RANKS
     rules = yaml.safe_load((MONITORING / "alerts.yaml").read_text())
     dashboard = json.loads((MONITORING / "grafana-dashboard.json").read_text())
     for expression in [*_alerts(rules), *_queries(dashboard)]:
@@ -65,7 +57,7 @@ def _queries(dashboard: Mapping[str, Any]) -> list[str]:
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)")
 def test_promtool_finds_nothing_to_say(tmp_path: Path) -> None:
-    text = exported(tmp_path, Shape(events=200, workers=2, incidents=5))
+    text = exposition(tmp_path, Shape(events=200, workers=2, incidents=5))
     checks = (
         ["promtool", "check", "metrics"],
         ["promtool", "check", "rules", str(MONITORING / "alerts.yaml")],

@@ -31,6 +31,10 @@ def lives(pid: int) -> bool:
     return after_name.split()[0] not in "ZX"
 
 
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def marked(mark: str) -> list[int]:
     """Pids of living processes that have ``mark`` in their environment, ours excepted."""
     wanted, found = mark.encode(), []

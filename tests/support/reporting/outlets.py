@@ -41,7 +41,7 @@ def all_agree(
     account, record = account_of(log_dir), read_record(log_dir)
     report = json.loads(json.dumps(document(account, record)))
     status = status_of(gather(log_dir, Pace()))
-    metrics = _numbers(exposition or _exported(log_dir))
+    metrics = _numbers(exposition or exported(log_dir))
     told = announced if announced is not None else _announced(log_dir)
     _of_the_run(truth, report, status, metrics, told)
     _of_steps_and_time(truth, report, status, metrics)
@@ -144,8 +144,8 @@ def _on_the_console(truth: Recount, report: Mapping[str, Any], console: str) -> 
         assert f"{several(truth.lost_steps, 'step')} trained twice" in console
 
 
-def _exported(log_dir: Path) -> str:
-    exporter = Exporter(log_dir, {"run_id": "r"}, RestartPolicy(), None, "")
+def exported(log_dir: Path) -> str:
+    exporter = Exporter(log_dir, {"run_id": "r", "framework": "torch"}, RestartPolicy(), None, "")
     for line in journal_lines(log_dir / "journal.jsonl"):
         exporter.take(line)
     registry = CollectorRegistry()

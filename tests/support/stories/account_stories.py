@@ -1,5 +1,6 @@
 """Stories of runs as journal lines, for whoever makes something of a journal."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -37,8 +38,12 @@ def decoded(lines: list[dict[str, Any]]) -> list[JournalLine]:
 
 
 def account_of(lines: list[dict[str, Any]]) -> Account:
+    return accounted(decoded(lines))
+
+
+def accounted(lines: Iterable[JournalLine]) -> Account:
     accountant = Accountant()
-    for line in decoded(lines):
+    for line in lines:
         accountant.take(line)
     return accountant.account()
 
