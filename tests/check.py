@@ -32,17 +32,8 @@ QUIET: dict[str, list[str | Path]] = {
     "types": [BIN / "mypy", LAUNCHER / "faultrun"],
 }
 PURE = (
-    "core",
-    "text",
-    "manifests",
-    "journal",
-    "nodes/protocol",
-    "configs/editors",
-    "cli/options",
-    "observe/account",
-    "observe/card",
-    "observe/report",
-    "observe/status",
+    *("core", "text", "manifests", "journal", "nodes/protocol", "configs/editors"),
+    *("cli/options", "observe/account", "observe/card", "observe/report", "observe/status"),
 )
 """Rooms whose tests start nothing and wait for nobody."""
 SECONDS = 30.0

@@ -10,22 +10,8 @@ from faultrun.text.yaml_reader import read
 from faultrun.text.yaml_tree import MappingNode, ScalarNode
 
 ODD = [
-    "a\nb",
-    "a\n",
-    "\t",
-    "",
-    " a ",
-    "#",
-    "a: b",
-    "yes",
-    "2024-01-01",
-    "1_0",
-    "010",
-    "1e3",
-    ".5",
-    ".inf",
-    "é\x85",
-    "~",
+    *("a\nb", "a\n", "\t", "", " a ", "#", "a: b", "yes"),
+    *("2024-01-01", "1_0", "010", "1e3", ".5", ".inf", "é\x85", "~"),
 ]
 
 

@@ -15,21 +15,11 @@ GOLDEN = TESTS / "golden" / "config_verb.txt"
 TEXT = "a: 1\npre_trained: ''  # path\n---\npre_trained: help\n"
 
 SESSION = (
-    "set train.yaml:pre_trained /ckpt/x.ckpt --diff",
-    "set train.yaml:pre_trained /ckpt/x.ckpt",
-    "set train.yaml:pre_trained /ckpt/x.ckpt",
-    "set train.yaml:a -3",
-    "set train.yaml:1#epoch 5",
-    "set yaml:notes.txt:on true",
-    "set fixed.json:a 2",
-    "set train.yaml:b.c 1",
-    "set train.yaml:a=1 2",
-    "set nowhere.yaml:a 1",
-    "set train.yaml:pre_trained",
-    "restore other.yaml",
-    "restore train.yaml",
-    "restore",
-    "restore --log_dir=elsewhere",
+    *("set train.yaml:pre_trained /ckpt/x.ckpt --diff", "set train.yaml:pre_trained /ckpt/x.ckpt"),
+    *("set train.yaml:pre_trained /ckpt/x.ckpt", "set train.yaml:a -3", "set train.yaml:1#epoch 5"),
+    *("set yaml:notes.txt:on true", "set fixed.json:a 2", "set train.yaml:b.c 1"),
+    *("set train.yaml:a=1 2", "set nowhere.yaml:a 1", "set train.yaml:pre_trained"),
+    *("restore other.yaml", "restore train.yaml", "restore", "restore --log_dir=elsewhere"),
 )
 
 

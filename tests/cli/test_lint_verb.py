@@ -121,14 +121,8 @@ def test_fix_leaves_what_a_person_must_mend(tmp_path: Path) -> None:
 
 def test_render_without_a_name_lists_the_templates() -> None:
     told = run_render()
-    assert [line.split()[0] for line in told.output.splitlines()] == [
-        "Dockerfile",
-        "ascendjob",
-        "job",
-        "jobset",
-        "slurm",
-        "vcjob",
-    ]
+    named = ["Dockerfile", "ascendjob", "job", "jobset", "slurm", "vcjob"]
+    assert [line.split()[0] for line in told.output.splitlines()] == named
 
 
 def test_render_writes_to_standard_output_or_to_a_file_of_its_own(tmp_path: Path) -> None:

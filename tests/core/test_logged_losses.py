@@ -23,12 +23,8 @@ def test_a_loss_is_read_with_the_place_that_its_line_names(line: str, place: str
 @pytest.mark.parametrize(
     "line",
     [
-        "val_loss 0.5 at step 12",
-        "step 12 eval loss 0.5",
-        "loss 0.5",
-        "step 12 lossless 3",
-        "step 12 loss unknown",
-        "validation step 3 loss 0.5",
+        *("val_loss 0.5 at step 12", "step 12 eval loss 0.5", "loss 0.5"),
+        *("step 12 lossless 3", "step 12 loss unknown", "validation step 3 loss 0.5"),
     ],
 )
 def test_what_is_no_loss_of_a_step_of_training_is_passed_over(line: str) -> None:

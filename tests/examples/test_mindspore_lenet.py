@@ -16,12 +16,8 @@ SHORTER = "--epochs=1"  # equal weights say more than a good accuracy
 LAST_STEP = 45
 SAVE_EVERY = 10
 DOCUMENTED = (
-    "--worker_num=2",
-    "--local_worker_num=2",
-    "--master_port=10970",
-    "--join=False",
-    "--log_dir=msrun_log",
-    "--cluster_time_out=300",
+    *("--worker_num=2", "--local_worker_num=2", "--master_port=10970"),
+    *("--join=False", "--log_dir=msrun_log", "--cluster_time_out=300"),
 )
 
 

@@ -120,12 +120,8 @@ REPORTS = {"report.html": "<title>r (faultrun report)</title>", "report.json": '
 
 OURS = {
     *(
-        "incident_1.txt",
-        "incident_1.json",
-        "incident_1/rank_0.txt",
-        "report.html",
-        "report.json",
-        "checkpoints.jsonl",
+        *("incident_1.txt", "incident_1.json", "incident_1/rank_0.txt"),
+        *("report.html", "report.json", "checkpoints.jsonl"),
     ),
     *(".run.json.4711", "standby_0.log", "rank_table_of_2_nodes.json", "rank_table_of_0_2.json"),
     *("device0/group_info.pb", "etcd/etcd.log", "etcd/data/member/wal", "edited/0123abcd/a.yaml"),
@@ -137,30 +133,18 @@ THEIRS = st.sampled_from(
         *("train.py", ".git/HEAD", "notes.txt", "model.ckpt", "ckpt/step_20.pt", "runs/events.out", "a b/c"),
         *("original/001-cat.jpg", "original/index.html", "edited/cat.jpg", "etcd/conf.yml", "data/x.bin"),
         *(
-            "device0/net-1_20.ckpt",
-            "device0/rank_0.log",
-            "devices/group_info.pb",
-            "incident.txt",
-            "report.pdf",
+            *("device0/net-1_20.ckpt", "device0/rank_0.log"),
+            *("devices/group_info.pb", "incident.txt", "report.pdf"),
         ),
         *("incident_1/photo.jpg", "incident_1/rank_0.pt", "report.md"),
         *("worker_0.txt", "worker_7.log", "incarnation/x", "incident_one.txt", "rank_table_8pcs.json"),
         *(
-            "journal.jsonl.bak",
-            "my_run.json",
-            "standby_a.log",
-            ".env",
-            ".notes.1",
-            "compile_cache/graph.mindir",
+            *("journal.jsonl.bak", "my_run.json", "standby_a.log"),
+            *(".env", ".notes.1", "compile_cache/graph.mindir"),
         ),
         *(
-            "node_a/x",
-            "report.pdf",
-            "compile_cache/a.mindir",
-            "group_info.pb",
-            "checkpoints/a.jsonl",
-            ".venv/bin/python",
-            "训练/模型.pt",
+            *("node_a/x", "report.pdf", "compile_cache/a.mindir", "group_info.pb"),
+            *("checkpoints/a.jsonl", ".venv/bin/python", "训练/模型.pt"),
         ),
     ]
 )

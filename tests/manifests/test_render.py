@@ -26,12 +26,8 @@ CASES = {
         ("storage=nfs", "nfs_server=10.0.0.5", "work=/data/atlas_dls", "data=/data/imagenet"),
         ("storage=host", "work=/data/work", "accelerator_type=module-910b-8", "host_network=true"),
         (
-            "rank_table=false",
-            "hot_reset=false",
-            "hold_signals=true",
-            "cpu=190",
-            "memory=700Gi",
-            "recipe=pangu-alpha",
+            *("rank_table=false", "hot_reset=false", "hold_signals=true"),
+            *("cpu=190", "memory=700Gi", "recipe=pangu-alpha"),
         ),
         ("fault_scheduling=grace", "grace_period=899", "max_retry=0", "options=--tee=3"),
         ("grace_over_time=120", "grace_period=100"),
@@ -105,15 +101,8 @@ def test_the_rendered_command_line_is_what_was_asked_for() -> None:
     text = rendered("job", "args=--epochs=3", "args=--name=a b", "args=${x}", "args=on", "options=--tee=3")
     (job,) = yaml.safe_load_all(text)
     assert job["spec"]["template"]["spec"]["containers"][0]["args"] == [
-        "--nproc-per-node=8",
-        "--checkpoint_dir=/job/output/checkpoints",
-        "--resume=always",
-        "--tee=3",
-        "/job/code/train.py",
-        "--epochs=3",
-        "--name=a b",
-        "${x}",
-        "on",
+        *("--nproc-per-node=8", "--checkpoint_dir=/job/output/checkpoints", "--resume=always"),
+        *("--tee=3", "/job/code/train.py", "--epochs=3", "--name=a b", "${x}", "on"),
     ]
 
 

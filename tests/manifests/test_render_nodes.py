@@ -33,11 +33,8 @@ from support.manifests import pod_templates, rendered
             "vcjob",
             ("nodes=3", "etcd_image=etcd:3.5"),
             [
-                "--nnodes=3",
-                "--rdzv-id=default.train",
-                "--rdzv-backend=etcd",
-                "--rdzv-endpoint=train-etcd-0.train:2379",
-                "--worker_num=24",
+                *("--nnodes=3", "--rdzv-id=default.train", "--rdzv-backend=etcd"),
+                *("--rdzv-endpoint=train-etcd-0.train:2379", "--worker_num=24"),
             ],
         ),
     ],

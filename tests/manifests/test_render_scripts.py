@@ -41,14 +41,8 @@ def test_the_batch_script_is_queued_again_at_the_time_limit_and_never_else(
     assert (tmp_path / "scontrol").read_text().startswith("#!") is not queued
     words = (tmp_path / "srun").read_text().splitlines()
     assert words[words.index("faultrun") :] == [
-        "faultrun",
-        "--nproc-per-node=8",
-        "--checkpoint_dir=/job/output/checkpoints",
-        "--resume=always",
-        "--tee=3",
-        "/job/code/train.py",
-        "--name=a b",
-        "$HOME",
+        *("faultrun", "--nproc-per-node=8", "--checkpoint_dir=/job/output/checkpoints"),
+        *("--resume=always", "--tee=3", "/job/code/train.py", "--name=a b", "$HOME"),
     ]
     assert "#SBATCH --signal=TERM@120\n" in script
     assert "#SBATCH --requeue\n" in script

@@ -98,15 +98,9 @@ def test_mindspore_compiled_for_nobody_trains_to_the_bits_of_a_fresh_worker(
     # A fresh worker has these as soon as it has imported MindSpore, the thread with its first graph;
     # what the collector passes over stays.
     known_before = (
-        "/early/kernel/signals/SigCgt",
-        "/early/kernel/threads",
-        "/early/python/collector",
-        "/early/python/environment",
-        "/early/python/exit callbacks",
-        "/early/python/filters",
-        "/early/python/inherited by children",
-        "/early/python/meta_path",
-        "/early/python/recursion",
+        *("/early/kernel/signals/SigCgt", "/early/kernel/threads", "/early/python/collector"),
+        *("/early/python/environment", "/early/python/exit callbacks", "/early/python/filters"),
+        *("/early/python/inherited by children", "/early/python/meta_path", "/early/python/recursion"),
     )
     found = compared(stage, (str(SCRIPT),), "mindspore", "mindspore", "mindspore.communication")
     assert [line for line in found if not line.startswith(known_before)] == []

@@ -12,15 +12,8 @@ from support.checkpoints.config_texts import Leaf, Pieces, choose, hostile_text,
 
 NAMES = ("pre_trained", "Epoch", "a b", "dot.ted", "x-y")
 OLD = (
-    "",
-    "old",
-    "/a/b.ckpt",
-    "12",
-    "True",
-    "a = b",
-    "two\n   lines\n\n   # not read\n   here",
-    "# text",
-    "x: y ; z",
+    *("", "old", "/a/b.ckpt", "12", "True", "a = b"),
+    *("two\n   lines\n\n   # not read\n   here", "# text", "x: y ; z"),
 )
 
 

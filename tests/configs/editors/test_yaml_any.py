@@ -23,19 +23,8 @@ from support.checkpoints.config_texts import (
 
 NAMES = ("pre_trained", "a", "b.c", "on", "with space", "ключ", "x-y", "it's", "q#r", "z: w")
 PLAIN = (
-    "word",
-    "two words",
-    "a/b.c",
-    "it's",
-    "0",
-    "12",
-    "-3",
-    "1.5",
-    "1e-3",
-    "1.0e+5",
-    "true",
-    "False",
-    "no",
+    *("word", "two words", "a/b.c", "it's"),
+    *("0", "12", "-3", "1.5", "1e-3", "1.0e+5", "true", "False", "no"),
 )
 PLAIN_TOO = ("~", "null", "2020-01-01", "0x1F", "1_000", "a#b", "http://x:80/y", "x:y", "-dash", "ünï")
 COMMENTS = ("", "", "", "  # tail: x", " # 'quoted")

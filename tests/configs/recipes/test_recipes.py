@@ -20,13 +20,8 @@ from support.machine.scripts import faultrun, printed
 from support.places import ROOT
 
 CONTRACT = [
-    "mindio-ttp",
-    "mindio-uce",
-    "mindspore-lenet",
-    "mindspore-resnet",
-    "pangu-alpha",
-    "pytorch-resnet50",
-    "tensorflow-resnet50",
+    *("mindio-ttp", "mindio-uce", "mindspore-lenet", "mindspore-resnet"),
+    *("pangu-alpha", "pytorch-resnet50", "tensorflow-resnet50"),
 ]
 MODELZOO = """\
 output_path: "/cache/train"
@@ -118,12 +113,8 @@ def test_resnet_is_derived_from_the_modelzoo_yaml(folder: Path) -> None:
 def test_resnet_takes_arguments_before_the_yaml(folder: Path) -> None:
     (folder / "resnet.yaml").write_text(MODELZOO)
     args = (
-        "--config_path",
-        "resnet.yaml",
-        "--output_path=/first",
-        "--output_path",
-        "/job",
-        "--pre_trained=/job",
+        *("--config_path", "resnet.yaml", "--output_path=/first"),
+        *("--output_path", "/job", "--pre_trained=/job"),
     )
     found = recovery("--recipe=mindspore-resnet", "train.py", *args)
     assert found.checkpoint_dirs == ("/job/checkpoint",)

@@ -34,13 +34,8 @@ def texts(lines: object) -> list[str]:
 
 
 def test_lives_and_logs_are_found_whatever_the_workers_logs_are_called(tmp_path: Path) -> None:
-    for name in (
-        "w_node7_10.log",
-        "w_node7_9.log",
-        "w_node7_9.err.log",
-        "scheduler.log",
-        "filtered_stdout.log",
-    ):
+    logs = "w_node7_10.log w_node7_9.log w_node7_9.err.log scheduler.log filtered_stdout.log"
+    for name in logs.split():
         (tmp_path / "incarnation_10").mkdir(exist_ok=True)
         (tmp_path / "incarnation_10" / name).touch()
     (tmp_path / "incarnation_9").mkdir()

@@ -80,12 +80,8 @@ LEAVES = st.sampled_from(
     [
         *("pass", "raise OSError", "threading.Thread(target=leaves, args=(0,)).start()"),
         *(
-            "sys.exit(0)",
-            "sys.exit(2)",
-            "leaves(0)",
-            "leaves(5)",
-            "raise SystemExit(0)",
-            "raise SystemExit(6)",
+            *("sys.exit(0)", "sys.exit(2)", "leaves(0)", "leaves(5)"),
+            *("raise SystemExit(0)", "raise SystemExit(6)"),
         ),
     ]
 )

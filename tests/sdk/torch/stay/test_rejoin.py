@@ -94,18 +94,12 @@ def test_a_rank_of_ddp_may_die_in_any_phase_of_a_step(tmp_path: Path) -> None:
 
 
 def test_a_shard_of_fsdp2_that_dies_with_its_rank_comes_back_from_memory(tmp_path: Path) -> None:
-    kills = (
-        "kill-1-5-begin",
-        "kill-0-9-backward",
-        "kill-2-13-update",
-        "kill-1-17-updated",
-        "kill-0-21-after",
-    )
-    with stage_of(tmp_path / "hit", *FSDP, "every-1", *kills) as stage:
+    hits = ("kill-1-5-begin", "kill-0-9-backward", "kill-2-13-update", "kill-1-17-updated", "kill-0-21-after")
+    with stage_of(tmp_path / "hit", *FSDP, "every-1", *hits) as stage:
         stage.begin()
         assert ends(stage) == undisturbed(tmp_path, FSDP)
-        assert len(stage.incidents) == len(kills)
-        assert [redone(stage, number) for number in range(len(kills))] == [0] * len(kills)
+        assert len(stage.incidents) == len(hits)
+        assert [redone(stage, number) for number in range(len(hits))] == [0] * len(hits)
 
 
 @pytest.mark.parametrize("layout", ["nested", "HSDP"])
