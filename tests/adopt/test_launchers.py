@@ -142,9 +142,7 @@ def test_what_means_nothing_here_is_said_and_left_out(folder: Path, command: str
         "srun -n 2 torchrun --nproc-per-node=2 train.py",
     ],
 )
-def test_several_nodes_in_another_way_are_refused_with_the_line_that_would_do(
-    folder: Path, command: str
-) -> None:
+def test_several_nodes_in_another_way_are_refused_with_a_line_that_does(folder: Path, command: str) -> None:
     error = refused(folder, command)
     assert "several nodes" in error.what
     assert "faultrun --nnodes=N --nproc-per-node=M --master_addr=HOST_OF_THE_FIRST SCRIPT" in error.hint

@@ -26,9 +26,7 @@ def read(folder: Path, script: str, args: str = "", **files: str) -> dict[str, A
         "from keras.callbacks import BackupAndRestore\nBackupAndRestore('ckpt')\n",
     ],
 )
-def test_what_only_the_source_tells_is_asked_and_neither_written_nor_said(
-    tmp_path: Path, script: str
-) -> None:
+def test_what_only_the_source_tells_is_asked_and_not_written_nor_said(tmp_path: Path, script: str) -> None:
     found = read(tmp_path, script)
     assert found["options"] == {"worker_num": ["2"]}
     assert found["notes"] == []
@@ -61,9 +59,7 @@ def test_what_only_the_source_tells_is_asked_and_neither_written_nor_said(
         ("p.add_argument('--output', action='store_true')", "DIR"),
     ],
 )
-def test_the_folder_that_is_offered_is_that_of_an_option_whose_name_says_so(
-    tmp_path: Path, options: str, folder: str
-) -> None:
+def test_the_folder_offered_is_of_an_option_so_named(tmp_path: Path, options: str, folder: str) -> None:
     read(tmp_path, f"{options}\n")
     assert left_open(tmp_path)["checkpoint_dir"] == folder
 
@@ -86,9 +82,7 @@ def test_the_folder_that_is_offered_is_that_of_an_option_whose_name_says_so(
         ("p.add_argument('--lr')", "--OPTION={checkpoint}"),
     ],
 )
-def test_the_argument_that_is_offered_is_an_option_whose_name_says_so(
-    tmp_path: Path, options: str, argument: str
-) -> None:
+def test_the_argument_offered_is_an_option_so_named(tmp_path: Path, options: str, argument: str) -> None:
     found = read(tmp_path, f"{options}\n")
     assert left_open(tmp_path)["resume_arg"] == argument
     assert "resume_arg" not in found["options"]
@@ -172,9 +166,7 @@ def test_a_recipe_is_named_by_the_imports_and_told_by_the_command(
         ),
     ],
 )
-def test_where_a_recipe_would_have_to_look_into_the_source_the_folder_is_asked(
-    tmp_path: Path, script: str, recipe: str
-) -> None:
+def test_a_folder_that_only_the_source_tells_is_asked(tmp_path: Path, script: str, recipe: str) -> None:
     found = read(tmp_path, script)
     assert found["options"]["recipe"] == [recipe]
     assert "checkpoints in" not in found["read"]["recipe"]
@@ -227,9 +219,7 @@ def test_the_devices_of_a_lightning_trainer_are_the_workers_where_no_launcher_co
 
 
 @pytest.mark.parametrize("module", [False, True])
-def test_a_package_of_three_hundred_modules_beside_the_script_costs_nothing(
-    tmp_path: Path, module: bool
-) -> None:
+def test_a_package_of_300_modules_beside_the_script_costs_nothing(tmp_path: Path, module: bool) -> None:
     package = tmp_path / "lib"
     package.mkdir()
     function = "def f{}(x):\n    y = int(len(str(x)))\n    print(list(range(y)), dict(a=y))\n    return [y]\n"

@@ -59,9 +59,7 @@ SEVERAL = [
 @pytest.mark.parametrize(
     ("text", "devices"), [*((one, 1) for one in DEVICES), *((one, 0) for one in SEVERAL)]
 )
-def test_only_what_starts_a_process_for_each_device_is_called_so(
-    folder: Path, text: str, devices: int
-) -> None:
+def test_only_what_starts_a_process_per_device_is_called_so(folder: Path, text: str, devices: int) -> None:
     written(folder, run__sh=f"{text}\n")
     notes = adopted(folder, "run.sh")["notes"]
     assert sum("a process for each device" in one for one in notes) == devices

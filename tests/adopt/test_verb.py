@@ -55,9 +55,7 @@ def test_on_a_terminal_two_questions_are_asked_and_the_answers_written(tmp_path:
 
 @pytest.mark.long
 @pytest.mark.parametrize("answers", [("\n", "\x04"), ("n\n", "No\n")])
-def test_enter_a_no_and_the_end_of_input_leave_a_question_open(
-    tmp_path: Path, answers: tuple[str, str]
-) -> None:
+def test_enter_no_and_no_more_input_leave_a_question_open(tmp_path: Path, answers: tuple[str, str]) -> None:
     written(tmp_path, train__py=SCRIPT)
     assert "left open:" in typed(tmp_path, *answers)
     assert left_open(tmp_path) == {"checkpoint_dir": "ckpt", "resume_arg": "--resume={checkpoint}"}

@@ -301,9 +301,7 @@ def test_whom_a_save_serves_is_listed_as_it_is_chosen(
         (r"s\d+", "step unknown"),
     ],
 )
-def test_how_far_a_recovery_point_was_is_said_in_what_is_known(
-    tmp_path: Path, names: str, words: str
-) -> None:
+def test_how_far_a_recovery_point_was_is_said_in_known_words(tmp_path: Path, names: str, words: str) -> None:
     save(tmp_path / ("s7-30" if "-" in names else "s7"), b"x")
     out, _ = run(tmp_path, "choose", "--checkpoint_pattern", names, str(tmp_path))
     assert out.splitlines()[0].endswith(f"   {words}, periodic")

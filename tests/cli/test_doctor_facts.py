@@ -68,9 +68,7 @@ def test_the_tightest_limit_of_all_groups_above_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("shows", "folder"), [("/", "pod7/a/"), ("/pod7/a", ""), ("/other", "")])
-def test_version_1_limits_are_read_where_the_mount_shows_them(
-    tmp_path: Path, shows: str, folder: str
-) -> None:
+def test_version_1_limits_are_read_where_a_mount_shows_them(tmp_path: Path, shows: str, folder: str) -> None:
     base = "sys/fs/cgroup"
     files = {
         f"{base}/memory/{folder}memory.limit_in_bytes": "1073741824",

@@ -33,9 +33,7 @@ def test_its_variable_is_refused_where_it_says_something(option: str) -> None:
 
 
 @pytest.mark.parametrize("option", OF_A_RUN)
-def test_its_key_in_a_config_file_is_refused_as_any_other_that_is_no_option(
-    option: str, tmp_path: Path
-) -> None:
+def test_its_key_in_a_config_file_is_refused_as_any_that_is_no_option(option: str, tmp_path: Path) -> None:
     file = tmp_path / "faultrun.yaml"
     file.write_text(f"worker_num: 2\n{option}: x\n")
     with pytest.raises(ConfigError) as refused:

@@ -80,9 +80,7 @@ def test_doing_it_again_writes_nothing(config: Path, originals: Path) -> None:
     assert all(change.nothing for change in result.changes)
 
 
-def test_a_symbolic_link_stays_one_and_its_file_is_edited_once(
-    config: Path, originals: Path, here: Path
-) -> None:
+def test_a_symbolic_link_stays_and_its_file_is_edited_once(config: Path, originals: Path, here: Path) -> None:
     (here / "link.yaml").symlink_to("train.yaml")
     settings = [*one("link.yaml"), *one("./train.yaml", "has_trained_epoch", 3)]
     (result,) = apply(settings, originals=originals)
@@ -91,9 +89,7 @@ def test_a_symbolic_link_stays_one_and_its_file_is_edited_once(
     assert yaml.safe_load(config.read_text().split("---")[0])["has_trained_epoch"] == 3
 
 
-def test_several_files_of_several_formats_are_kept_and_restored(
-    config: Path, originals: Path, here: Path
-) -> None:
+def test_files_of_several_formats_are_kept_and_restored(config: Path, originals: Path, here: Path) -> None:
     (here / "c.json").write_text('{"a": 1}')
     (here / "sub").mkdir()
     (here / "sub" / "train.yaml").write_text("a: 1\n")
@@ -123,9 +119,7 @@ def test_what_somebody_else_changed_since_is_not_thrown_away(config: Path, origi
     assert config.read_text() == MODELZOO + "lr: 0.1\nlr: 0.1\n"
 
 
-def test_without_the_note_beside_it_a_file_that_was_changed_stays_as_it_is(
-    config: Path, originals: Path
-) -> None:
+def test_without_the_note_beside_it_a_file_that_was_changed_stays(config: Path, originals: Path) -> None:
     apply(one(config), originals=originals)
     note_of(config).unlink()
     config.write_text(config.read_text() + "lr: 0.1\n")
@@ -155,9 +149,7 @@ def test_a_deleted_file_is_given_back(config: Path, originals: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["gone", "changed", "index"])
-def test_a_damaged_original_is_said_and_the_file_left_alone(
-    config: Path, originals: Path, damage: str
-) -> None:
+def test_a_damaged_original_is_said_the_file_left_alone(config: Path, originals: Path, damage: str) -> None:
     apply(one(config), originals=originals)
     kept = originals / "001-train.yaml"
     match damage:

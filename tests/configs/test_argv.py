@@ -38,9 +38,7 @@ from support.checkpoints.config_texts import hostile_text
         ("--a=1", [], "--a=1"),
     ],
 )
-def test_an_option_is_in_force_wherever_and_however_it_stood(
-    args: str, options: list[str], expected: str
-) -> None:
+def test_an_option_is_in_force_wherever_it_stood(args: str, options: list[str], expected: str) -> None:
     assert resume_args(args.split(), options) == tuple(expected.split(" ") if expected else ())
 
 

@@ -29,9 +29,7 @@ def copies(folder: Path) -> list[Path]:
 
 @pytest.mark.parametrize("mode", [0o400, 0o440, 0o600, 0o640, 0o644])
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-def test_an_original_and_an_edited_copy_have_the_mode_of_the_file(
-    tmp_path: Path, mode: int, umask: int
-) -> None:
+def test_an_original_and_an_edited_copy_have_the_files_mode(tmp_path: Path, mode: int, umask: int) -> None:
     file = config(tmp_path, mode)
     before = os.umask(umask)
     try:

@@ -121,9 +121,7 @@ def test_an_unknown_format_is_refused_with_the_known_ones() -> None:
         ("c.toml", b'"a.b" = 1\nc."d.e" = 2\n'),
     ],
 )
-def test_a_name_that_holds_dots_is_found_without_quotes_if_nothing_else_is_meant(
-    file: str, text: bytes
-) -> None:
+def test_a_name_with_dots_is_found_without_quotes_if_nothing_else_is_meant(file: str, text: bytes) -> None:
     assert edit(file, text, "a.b", "7").data == text.replace(b"1", b"7")
     assert edit(file, text, "c.d.e", "7").data == text.replace(b"2", b"7")
     assert b"new" in edit(file, text, "c.new", "7").data

@@ -47,9 +47,7 @@ def make(kind: str, path: Path) -> None:
         ("not yaml", "line 2: "),
     ],
 )
-def test_a_wrong_target_is_refused_before_anything_is_spawned(
-    here: Path, originals: Path, kind: str, words: str
-) -> None:
+def test_a_wrong_target_is_refused_before_a_spawn(here: Path, originals: Path, kind: str, words: str) -> None:
     path = here / "train.yaml"
     make(kind, path)
     with pytest.raises(ConfigError) as caught:
@@ -187,9 +185,7 @@ class Full(Disk):
         raise OSError(28, "No space left on device")
 
 
-def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(
-    config: Path, originals: Path, here: Path
-) -> None:
+def test_a_full_disk_leaves_the_old_file_and_no_other(config: Path, originals: Path, here: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         apply(one(config), originals=originals, disk=Full())
     assert "No space left on device" in caught.value.because

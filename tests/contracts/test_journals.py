@@ -48,9 +48,7 @@ class InMemory(MemoryJournal):
 
 
 @pytest.mark.parametrize("make", [InMemory, OnDisk])
-def test_what_was_appended_can_be_read_at_once_and_is_the_same(
-    make: type[InMemory | OnDisk], tmp_path: Path
-) -> None:
+def test_what_was_appended_is_read_at_once_and_alike(make: type[InMemory | OnDisk], tmp_path: Path) -> None:
     journal: Readable = make(tmp_path)
     story = Story(2)
     story.now_s = 1 / 3

@@ -146,9 +146,7 @@ def test_deaths_are_told_in_their_order(make: Make, tmp_path: Path) -> None:
 
 
 @BOTH
-def test_asked_to_save_the_obedient_leave_and_the_deaf_stay_until_they_are_killed(
-    make: Make, tmp_path: Path
-) -> None:
+def test_asked_to_save_the_obedient_leave_and_the_deaf_stay_until_killed(make: Make, tmp_path: Path) -> None:
     with running(make, tmp_path, Wanted(habits={1: Habit.IGNORES})) as node:
         deadline = Deadline.after(30, node.node.now_s())
         node.perform(RequestGasp(ranks=frozenset({0, 1}), deadline=deadline))

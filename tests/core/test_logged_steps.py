@@ -170,9 +170,7 @@ def mmengine(epoch: int, at: int) -> str:
         ),
     ],
 )  # fmt: skip
-def test_a_number_within_an_epoch_is_global_only_where_that_is_sure(
-    lines: list[str], told: LoggedStep
-) -> None:
+def test_a_number_in_an_epoch_is_global_only_where_that_is_sure(lines: list[str], told: LoggedStep) -> None:
     assert last_step(lines) == told
 
 

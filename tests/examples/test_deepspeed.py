@@ -81,9 +81,7 @@ def resumed(run: Run, life: int) -> int:
     return int(found)
 
 
-def test_killed_as_it_saves_and_killed_later_it_goes_on_from_what_is_whole(
-    tmp_path: Path, undisturbed: str
-) -> None:
+def test_killed_as_it_saves_and_later_it_goes_on_from_what_is_whole(tmp_path: Path, undisturbed: str) -> None:
     with training(tmp_path) as run:
         run.wait_until((tmp_path / "zero" / "global_step20").exists, within_s=WITHIN_S)
         run.kill(1)

@@ -22,9 +22,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Output:
         return Output(text=run.output(0).text)
 
 
-def test_the_survivors_save_and_training_goes_on_at_the_next_step(
-    undisturbed: Output, tmp_path: Path
-) -> None:
+def test_the_survivors_save_and_training_goes_on_a_step_later(undisturbed: Output, tmp_path: Path) -> None:
     victim = 0  # the rank that scripts save from, and that nobody else's checkpoint callback can do without
     example = documented("03_mindio_ttp", tmp_path)
     command = (*example.command_for(WORKERS), "--epochs=2", "--step_delay=0.02")

@@ -21,9 +21,7 @@ SCRIPT = ROOT / "examples" / "14_several_nodes" / "laptop.py"
 TRAIN = ROOT / "examples" / "02_torch_ddp" / "train.py"
 
 
-def test_a_host_that_dies_changes_no_bit_of_the_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dead_host_changes_no_bit_of_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     told = run_to_the_end(sys.executable, SCRIPT, "--step_delay_s=0.03", cwd=tmp_path, within_s=240)
     undisturbed = run_to_the_end(

@@ -14,9 +14,7 @@ TRAIN = ROOT / "examples" / "15_survivors_stay" / "train.py"
 LAST_STEP = 40
 
 
-def test_a_killed_rank_changes_no_bit_and_no_process_of_the_others(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+def test_a_killed_rank_changes_no_bit_and_no_other_process(tmp_path_factory: pytest.TempPathFactory) -> None:
     words = (*FAULTRUN, "--nproc-per-node=3", "--standby=none", "--rejoin_timeout=120s", TRAIN, "--epochs=2")
     folder = tmp_path_factory.mktemp("undisturbed")
     run_to_the_end(*words, cwd=folder, within_s=240)

@@ -94,9 +94,7 @@ def test_a_rank_killed_in_the_middle_and_one_killed_as_it_saves_change_no_bit(
             assert resumed_at(run, 1) in one.saves_after, "the survivor of a half written one saved its step"
 
 
-def test_a_stop_and_a_torn_gasp_go_on_from_the_codes_own_checkpoint(
-    code: tuple[Code, str], tmp_path: Path
-) -> None:
+def test_a_stop_and_a_torn_gasp_go_on_from_its_own_checkpoint(code: tuple[Code, str], tmp_path: Path) -> None:
     one, expected = code
     with launched(*one.command, cwd=tmp_path) as run:
         comes_to(run, 0, one.strikes_at[0])

@@ -56,9 +56,7 @@ def test_modules_beside_the_program_are_not_imported_but_what_they_import_is(tmp
         "if os.getenv('X'):\n    sys.path.append('vendor')",
     ],
 )
-def test_nothing_is_taken_from_behind_a_line_that_may_change_what_an_import_means(
-    tmp_path: Path, line: str
-) -> None:
+def test_nothing_is_taken_behind_a_line_that_may_change_an_imports_meaning(tmp_path: Path, line: str) -> None:
     code = f"import torch\n{line}\nimport transformers\n"
     assert read(tmp_path, code).statements == ("import torch",)
 

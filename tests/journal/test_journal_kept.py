@@ -31,9 +31,7 @@ def test_every_line_is_understood_and_leads_where_it_led(kept: Path, tmp_path: P
         assert past.state.incarnation == told["incarnation"] or told["why"].startswith("stale"), line
 
 
-def test_a_stopped_run_of_an_earlier_version_is_gone_on_with_and_a_finished_one_is_not(
-    tmp_path: Path,
-) -> None:
+def test_a_stopped_run_of_an_earlier_version_is_gone_on_with_a_finished_one_is_not(tmp_path: Path) -> None:
     lines = PREEMPTED.read_text().splitlines(keepends=True)
     ends = [
         number for number, line in enumerate(lines, start=1) if json.loads(line)["event"] == "RunFinished"

@@ -71,9 +71,7 @@ def test_a_new_folder_is_made_with_all_above_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("story", [stopped, cut_off, given_up])
-def test_a_run_that_did_not_come_to_its_end_is_continued_under_its_own_name(
-    tmp_path: Path, story: type
-) -> None:
+def test_a_run_that_did_not_come_to_its_end_is_continued_by_its_name(tmp_path: Path, story: type) -> None:
     left_by(tmp_path, story())
     claimed = claim(tmp_path, START, "new")
     assert claimed.run_id == "before"
@@ -262,9 +260,7 @@ def test_a_torn_journal_is_mentioned(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("record", ["", "{torn", "[1]"])
-def test_without_its_record_a_run_is_continued_under_the_name_in_its_journal(
-    tmp_path: Path, record: str
-) -> None:
+def test_without_its_record_a_run_is_continued_by_its_journals_name(tmp_path: Path, record: str) -> None:
     story = Story(2)
     story.tell(RunStarted(at_s=0, incarnation=-1, node=NODE, boot=BootId("b"), pid=1, run_id="before"))
     left_by(tmp_path, story.all_run().killed(1))

@@ -165,9 +165,7 @@ def test_every_value_is_taken_by_some_template() -> None:
         (("queue=a", "queue=b"), "is given several times", "one queue"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_with_a_reason(
-    settings: tuple[str, ...], says: str, hint: str
-) -> None:
+def test_a_value_that_cannot_be_is_refused_and_why(settings: tuple[str, ...], says: str, hint: str) -> None:
     with pytest.raises(UsageError) as refused:
         rendered("vcjob", *settings)
     assert says in refused.value.because

@@ -82,9 +82,7 @@ def console(events: Iterable[Event], wish: StandbyWish, log_dir: Path) -> list[s
     return said
 
 
-def test_the_console_says_it_once_when_all_are_ready_and_again_when_they_were_replaced(
-    tmp_path: Path,
-) -> None:
+def test_the_console_says_once_when_all_are_ready_and_again_when_they_were_replaced(tmp_path: Path) -> None:
     starting = [change(rank, StandbyPhase.STARTING) for rank in (0, 1)]
     first = [*starting, ready(0), ready(1)]
     taken = [change(rank, StandbyPhase.TAKEN) for rank in (0, 1)]
@@ -93,9 +91,7 @@ def test_the_console_says_it_once_when_all_are_ready_and_again_when_they_were_re
     assert [one for one in said if "standby" in one] == [line, f"{line}: a restart takes about 0.4 s"]
 
 
-def test_the_console_says_once_that_memory_is_short_and_nothing_where_none_was_to_be_expected(
-    tmp_path: Path,
-) -> None:
+def test_the_console_says_once_that_memory_is_short_and_nothing_where_none_is_due(tmp_path: Path) -> None:
     off = change(EVERY_RANK, StandbyPhase.OFF, why="2 would need 900 MiB")
     (line,) = console([off, off], StandbyWish(count=2), tmp_path)
     assert line == "no standbys: 2 would need 900 MiB; a restart will import everything again"

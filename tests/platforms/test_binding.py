@@ -43,9 +43,7 @@ def machines(draw: st.DrawFn) -> Processors:
 
 @settings(max_examples=80)
 @given(machine=machines(), workers=st.integers(1, 30))
-def test_cores_are_shared_completely_without_overlap_and_nobody_goes_empty(
-    machine: Processors, workers: int
-) -> None:
+def test_cores_are_all_shared_without_overlap_and_none_goes_empty(machine: Processors, workers: int) -> None:
     shares = share_cores(workers, machine)
     if workers > len(machine.allowed):
         assert shares == ()
@@ -57,9 +55,7 @@ def test_cores_are_shared_completely_without_overlap_and_nobody_goes_empty(
 
 @settings(max_examples=80)
 @given(workers=st.integers(1, 8), size=st.integers(8, 12), count=st.integers(1, 4))
-def test_a_worker_stays_on_one_numa_node_when_workers_are_no_fewer_than_nodes(
-    workers: int, size: int, count: int
-) -> None:
+def test_workers_no_fewer_than_numa_nodes_stay_each_on_one(workers: int, size: int, count: int) -> None:
     nodes = [tuple(range(index * size, (index + 1) * size)) for index in range(count)]
     shares = share_cores(workers, machine(*nodes))
     for share in shares:
@@ -167,9 +163,7 @@ def test_numa_decides_over_memory_and_cores_over_processors() -> None:
         ("False", '{"device0": ["2"]}', "bind_numa", "NUMA node 2 is not ours to use (there are: 0,1)"),
     ],
 )
-def test_a_number_that_the_machine_does_not_have_is_refused(
-    core: str, numa: str, option: str, because: str
-) -> None:
+def test_a_number_the_machine_lacks_is_refused(core: str, numa: str, option: str, because: str) -> None:
     with pytest.raises(NotOurs) as caught:
         plan_binding(read_bind_core(core), read_bind_numa(numa), [0], TWO_NODES)
     assert (caught.value.option, str(caught.value)) == (option, because)

@@ -130,9 +130,7 @@ def test_reset_json_may_say_little() -> None:
         ({"FaultFlushing": "true"}, "FaultFlushing is 'true', neither 0 nor 1"),
     ],
 )
-def test_reset_json_that_is_not_understood_is_refused_as_a_whole(
-    change: dict[str, Any], because: str
-) -> None:
+def test_reset_json_that_is_not_understood_is_refused_whole(change: dict[str, Any], because: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         parse_reset(text(reset({1: "unrecovered"}) | change).encode())
     assert because in str(caught.value)
@@ -222,9 +220,7 @@ def understood_or_refused(parse: Any, content: bytes) -> bool:
 
 
 @given(_VALUES, st.booleans())
-def test_whatever_document_comes_it_is_understood_or_refused_in_words(
-    document: object, as_repr: bool
-) -> None:
+def test_any_document_is_understood_or_refused_in_words(document: object, as_repr: bool) -> None:
     content = (repr(document) if as_repr else json.dumps(document)).encode(errors="replace")
     for parse in (parse_fault_ranks, parse_reset):
         assert understood_or_refused(parse, content)

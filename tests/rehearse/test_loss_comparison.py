@@ -70,9 +70,7 @@ def test_nothing_in_common_is_unknown() -> None:
 
 
 @given(LOSSES, LOSSES)
-def test_the_same_is_said_only_of_places_that_were_compared(
-    one: dict[str, float], other: dict[str, float]
-) -> None:
+def test_only_places_that_were_compared_are_the_same(one: dict[str, float], other: dict[str, float]) -> None:
     found = compare(one, other, noise=None)
     assert (found.likeness is Likeness.UNKNOWN) == (not set(one) & set(other))
     assert found.compared == (len(set(one) & set(other)) if found.likeness is not Likeness.UNKNOWN else 0)

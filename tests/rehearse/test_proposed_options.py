@@ -58,9 +58,7 @@ def test_a_configuration_has_each_option_once(before: str, after: dict[str, str]
 
 @pytest.mark.parametrize("command", [["git", "apply"], ["patch", "-p1", "-s"]])
 @pytest.mark.parametrize("before", [None, "grace: 5s\n", "grace: 5s"])
-def test_a_diff_is_applied_by_git_and_by_patch(
-    tmp_path: Path, command: list[str], before: str | None
-) -> None:
+def test_a_diff_is_applied_by_git_and_patch(tmp_path: Path, command: list[str], before: str | None) -> None:
     file = tmp_path / "sub" / "faultrun.yaml"
     file.parent.mkdir()
     if before is not None:

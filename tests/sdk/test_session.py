@@ -60,9 +60,7 @@ def test_the_recovery_point_is_read() -> None:
     assert session.point.reason == "fault"
 
 
-def test_the_file_that_a_rank_is_told_is_not_replaced_by_another_that_looks_like_its_own(
-    tmp_path: Path,
-) -> None:
+def test_the_file_that_a_rank_is_told_is_not_replaced_by_one_that_looks_like_its_own(tmp_path: Path) -> None:
     for rank in (0, 1):
         (tmp_path / f"rank_{rank}").mkdir()
         (tmp_path / f"rank_{rank}" / "a.pt").write_bytes(b"")

@@ -67,9 +67,7 @@ def compared(stage: Stage, program: tuple[str, ...], framework: str, *imports: s
 
 @pytest.mark.long
 @pytest.mark.parametrize("program", [(str(SCRIPT),), ("-m", "worker_properties")])
-def test_python_alone_is_like_a_fresh_worker_in_every_property(
-    stage: Stage, program: tuple[str, ...]
-) -> None:
+def test_python_alone_is_like_a_fresh_worker_in_all_ways(stage: Stage, program: tuple[str, ...]) -> None:
     assert compared(stage, program, "plain") == []
 
 
@@ -192,9 +190,7 @@ def test_one_that_is_stopped_gets_no_rank(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("options", "code"), [(("-u",), PROBED), (("-u", "-E"), 0), (("-S",), 0), (("-I",), 0)]
 )
-def test_a_probe_tells_whether_this_python_comes_to_the_hook(
-    stage: Stage, options: tuple[str, ...], code: int
-) -> None:
+def test_a_probe_tells_if_python_comes_to_the_hook(stage: Stage, options: tuple[str, ...], code: int) -> None:
     launch = replace(stage.launch(), argv=(sys.executable, *options, "train.py"))
     process = probe(launch, stage.folder / "probe.log", program_at=1 + len(options))
     stage.processes.append(process)

@@ -88,9 +88,7 @@ def test_a_rank_that_connects_after_the_request_hears_it_with_what_is_left_of_th
     assert 0 < told["deadline_s"] <= 29.5
 
 
-def test_a_rank_that_connects_after_a_peer_has_died_belongs_to_those_that_stay_and_hears_of_it(
-    desk: Desk,
-) -> None:
+def test_a_rank_that_connects_after_a_peer_has_died_is_of_those_that_stay_and_hears_of_it(desk: Desk) -> None:
     first = desk.worker(0)
     desk.nothing()
     desk.control.tell_lost_peer(frozenset({0, 1}), 30.0)
@@ -108,9 +106,7 @@ def test_a_rank_that_connects_after_a_peer_has_died_belongs_to_those_that_stay_a
 
 
 @pytest.mark.parametrize(("said", "source"), [("prestop", StopSource.PRESTOP), ("user", StopSource.CONTROL)])
-def test_a_controller_stops_the_run_and_hears_its_last_word(
-    desk: Desk, said: str, source: StopSource
-) -> None:
+def test_a_controller_stops_a_run_and_hears_its_last_word(desk: Desk, said: str, source: StopSource) -> None:
     controller = desk.peer()
     controller.says("stop", source=said, late_s=1.5)
     event = desk.hears(StopRequested)

@@ -41,9 +41,7 @@ def test_who_is_parked_for_a_living_rank_is_kept_while_another_rank_is_replaced(
     assert (join["kind"], join["incarnation"]) == ("join", 5)
 
 
-def test_who_is_parked_for_a_survivor_that_has_just_died_waits_for_the_plan_that_replaces_it(
-    desk: Desk,
-) -> None:
+def test_who_is_parked_for_a_survivor_that_has_just_died_waits_for_its_replacement(desk: Desk) -> None:
     dead = desk.worker(0)
     desk.worker(1)
     parked = park(desk, 0)

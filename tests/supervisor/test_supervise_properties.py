@@ -84,9 +84,7 @@ class CheckedWorld(ChancyWorld):
 @pytest.mark.parametrize("noticed", [False, pytest.param(True, marks=pytest.mark.long)])
 @settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_whatever_happens_the_run_comes_to_an_end_and_keeps_its_promises(
-    noticed: bool, data: st.DataObject
-) -> None:
+def test_whatever_happens_the_run_ends_and_keeps_its_promises(noticed: bool, data: st.DataObject) -> None:
     start, journal = new_run(WORLD_SIZE), MemoryJournal()
     witness = Witness(start)
     end, stopped = _live(data, witness, journal, noticed=noticed)

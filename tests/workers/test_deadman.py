@@ -164,9 +164,7 @@ def test_it_waits_as_long_as_its_maker_lives_and_no_signal_moves_it(supervised: 
     assert all(living(supervised))
 
 
-def test_it_holds_nothing_of_what_its_maker_had_open_and_costs_next_to_nothing(
-    supervised: Supervised,
-) -> None:
+def test_it_holds_nothing_of_what_its_maker_had_open_and_costs_little(supervised: Supervised) -> None:
     supervised.feed(3600)
     proc = Path(f"/proc/{supervised.deadman}")
     held = wait_until(lambda: _only_its_own(proc), what="the descriptors of its maker are closed")

@@ -63,9 +63,7 @@ def test_a_variable_without_a_name_is_handed_on(server: ForkServer, tmp_path: Pa
 
 
 @pytest.mark.parametrize("env", [{"A=B": "x"}, {"A": "x\0"}], ids=["a sign in its name", "a NUL"])
-def test_what_no_program_can_be_given_is_refused_here(
-    server: ForkServer, tmp_path: Path, env: dict[str, str]
-) -> None:
+def test_what_no_program_can_get_is_refused(server: ForkServer, tmp_path: Path, env: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"environment variable|null byte"):
         server.start(Launch(argv=("/bin/true",), env=env, stdout=tmp_path / "out"), None)
     assert server.ready
@@ -128,9 +126,7 @@ def test_what_could_not_be_executed_leaves_nobody_behind(server: ForkServer, tmp
     assert ended(Process(*server.start(sh("exit 0", tmp_path / "out"), None))) == Exited(code=0)
 
 
-def test_it_can_be_swept_by_its_tag_when_it_clears_its_environment(
-    server: ForkServer, tmp_path: Path
-) -> None:
+def test_it_can_be_swept_by_tag_when_it_clears_its_environment(server: ForkServer, tmp_path: Path) -> None:
     boot = os.urandom(8).hex()
     process = Process(
         *server.start(sh("exec env -i sleep 600", tmp_path / "out", **{TAG_VARIABLE: boot}), None)
@@ -142,9 +138,7 @@ def test_it_can_be_swept_by_its_tag_when_it_clears_its_environment(
 
 
 @pytest.mark.parametrize(("signum", "patience_s"), [(signal.SIGKILL, PATIENCE_S), (signal.SIGSTOP, 0.1)])
-def test_where_it_has_failed_the_program_is_started_here_and_once(
-    tmp_path: Path, signum: int, patience_s: float
-) -> None:
+def test_where_it_failed_the_program_starts_here_once(tmp_path: Path, signum: int, patience_s: float) -> None:
     with closing(fork_server(patience_s)) as server:
         (pid,) = server.pids
         os.kill(pid, signum)

@@ -73,9 +73,7 @@ def nursery(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Nursery]
         ("kill -11 $$", Signaled(signum=11)),
     ],
 )
-def test_what_is_returned_and_what_the_kernel_did_are_kept_apart(
-    nursery: Nursery, script: str, status: ExitStatus
-) -> None:
+def test_returned_and_killed_are_kept_apart(nursery: Nursery, script: str, status: ExitStatus) -> None:
     assert status_of(nursery.sh(script)) == status
 
 

@@ -59,7 +59,7 @@ def test_it_serves_until_it_is_told_to_end(tmp_path: Path, signum: signal.Signal
         assert not lives(pid)
 
 
-def test_one_that_ends_by_itself_is_started_again_and_ends_the_verb_if_that_does_not_help(
+def test_one_that_ends_by_itself_is_started_again_and_if_in_vain_ends_the_verb(
     tmp_path: Path,
 ) -> None:
     with serving(tmp_path / "etcd") as (verb, _):

@@ -23,9 +23,7 @@ def _asked(verb: str, log_dir: Path) -> Result:
 
 
 @pytest.mark.parametrize("others", [(), ("a", "b")])
-def test_of_a_log_dir_that_nodes_share_each_machine_means_its_own(
-    tmp_path: Path, others: tuple[str, ...]
-) -> None:
+def test_of_a_log_dir_that_nodes_share_each_means_its_own(tmp_path: Path, others: tuple[str, ...]) -> None:
     for node in (hostname(), *others):
         _with_a_card(tmp_path, node)
     assert _asked("incident", tmp_path).stdout == f"incident 1, as node {hostname()} has it\n"

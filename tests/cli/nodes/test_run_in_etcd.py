@@ -137,9 +137,7 @@ def told(log_dir: Path) -> dict[str, StoredValue]:
     return {BODY: replace(plan, aftermath=Aftermath(incident=KILLED), settings=settings)}
 
 
-def test_the_newest_card_and_what_is_left_of_the_budget_are_in_the_plan(
-    endpoint: str, tmp_path: Path
-) -> None:
+def test_the_newest_card_and_the_rest_of_the_budget_are_in_the_plan(endpoint: str, tmp_path: Path) -> None:
     at = (f"--rdzv-endpoint={endpoint}", "--rdzv-id=told")
     with another(endpoint, "told", **told(tmp_path)):
         assert said("incident", *at) == said("incident", "3", *at) == CARD

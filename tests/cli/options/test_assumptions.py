@@ -57,9 +57,7 @@ def test_any_text_is_read_or_refused_in_words(text: str) -> None:
         assert str(error)
 
 
-def test_a_verb_changes_what_the_run_was_told_by_option_else_by_variable(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_verb_changes_what_the_run_was_told_by_option_or_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     told = Assumptions(notice_s=60, hang_s=120)
     assert assumed(told, None) == told
     monkeypatch.setenv("FAULTRUN_ASSUME", "notice=2min")

@@ -98,9 +98,7 @@ def test_an_option_of_a_run_below_another_verb_is_said_to_be_one() -> None:
 
 
 @pytest.mark.parametrize(("words", "option"), OPTIONS)
-def test_every_option_of_every_verb_is_taken_with_underscores_and_with_dashes(
-    words: str, option: click.Option
-) -> None:
+def test_every_verbs_options_are_taken_with_underscores_and_dashes(words: str, option: click.Option) -> None:
     name = max(option.opts, key=len).lstrip("-")
     for spelled in {name.replace("-", "_"), name.replace("_", "-")}:
         value = [] if option.is_flag else ["1"]

@@ -79,7 +79,7 @@ PETS = {
 
 @pytest.mark.slow
 @pytest.mark.torch
-def test_the_variables_of_torchrun_are_read_where_the_real_parser_reads_them(
+def test_torchruns_variables_are_read_where_its_parser_reads_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = pytest.importorskip("torch.distributed.run")

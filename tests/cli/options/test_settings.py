@@ -106,9 +106,7 @@ def test_an_empty_variable_and_an_empty_file_say_nothing(config: Config) -> None
         ("x" * (1 << 20) + "\n", "it is larger than 1 MiB"),
     ],
 )
-def test_a_config_file_that_says_nothing_sensible_is_refused(
-    config: Config, content: str | bytes, because: str
-) -> None:
+def test_a_config_file_without_sense_is_refused(config: Config, content: str | bytes, because: str) -> None:
     error = refusal(config(content), "s")
     assert isinstance(error, ConfigError)
     assert because in error.because

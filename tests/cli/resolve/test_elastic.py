@@ -89,9 +89,7 @@ def test_nodes_that_cannot_be_fewer_are_all_needed_and_it_is_said_why(script: st
         assert any(f"the run needs all 3 nodes: {why}" in note for note in asked.notes), asked.notes
 
 
-def test_with_a_rank_table_each_node_has_the_seat_that_the_table_gives_it(
-    script: str, tmp_path: Path
-) -> None:
+def test_with_a_rank_table_each_node_has_the_seat_the_table_gives_it(script: str, tmp_path: Path) -> None:
     table = tmp_path / "hccl.json"
     table.write_text(json.dumps(table_v1(2, 2, 2)))
     words = ("--nnodes=2:3", f"--rank_table_file={table}", *NODES)

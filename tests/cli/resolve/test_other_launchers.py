@@ -22,9 +22,7 @@ from support.asking import plan, refusal
         ("-m torch.distributed.run --standalone SCRIPT", "faultrun --standalone SCRIPT"),
     ],
 )
-def test_torchrun_as_a_module_is_pointed_out_with_the_line_that_does_the_same(
-    script: str, words: str, instead: str
-) -> None:
+def test_torchrun_as_a_module_is_told_the_line_to_use(script: str, words: str, instead: str) -> None:
     (note,) = (
         one
         for one in plan("--worker_num=1", *words.replace("SCRIPT", script).split()).notes

@@ -95,9 +95,7 @@ def test_a_misspelt_table_is_told_before_anybody_waits_for_it(pod: Pod) -> None:
     assert refused.value.hint == f"did you mean {right}?"
 
 
-def test_workers_get_the_tables_path_as_it_is_seen_from_everywhere(
-    pod: Pod, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_get_the_path_seen_everywhere(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
     right = Path(pod.write("hccl_2p.json", text(table_v1(2))))
     monkeypatch.chdir(right.parent)
     assert pod.run("--rank_table_file=hccl_2p.json").spec.rendezvous.rank_table_file == str(right)
@@ -150,9 +148,7 @@ def test_each_server_of_a_table_is_a_node(pod: Pod) -> None:
         ("torch", {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "RANK": "0", "LOCAL_RANK": "{0,1,2,3}"}),
     ],
 )
-def test_the_operator_counts_in_each_frameworks_own_variables(
-    pod: Pod, imports: str, environ: dict[str, str]
-) -> None:
+def test_an_operator_counts_by_framework_variables(pod: Pod, imports: str, environ: dict[str, str]) -> None:
     assert pod.run(imports=imports, **environ).spec.topology.world_size == 4
     world = next(iter(environ))
     meeting = {"MS_SCHED_HOST": "10.0.0.9", "CM_CHIEF_IP": "10.0.0.9", "MASTER_ADDR": "10.0.0.9"}

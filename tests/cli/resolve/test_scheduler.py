@@ -45,9 +45,7 @@ def test_the_user_may_choose(mindspore_script: str) -> None:
 
 
 @pytest.mark.long
-def test_an_unproved_version_is_left_to_mindspore_and_may_be_tried(
-    tmp_path: Path, mindspore_script: str
-) -> None:
+def test_an_unproved_version_is_mindspores_and_may_be_tried(tmp_path: Path, mindspore_script: str) -> None:
     python = other_python(tmp_path, "2.99.1")
     assert chosen(str(python), mindspore_script) is NATIVE
     settled = plan("--worker_num=2", "--ms_scheduler=builtin", str(python), mindspore_script)

@@ -54,9 +54,7 @@ def test_torchruns_line_with_etcd_names_every_member(script: str) -> None:
     )
 
 
-def test_nodes_are_asked_for_one_run_only_with_the_same_text_of_the_script_and_arguments(
-    tmp_path: Path,
-) -> None:
+def test_nodes_are_asked_for_one_run_only_with_equal_text_of_the_script_and_arguments(tmp_path: Path) -> None:
     here = tmp_path / "train.py"
     here.write_text("print(1)\n")
     first = asked_of(plan_of_several(*ETCD, str(here)))
@@ -98,9 +96,7 @@ def test_msruns_line_needs_no_service_the_first_node_serves(script: str, mindspo
     assert agreed(*line, "--node_rank=1", script).etcd.endpoints == ("127.0.0.1:29500",)
 
 
-def test_the_port_that_is_named_is_etcds_where_the_first_node_serves_and_else_the_workers(
-    script: str,
-) -> None:
+def test_the_port_that_is_named_is_etcds_where_the_first_node_serves_else_the_workers(script: str) -> None:
     line = ("--nnodes=2", "--node_rank=0", "--master_addr=127.0.0.1", "--master_port=4711")
     spec = plan_of_several(*line, script)
     assert spec.agreement is not None
@@ -155,9 +151,7 @@ def test_each_node_keeps_its_files_apart_below_the_folder_that_all_share(script:
     assert plan("--worker_num=1", "--log_dir=alone", script).spec.logs.log_dir == "alone"
 
 
-def test_files_of_tls_and_of_the_password_are_named_and_never_read_into_the_run(
-    script: str, tmp_path: Path
-) -> None:
+def test_tls_and_password_files_are_named_and_never_read_into_the_run(script: str, tmp_path: Path) -> None:
     names = {key: tmp_path / key for key in ("cacert", "cert", "key", "password_file")}
     for path in names.values():
         path.write_text("very secret")
@@ -188,9 +182,7 @@ def test_files_of_tls_and_of_the_password_are_named_and_never_read_into_the_run(
         ("--rdzv-endpoint=me:hunter2@e0:2379", "a user or password in an address is seen by everybody"),
     ],
 )
-def test_a_password_on_the_command_line_is_refused_without_being_repeated(
-    script: str, word: str, because: str
-) -> None:
+def test_a_password_on_the_command_line_is_refused_unrepeated(script: str, word: str, because: str) -> None:
     error = refused(*ETCD, word, script)
     assert error.because == because
     assert "hunter2" not in str(error)
@@ -241,9 +233,7 @@ def test_half_of_what_etcd_needs_to_know_us_is_refused(script: str, conf: str, b
         ),
     ],
 )
-def test_what_contradicts_itself_is_refused_before_anything_starts(
-    script: str, words: list[str], because: str
-) -> None:
+def test_what_contradicts_itself_is_refused_at_the_start(script: str, words: list[str], because: str) -> None:
     error = refused(*words, script)
     assert error.because == because
     assert error.exit_code == 64

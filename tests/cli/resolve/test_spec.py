@@ -203,9 +203,7 @@ def test_an_address_of_another_machine_is_refused(script: str) -> None:
     assert plan("--master_addr=[::1]", script).spec.rendezvous.master_addr == "::1"
 
 
-def test_mindspore_is_given_an_address_for_a_name_and_torch_the_name(
-    script: str, mindspore_script: str
-) -> None:
+def test_mindspore_is_given_an_address_for_a_name_torch_the_name(script: str, mindspore_script: str) -> None:
     assert plan("--master_addr=localhost", mindspore_script).spec.rendezvous.master_addr == "127.0.0.1"
     assert plan("--master_addr=localhost", script).spec.rendezvous.master_addr == "localhost"
     unnameable = "x" * 64  # DNS allows 63, so nobody has to be asked
@@ -266,9 +264,7 @@ def test_the_run_is_named_by_its_option_then_by_the_platform_then_anew(script: s
         ({"TORCHELASTIC_RUN_ID": "outer"}, "outer"),
     ],
 )
-def test_every_platform_names_the_run_by_its_own_variable(
-    script: str, environ: dict[str, str], name: str
-) -> None:
+def test_every_platform_names_the_run_by_a_variable(script: str, environ: dict[str, str], name: str) -> None:
     run_id = plan(script, environ=environ).spec.run_id
     assert re.fullmatch(f"{name}-[0-9a-f]{{8}}", run_id)
     assert plan(script, "--log_dir=faultrun_log", environ=environ).spec.run_id == run_id

@@ -61,9 +61,7 @@ def test_without_a_number_there_is_one_worker_for_each_visible_accelerator(
 @pytest.mark.parametrize(
     ("content", "count"), [(table_v1(8), 8), (table_v0(2), 2), (table_v2(3), 3), (table_v12(4), 4)]
 )
-def test_the_rank_table_says_how_many_in_every_form_of_it(
-    script: str, table: Write, content: object, count: int
-) -> None:
+def test_each_form_of_table_says_how_many(script: str, table: Write, content: object, count: int) -> None:
     assert world_size(f"--rank_table_file={table(content)}", script) == count
     settled = plan(script, environ={"RANK_TABLE_FILE": table(content), "ASCEND_VISIBLE_DEVICES": "0"})
     assert settled.spec.topology.world_size == count
@@ -223,9 +221,7 @@ def test_the_dry_run_may_come_from_mindspores_own_variables(mindspore_script: st
     assert spec.simulation == Simulation(level=1, rank=5, world_size=32)
 
 
-def test_a_dry_run_of_a_rank_that_does_not_exist_or_of_torch_is_told(
-    script: str, mindspore_script: str
-) -> None:
+def test_a_dry_run_of_torch_or_of_a_rank_that_is_not_is_told(script: str, mindspore_script: str) -> None:
     words = ("--sim_level=1", "--sim_rank_id=4", "--worker_num=4")
     assert refusal(*words, mindspore_script).because == "the run has ranks 0 to 3"
     settled = plan("--sim_level=1", "--worker_num=1", script)

@@ -59,9 +59,7 @@ def test_of_many_workers_the_first_are_shown_and_how_the_others_differ(
     assert "WORLD_SIZE" not in rest.split()
 
 
-def test_the_whole_plan_shows_every_worker_with_all_its_variables(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_whole_plan_has_all_their_variables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = str(save(tmp_path / "train.py", b"import torch\n"))
     assert shown([f"--log_dir={tmp_path}/log", "--dry-run=full", "--worker_num=6", script]) == 0
     lines = capsys.readouterr().out.splitlines()

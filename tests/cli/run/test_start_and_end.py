@@ -48,9 +48,7 @@ def begin(claimed: Claimed) -> None:
 
 
 @pytest.mark.long
-def test_killed_at_any_change_no_checkpoint_of_the_run_before_stays_in_a_configuration(
-    tmp_path: Path,
-) -> None:
+def test_killed_at_any_change_no_checkpoint_of_the_run_before_stays_in_a_config(tmp_path: Path) -> None:
     for at in count(1):
         folder = tmp_path / str(at)
         claimed = ended(folder)
@@ -91,9 +89,7 @@ def test_a_record_that_cannot_be_read_tells_of_no_change(script: str, tmp_path: 
         assert asked_otherwise(claimed, plan("--worker_num=1", script).spec, RunId("r")) == ""
 
 
-def test_a_node_that_goes_on_with_another_run_than_the_others_look_for_says_so(
-    script: str, tmp_path: Path
-) -> None:
+def test_a_node_that_goes_on_with_another_run_than_the_others_says_so(script: str, tmp_path: Path) -> None:
     several = ("--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=etcd", "--rdzv-endpoint=127.0.0.1:2379")
     spec = plan(*several, "--rdzv-id=job42", script).spec
     claimed = Claimed(path=tmp_path, past=None, run_id="job41")

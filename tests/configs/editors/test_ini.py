@@ -73,9 +73,7 @@ def test_only_the_bytes_of_the_named_value_change(pieces: Pieces, data: st.DataO
 
 @settings(max_examples=25, deadline=None)
 @given(documents(), st.data(), st.sampled_from(["/ckpt/x.ckpt", "a b", "a#b", "50%"]))
-def test_a_missing_option_is_added_at_the_end_of_its_section(
-    pieces: Pieces, data: st.DataObject, value: str
-) -> None:
+def test_a_missing_option_is_last_in_its_section(pieces: Pieces, data: st.DataObject, value: str) -> None:
     text = joined(pieces)
     section = data.draw(
         st.sampled_from([name for name in ("train", "a.b", "with space") if f"[{name}]" in text] or [""])

@@ -66,9 +66,7 @@ def test_only_the_bytes_of_the_named_value_change(
 
 @settings(max_examples=25, deadline=None)
 @given(TREES, LAYOUTS, hostile_text)
-def test_a_missing_key_is_added_behind_the_last_one(
-    tree: dict[str, object], layout: dict[str, Any], value: str
-) -> None:
+def test_a_missing_key_is_added_last(tree: dict[str, object], layout: dict[str, Any], value: str) -> None:
     text = json.dumps(tree, **layout).encode()
     done = edit("c.json", text, "quite_new", value).data
     assert list(json.loads(done).items()) == [*tree.items(), ("quite_new", value)]

@@ -63,9 +63,7 @@ def test_a_value_of_any_style_is_replaced_and_all_around_it_stays(before: str, a
         ("!!int '5'", "6", "!!int 6"),
     ],
 )
-def test_a_value_keeps_its_type_when_the_new_text_can_be_read_as_it(
-    old: str, value: Scalar, new: str
-) -> None:
+def test_a_value_keeps_its_type_if_the_new_text_can_be_read_as_it(old: str, value: Scalar, new: str) -> None:
     assert put(f"k: {old}".rstrip() + "\n", "k", value) == f"k: {new}\n"
 
 

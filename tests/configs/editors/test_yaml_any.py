@@ -139,9 +139,7 @@ def test_only_the_value_that_was_named_reads_differently_and_doing_it_again_chan
 
 @settings(max_examples=25, deadline=None)
 @given(streams(), st.data(), hostile_text)
-def test_a_missing_key_is_added_to_its_mapping_and_nothing_moves(
-    pieces: Pieces, data: st.DataObject, value: str
-) -> None:
+def test_a_missing_key_is_added_and_nothing_moves(pieces: Pieces, data: st.DataObject, value: str) -> None:
     text = joined(pieces)
     assume(text.endswith("\n"))
     chosen, trees = choose(pieces, data).leaf.steps, list(yaml.safe_load_all(text))

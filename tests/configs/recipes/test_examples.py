@@ -106,9 +106,7 @@ TRAINER = "from transformers import Trainer\n"
         ("def broken(\n", ()),
     ],
 )
-def test_nothing_is_proposed_where_it_is_settled_or_nothing_is_known(
-    script: str, words: tuple[str, ...]
-) -> None:
+def test_nothing_is_proposed_where_all_is_settled_or_unknown(script: str, words: tuple[str, ...]) -> None:
     assert not proposed(script, *words)
 
 

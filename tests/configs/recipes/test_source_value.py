@@ -38,9 +38,7 @@ def value(folder: Path, text: str, what: str = "Arguments.output_dir", **given: 
         ("TrainingArguments(output_dir=", None),
     ],
 )
-def test_a_literal_value_is_known_and_a_computed_one_is_not(
-    tmp_path: Path, text: str, known: str | None
-) -> None:
+def test_a_literal_value_is_known_a_computed_one_not(tmp_path: Path, text: str, known: str | None) -> None:
     assert value(tmp_path, text) == known
 
 
@@ -133,9 +131,7 @@ def test_an_option_is_one_that_is_declared(tmp_path: Path, text: str, known: str
         ("Derived", "--resume"),
     ],
 )
-def test_classes_in_the_source_are_options_by_their_fields(
-    tmp_path: Path, parsed: str, known: str | None
-) -> None:
+def test_classes_in_the_source_are_options_by_field(tmp_path: Path, parsed: str, known: str | None) -> None:
     classes = "class Own:\n    out: str = 'o'\nclass With:\n    resume: str = ''\n"
     classes += "class Below(With):\n    x: int = 1\n"
     derived = "class Derived(TrainingArguments):\n    y: int = 1\n"

@@ -119,9 +119,7 @@ def test_every_mistake_is_named_by_its_line(write: Write, text: str, what: str, 
     assert error.because.startswith(because), error
 
 
-def test_a_variable_that_holds_a_field_waits_for_a_restart_and_braces_alone_are_plain_text(
-    write: Write,
-) -> None:
+def test_a_variable_that_holds_a_field_waits_for_a_restart_and_bare_braces_are_text(write: Write) -> None:
     mine = write(
         MINIMAL + "environment: {GO: '{TTP:1}', FROM: 'x:{checkpoint}'}\nworld_size: any\nformats: folder\n"
     )

@@ -85,9 +85,7 @@ FRAME = 'Traceback (most recent call last):\n  File "a.py", line 2, in f\n'
         ('Traceback (most recent call last):\n  File "a.py", line 2, in f\n!!! no exception\n', None),
     ],
 )
-def test_the_last_exception_and_the_innermost_frame_outside_libraries(
-    text: str, raised: Raised | None
-) -> None:
+def test_the_last_exception_and_its_innermost_frame_of_no_library(text: str, raised: Raised | None) -> None:
     assert last_raised(text.splitlines()) == raised
 
 
@@ -117,9 +115,7 @@ def test_where_all_frames_are_of_libraries_the_innermost_is_named() -> None:
         ("x" * 900, "x" * 500),
     ],
 )
-def test_what_an_exception_says_is_below_the_rules_and_titles_of_its_framework(
-    message: str, line: str
-) -> None:
+def test_what_an_exception_says_is_below_its_frameworks_rules_and_titles(message: str, line: str) -> None:
     assert gist(message) == line
 
 

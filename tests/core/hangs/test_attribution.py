@@ -105,9 +105,7 @@ def test_while_somebody_works_it_is_no_hang_until_patience_ends(busy: ProcessSam
 
 
 @pytest.mark.parametrize("leaves", [look(0, "S", leaving=True, syscall="futex"), look(0, "Z")])
-def test_an_interpreter_that_has_begun_to_leave_does_not_hang_whatever_the_limit(
-    leaves: ProcessSample,
-) -> None:
+def test_an_interpreter_that_began_to_leave_does_not_hang_whatever_the_limit(leaves: ProcessSample) -> None:
     verdict = judge(suspicion(0, 1, final=True), (leaves, look(1, "S", BACKWARD)))
     assert isinstance(verdict, Working)
 
@@ -183,9 +181,7 @@ LOOKS = st.builds(
 
 
 @given(looks=st.lists(LOOKS, max_size=4, unique_by=lambda one: one.rank), data=st.data())
-def test_the_blamed_rank_is_always_one_of_those_that_are_behind(
-    looks: list[ProcessSample], data: st.DataObject
-) -> None:
+def test_the_blamed_rank_is_always_one_behind(looks: list[ProcessSample], data: st.DataObject) -> None:
     front = data.draw(st.lists(st.integers(0, 3), min_size=1, unique=True))
     behind = data.draw(st.lists(st.sampled_from(front), min_size=1, unique=True))
     verdict = judge(suspicion(*behind, front=tuple(front), final=data.draw(st.booleans())), tuple(looks))

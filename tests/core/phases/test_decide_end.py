@@ -51,9 +51,7 @@ def test_told_to_stop_the_workers_save_and_nothing_is_started_again(source: Stop
 
 
 @pytest.mark.parametrize(("late_s", "end_s"), [(0.0, 25.0), (3.0, 25.0), (5.0, 23.0), (60.0, 6.0)])
-def test_a_hook_that_took_long_to_start_has_used_up_its_part_of_the_window(
-    late_s: float, end_s: float
-) -> None:
+def test_a_hook_that_was_late_has_used_up_its_part_of_the_window(late_s: float, end_s: float) -> None:
     story = Story(2).begins().told_to_stop(StopSource.PRESTOP, after_s=5, late_s=late_s)
     assert story.performed(RequestGasp) == [
         RequestGasp(ranks=frozenset({0, 1}), deadline=Deadline(at_s=end_s))

@@ -60,9 +60,7 @@ def test_the_incident_and_its_card_tell_of_the_hang_and_of_who_stayed() -> None:
         ("no rank was found that the others wait for", training, Activity.ENDED),
     ],
 )
-def test_else_all_save_and_begin_anew_and_it_is_said_why(
-    why: str, story: "type[Story]", stance: Activity
-) -> None:
+def test_else_all_save_and_begin_anew_and_say_why(why: str, story: "type[Story]", stance: Activity) -> None:
     told = story()
     told.actions.clear()
     rank = 0 if len(told.state.life.alive) == 1 else 1

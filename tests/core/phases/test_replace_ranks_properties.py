@@ -31,9 +31,7 @@ HAPPENINGS: "dict[str, Callable[[World, int], object]]" = {
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(HAPPENINGS)), RANKS), max_size=25), st.booleans())
-def test_whatever_happens_no_rank_lives_twice_and_the_end_is_reached(
-    what: "list[tuple[str, int]]", waits: bool
-) -> None:
+def test_no_rank_lives_twice_and_the_end_is_reached(what: "list[tuple[str, int]]", waits: bool) -> None:
     world = World(training())
     world.story.answers_wait = waits
     for name, rank in what:

@@ -58,9 +58,7 @@ def test_of_a_hybrid_plan_a_whole_copy_leaves_and_never_the_last() -> None:
 
 
 @given(st.integers(1, 4), st.integers(1, 5), st.data())
-def test_every_group_keeps_a_rank_and_as_many_as_the_others(
-    parts: int, copies: int, data: st.DataObject
-) -> None:
+def test_every_group_keeps_a_rank_and_all_as_many(parts: int, copies: int, data: st.DataObject) -> None:
     ranks = data.draw(st.permutations(range(parts * copies)))
     groups = [frozenset(ranks[part * copies : (part + 1) * copies]) for part in range(parts)]
     bad = data.draw(st.sets(st.sampled_from(ranks), min_size=1, max_size=3))
@@ -95,9 +93,7 @@ def test_each_rank_of_the_smaller_world_loads_what_its_slot_would_have_loaded() 
 
 
 @given(st.integers(1, 6), st.sets(st.integers(0, 5)), st.sets(st.integers(0, 5)))
-def test_whoever_is_in_both_worlds_keeps_its_own_state(
-    size: int, before_out: set[int], after_out: set[int]
-) -> None:
+def test_a_rank_of_both_worlds_keeps_its_state(size: int, before_out: set[int], after_out: set[int]) -> None:
     whole = Topology(nodes=(NodeSlots(node=A, slots=size),))
     before, after = (
         seats_without(whole, aside(*(slot for slot in out if slot != 0))) for out in (before_out, after_out)

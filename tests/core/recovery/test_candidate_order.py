@@ -97,9 +97,7 @@ def writer(one: Entry) -> tuple[object, ...]:
 
 @settings(max_examples=150, deadline=None)
 @given(candidates)
-def test_every_file_has_one_place_whatever_order_they_come_in_and_whatever_clocks_say(
-    found: list[Entry],
-) -> None:
+def test_every_file_has_one_place_whatever_their_order_and_whatever_clocks_say(found: list[Entry]) -> None:
     places = ranking(found)
     assert set(places) == {one.path for one in found}
     assert ranking(found[::-1]) == places

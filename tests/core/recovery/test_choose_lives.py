@@ -151,9 +151,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Entry], frozenset[str]]:
 
 @settings(max_examples=300, deadline=None)
 @given(histories(), st.sampled_from([None, "a"]))
-def test_no_recovery_point_mixes_what_its_files_tell(
-    history: tuple[list[Entry], frozenset[str]], run_id: str | None
-) -> None:
+def test_no_point_mixes_its_files(history: tuple[list[Entry], frozenset[str]], run_id: str | None) -> None:
     files, torn = history
     choice = settled(files, Need(world=World(size=WORLD), whose=Whose(run_id=run_id)), torn)
     if not isinstance(choice, Chosen):
@@ -199,9 +197,7 @@ def test_what_nobody_can_verify_is_used_only_on_request_and_behind_what_is_verif
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 6)), min_size=1, max_size=8), st.integers(1, 8))
-def test_the_newest_replicated_state_serves_every_world(
-    saves: list[tuple[int, int]], world_size: int
-) -> None:
+def test_the_newest_replicated_state_serves_any_world(saves: list[tuple[int, int]], world_size: int) -> None:
     files = [
         entry(f"{number}", step, 0, world_size=world, replica_group=tuple(range(world)))
         for number, (step, world) in enumerate(saves)

@@ -105,9 +105,7 @@ def test_who_looked_before_all_shards_were_written_does_not_tell_disks_apart() -
         (seen(C, incarnation=-1), "node c has nothing"),
     ],
 )
-def test_a_rank_whose_shard_no_disk_has_where_it_starts_ends_the_run_by_name(
-    other: NodeFact, has: str
-) -> None:
+def test_a_rank_whose_shard_is_on_no_disk_of_its_node_ends_the_run_by_name(other: NodeFact, has: str) -> None:
     facts = {A: shards(A, 12, ranks=(0, 1)), other.node: other}
     lost = frozenset({B}) - {other.node}
     answer = next_step(RULES, replace(first_plan(4), topology=TWO), facts, 1.0, lost)

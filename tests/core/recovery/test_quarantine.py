@@ -181,9 +181,7 @@ def test_an_incarnation_that_trained_past_it_clears_it_although_the_run_was_told
 
 @pytest.mark.parametrize(("step", "failures"), [(9, []), (5, [1])])
 @pytest.mark.parametrize("name", ["disk-full", "xid"])
-def test_whoever_trained_past_it_clears_it_whatever_it_failed_of(
-    name: str, step: int, failures: list[int]
-) -> None:
+def test_who_trained_past_it_clears_it_however_it_failed(name: str, step: int, failures: list[int]) -> None:
     of = FaultClass.HARDWARE if name == "xid" else FaultClass.RESOURCE
     found = Finding(name=name, fault_class=of, says="it failed")
     about = {"number": 1, "incarnation": 4, "at_s": 1, "cause": Cause.EXIT, "rank": 0, "status": None}

@@ -38,9 +38,7 @@ def test_a_dead_rank_that_no_peer_names_is_believed_about_itself() -> None:
         ({0: [0], 1: [1], 2: [2], 3: [3]}, "there is a group_info list of rank 3, but the world has 3 ranks"),
     ],
 )
-def test_lists_that_do_not_fit_this_world_or_each_other_are_refused(
-    lists: dict[int, list[int]], reason: str
-) -> None:
+def test_lists_that_do_not_fit_are_refused(lists: dict[int, list[int]], reason: str) -> None:
     against = agree_on_groups(lists, 3)
     assert isinstance(against, Disagreement)
     assert reason in against.why

@@ -36,9 +36,7 @@ def small_log_dir(launcher: Launcher) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_a_full_disk_does_not_end_a_training_that_prints_nothing(
-    launcher: Launcher, small_log_dir: Path
-) -> None:
+def test_a_full_disk_ends_no_training_that_prints_nothing(launcher: Launcher, small_log_dir: Path) -> None:
     run = launcher.run(
         _FILL + "if life == 0 and rank == 0:\n    fill()\n    os.remove('faultrun_log/ballast')\n"
         "    fill()\n    open('full', 'w').close()\n"
@@ -53,9 +51,7 @@ def test_a_full_disk_does_not_end_a_training_that_prints_nothing(
     assert [json.loads(line)["seq"] for line in whole.splitlines()] == list(range(whole.count(b"\n")))
 
 
-def test_a_worker_that_cannot_print_is_said_to_have_died_of_the_full_disk(
-    launcher: Launcher, small_log_dir: Path
-) -> None:
+def test_a_worker_that_cannot_print_died_of_the_full_disk(launcher: Launcher, small_log_dir: Path) -> None:
     run = launcher.run(
         _FILL + "if rank == 1:\n    fill()\n    print('x' * 10000, flush=True)\ntrain()", "--max_restarts=0"
     )
@@ -64,9 +60,7 @@ def test_a_worker_that_cannot_print_is_said_to_have_died_of_the_full_disk(
     assert "the disk is full: no room in" in run.text
 
 
-def test_the_next_start_after_a_full_disk_reads_the_journal_and_goes_on(
-    launcher: Launcher, small_log_dir: Path
-) -> None:
+def test_after_a_full_disk_the_journal_is_read_and_goes_on(launcher: Launcher, small_log_dir: Path) -> None:
     waits = "    while not os.path.exists('begin'): time.sleep(0.01)\n"
     fills = f"import time\nif rank == 0:\n{waits}    fill()\n    open('full', 'w').close()\ntrain()"
     first = launcher.run(_FILL + fills, "--stop_grace=5s")

@@ -50,9 +50,7 @@ def broken_program(launcher: Launcher, owner: type, method: str) -> tuple[str, .
         (ExitInspector, "saw"),  # between a death and its reaping
     ],
 )
-def test_a_bug_ends_the_run_with_70_and_leaves_nothing_behind(
-    launcher: Launcher, owner: type, method: str
-) -> None:
+def test_a_bug_ends_the_run_with_70_and_leaves_nothing(launcher: Launcher, owner: type, method: str) -> None:
     launcher.faultrun = broken_program(launcher, owner, method)
     run = launcher.run("if rank == 1 and life == 0: sys.exit(3)\ntrain_in_the_first_life()")
     assert run.ends() == 70
@@ -84,9 +82,7 @@ def test_a_bug_costs_no_save_of_those_who_live(launcher: Launcher, owner: type, 
     assert run.log(0).splitlines()[-2:] == ["saving", "saved"]
 
 
-def test_a_program_below_a_shell_may_save_when_a_bug_ends_the_run_and_not_for_ever(
-    launcher: Launcher,
-) -> None:
+def test_a_program_below_a_shell_may_save_when_a_bug_ends_the_run_not_for_ever(launcher: Launcher) -> None:
     launcher.faultrun = broken_program(launcher, ExitInspector, "saw")
     script = launcher.folder / "train.sh"
     save_or_not = "if rank == 2: signal.signal(signal.SIGTERM, signal.SIG_IGN); train()\n"

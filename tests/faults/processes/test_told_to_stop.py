@@ -69,9 +69,7 @@ def test_a_signal_that_comes_while_faultrun_still_starts_is_kept(launcher: Launc
     assert not run.events("IncarnationStarted") or run.events("StopRequested")
 
 
-def test_where_the_platforms_clock_runs_no_time_goes_into_a_report_whatever_the_exit_code(
-    launcher: Launcher,
-) -> None:
+def test_while_the_platforms_clock_runs_no_time_goes_into_a_report_for_any_code(launcher: Launcher) -> None:
     options = ("--worker_num=1", "--exit_code_on_stop=0", "--no-python")
     clock = {"FAULTRUN_REPORT": "True", "FAULTRUN_TERMINATION_GRACE_S": "60"}
     run = launcher.command(*options, *launcher.program("train()"), environ=clock).trains(range(1))

@@ -36,9 +36,7 @@ def standbys_are_ready(run: Run) -> None:
 
 
 @pytest.mark.parametrize("standby", ["none", "2"])
-def test_each_worker_works_in_its_folder_and_goes_on_there_after_a_fault(
-    launcher: Launcher, standby: str
-) -> None:
+def test_each_worker_works_in_its_folder_and_after_a_fault_too(launcher: Launcher, standby: str) -> None:
     here = launcher.folder
     (here / "train.py").write_text(PRELUDE + CODE)
     (here / "helper.py").write_text("")

@@ -19,9 +19,7 @@ PROMISED = (
 
 
 @pytest.mark.parametrize("framework", ["plain", "torch"])
-def test_every_promised_name_reaches_the_worker_and_misleading_ones_do_not(
-    launcher: Launcher, framework: str
-) -> None:
+def test_promised_names_reach_the_worker_and_misleading_ones_not(launcher: Launcher, framework: str) -> None:
     inherited = {
         "GROUP_INFO_FILE": "/nowhere",
         "RANK": "77",

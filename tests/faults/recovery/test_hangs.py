@@ -90,9 +90,7 @@ def test_slow_starts_evaluations_saves_slower_steps_real_work_early_ends_and_a_f
     assert not run.events("HangDetected")
 
 
-def test_without_the_sdk_a_silent_log_and_an_idle_tree_are_a_hang_and_all_stacks_are_kept(
-    launcher: Launcher,
-) -> None:
+def test_without_the_sdk_a_silent_log_and_an_idle_tree_are_a_hang_with_all_stacks(launcher: Launcher) -> None:
     code = """
 import time
 if life == 0 and rank == 1:

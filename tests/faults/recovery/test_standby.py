@@ -101,9 +101,7 @@ def test_one_that_was_stopped_costs_its_rank_a_cold_start_and_the_run_nothing(la
     assert run.ends() == 143
 
 
-def test_without_the_wish_there_is_none_and_with_one_that_cannot_be_granted_it_is_said(
-    launcher: Launcher,
-) -> None:
+def test_without_the_wish_there_is_none_and_one_that_cannot_be_granted_is_said(launcher: Launcher) -> None:
     run = launcher.command("--standby=none", *program(launcher, "say('done')"))
     assert run.ends() == 0
     assert not run.events("StandbyChanged")

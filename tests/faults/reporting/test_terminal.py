@@ -68,9 +68,7 @@ def test_the_live_line_stands_below_what_is_said_and_never_in_the_same_row(
     assert [row for row in seen if not known.match(row)] == []
 
 
-def test_a_bar_of_progress_is_in_the_live_line_and_leaves_one_line(
-    terminal: Terminal, launcher: Launcher
-) -> None:
+def test_a_progress_bar_is_in_the_live_line_and_leaves_one(terminal: Terminal, launcher: Launcher) -> None:
     code = """
 import pathlib, time
 for n in range(100):
@@ -88,9 +86,7 @@ sys.stderr.write("\\r100%|#####|\\n")
     assert [row for row in rows(said) if "%|" in row] == ["[0]: 100%|#####|"]
 
 
-def test_a_paused_terminal_stops_nobody_and_a_flood_is_cut_with_its_size(
-    terminal: Terminal, launcher: Launcher
-) -> None:
+def test_a_paused_terminal_stops_nobody_and_a_flood_is_cut(terminal: Terminal, launcher: Launcher) -> None:
     code = """
 line = "x" * 99 + "\\n"
 if rank == 0:
@@ -114,9 +110,7 @@ if rank == 0:
     assert any("every rank finished" in row for row in seen)
 
 
-def test_a_terminal_that_is_gone_ends_no_run_that_nohup_protects(
-    terminal: Terminal, launcher: Launcher
-) -> None:
+def test_a_lost_terminal_ends_no_run_that_nohup_protects(terminal: Terminal, launcher: Launcher) -> None:
     code = """
 say("first")
 if life == 0 and rank == 1:

@@ -70,9 +70,7 @@ def common(keys: RunKeys, gateway: Gateway, run_id: RunId) -> CommonKeys:
     return found
 
 
-def test_what_all_nodes_watch_is_read_as_it_was_written(
-    keys: RunKeys, gateway: Gateway, run_id: RunId
-) -> None:
+def test_what_all_nodes_watch_is_read_as_written(keys: RunKeys, gateway: Gateway, run_id: RunId) -> None:
     assert common(keys, gateway, run_id).header is None
     first = written(keys, PLAN_KEY, HEADER)
     written(keys, alarm_key(3), ALARM)
@@ -124,9 +122,7 @@ def test_guards_hold_what_they_say(keys: RunKeys, gateway: Gateway, run_id: RunI
         assert isinstance(done, outcome)
 
 
-def test_what_nobody_of_us_has_written_is_as_if_it_were_not_there(
-    keys: RunKeys, gateway: Gateway, run_id: RunId
-) -> None:
+def test_what_nobody_of_us_wrote_is_as_if_it_were_not(keys: RunKeys, gateway: Gateway, run_id: RunId) -> None:
     written(keys, PLAN_KEY, ALARM)
     found = common(keys, gateway, run_id)
     assert found.header is None

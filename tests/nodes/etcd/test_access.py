@@ -128,9 +128,7 @@ def test_a_token_that_has_expired_is_replaced(
     put(gateway, "/mine/a")
 
 
-def test_a_token_of_nobody_is_replaced(
-    guarded: EtcdMember, certified: EtcdAccess, open_gateway: Opener
-) -> None:
+def test_nobodys_token_is_replaced(guarded: EtcdMember, certified: EtcdAccess, open_gateway: Opener) -> None:
     gateway = open_gateway(guarded.endpoint, access=user(certified))
     gateway._token = "no token of etcd"
     put(gateway, "/mine/a")
@@ -154,9 +152,7 @@ def test_a_watch_outlives_its_token(guarded: EtcdMember, certified: EtcdAccess, 
     assert [str(error) for error in troubles] == []
 
 
-def test_a_certificate_alone_is_no_user(
-    guarded: EtcdMember, certified: EtcdAccess, open_gateway: Opener
-) -> None:
+def test_a_certificate_is_no_user(guarded: EtcdMember, certified: EtcdAccess, open_gateway: Opener) -> None:
     with pytest.raises(EtcdRefused, match="permission denied") as error:
         read(open_gateway(guarded.endpoint, access=certified), "/mine/")
     assert "a user with" in error.value.hint

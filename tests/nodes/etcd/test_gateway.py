@@ -32,9 +32,7 @@ def nobody() -> str:
     return f"127.0.0.1:{free_port()}"
 
 
-def test_a_dead_member_in_the_list_is_passed_over_and_not_asked_again(
-    member: EtcdMember, open_gateway: Opener
-) -> None:
+def test_a_dead_member_is_passed_over_and_not_asked_again(member: EtcdMember, open_gateway: Opener) -> None:
     dead = nobody()
     gateway = open_gateway(dead, member.endpoint)
     for _ in range(3):
@@ -50,9 +48,7 @@ def test_a_member_that_hangs_costs_one_attempt(member: EtcdMember, open_gateway:
         assert silent.heard == 1
 
 
-def test_a_member_that_gets_the_rest_of_the_time_is_not_left_for_being_slower_than_that(
-    open_gateway: Opener,
-) -> None:
+def test_a_member_that_gets_the_rest_of_the_time_is_not_left_for_being_slower(open_gateway: Opener) -> None:
     with listening(None) as silent, listening(None) as slow:
         gateway = open_gateway(silent.endpoint, slow.endpoint, attempt_s=1.0)
         with pytest.raises(EtcdSilent):
@@ -109,9 +105,7 @@ def test_an_answer_that_was_lost_is_asked_for_again_where_that_is_harmless(open_
 
 
 @pytest.mark.parametrize("answer", [b"", LOST, b"HTTP/1.1 200 X\r\nContent-Length: 9\r\n\r\n{"])
-def test_a_write_is_sent_once_and_an_answer_that_was_lost_is_unknown(
-    answer: bytes, open_gateway: Opener
-) -> None:
+def test_a_write_is_sent_once_and_a_lost_answer_is_unknown(answer: bytes, open_gateway: Opener) -> None:
     with listening(answer, OK) as server:
         lost = open_gateway(server.endpoint).ask_once("kv/txn", {}, within_s=LONG_S)
         assert isinstance(lost, AnswerLost)

@@ -148,9 +148,7 @@ def test_a_listener_that_fails_ends_nothing(gateway: Gateway) -> None:
             assert asked.get(timeout=PATIENCE_S)
 
 
-def test_revoking_nothing_is_no_error_and_another_refusal_is(
-    gateway: Gateway, open_gateway: Callable[..., Gateway]
-) -> None:
+def test_only_revoking_nothing_is_no_error(gateway: Gateway, open_gateway: Callable[..., Gateway]) -> None:
     revoke(gateway, 12345)
     refused = http_answer(403, b'{"error":"x","code":7,"message":"etcdserver: permission denied"}')
     with listening(refused) as server, pytest.raises(EtcdRefused):

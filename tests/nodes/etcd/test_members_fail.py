@@ -159,9 +159,7 @@ def test_no_key_is_missed_when_the_member_of_the_watch(
     etcd.await_leader()
 
 
-def test_a_dead_member_in_the_list_delays_nobody_for_ever(
-    cluster: tuple[Network, EtcdCluster], prefix: str
-) -> None:
+def test_a_dead_member_delays_nobody_for_ever(cluster: tuple[Network, EtcdCluster], prefix: str) -> None:
     _, etcd = cluster
     dead, *rest = etcd.members.values()
     dead.kill()

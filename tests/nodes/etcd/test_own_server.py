@@ -60,9 +60,7 @@ def put(gateway: Gateway, key: str, lease: int = 0) -> None:
     assert isinstance(transact(gateway, write, within_s=PATIENCE_S), Committed)
 
 
-def test_it_goes_on_with_its_keys_and_leases_after_it_was_killed(
-    embedded: OwnEtcdServer, open_gateway: Opener
-) -> None:
+def test_after_a_kill_it_goes_on_with_keys_and_leases(embedded: OwnEtcdServer, open_gateway: Opener) -> None:
     embedded.start(PATIENCE_S)
     gateway = open_gateway(embedded.place.endpoint)
     lease = grant(gateway, 60).lease

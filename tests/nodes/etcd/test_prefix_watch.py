@@ -70,9 +70,7 @@ def delete(gateway: Gateway, key: str) -> None:
     assert isinstance(transact(gateway, GuardedWrite(then=(Delete(key=key),))), Committed)
 
 
-def test_nothing_was_read_is_not_the_same_as_nothing_is_there(
-    gateway: Gateway, prefix: str, watch: Watch
-) -> None:
+def test_nothing_was_read_is_not_nothing_is_there(gateway: Gateway, prefix: str, watch: Watch) -> None:
     idle = PrefixWatch(gateway, prefix, changed=lambda: None, troubled=lambda error: None)
     assert idle.state() is None
     assert watch(gateway, prefix).until(lambda state: True).keys == {}
@@ -102,9 +100,7 @@ def test_keys_elsewhere_are_not_told(gateway: Gateway, prefix: str, watch: Watch
     watched.until_values("told")
 
 
-def test_what_changed_while_the_stream_was_away_is_not_missed(
-    gateway: Gateway, prefix: str, watch: Watch
-) -> None:
+def test_what_changed_while_it_was_away_is_not_missed(gateway: Gateway, prefix: str, watch: Watch) -> None:
     watched = watch(gateway, prefix)
     for number in range(20):
         put(gateway, f"{prefix}{number}", str(number))
@@ -170,9 +166,7 @@ def test_an_etcd_that_was_set_up_anew_is_told_and_not_believed(
         watched.until_values("1")
 
 
-def test_an_etcd_that_was_set_back_is_told_and_not_believed(
-    gateway: Gateway, prefix: str, watch: Watch
-) -> None:
+def test_an_etcd_set_back_is_told_and_not_believed(gateway: Gateway, prefix: str, watch: Watch) -> None:
     watched = watch(gateway, prefix, silence_s=0.02)
     put(gateway, f"{prefix}a", "1")
     watched.until_values("1")

@@ -123,9 +123,7 @@ def test_a_write_with_a_lease_that_has_ended_is_refused_by_name(gateway: Gateway
     revoke(gateway, lease)
 
 
-def test_the_folders_below_a_prefix_are_found_whatever_their_names_begin_with(
-    gateway: Gateway, prefix: str
-) -> None:
+def test_the_folders_below_a_prefix_are_found_whatever_their_names(gateway: Gateway, prefix: str) -> None:
     names = ["job/a", "job/b", "job-2/a", "job.x/a", "job", "job0/a", "plain"]
     write = GuardedWrite(then=tuple(WriteKey(key=f"{prefix}{name}", value="x") for name in names))
     assert isinstance(transact(gateway, write), Committed)

@@ -31,9 +31,7 @@ def test_nobody_trains_past_the_lease_alone() -> None:
         (12.0, 12.0, "this node stood still for 12 s: frozen, or suspended"),
     ],
 )
-def test_a_fence_says_what_kept_the_lease_from_being_renewed(
-    frozen_s: float, late_s: float, why: str
-) -> None:
+def test_a_fence_says_what_kept_the_lease_from_renewal(frozen_s: float, late_s: float, why: str) -> None:
     run = Group("a", "b").starts()
     alone = run["a"]
     alone.hears, run.cut_off = False, [alone]

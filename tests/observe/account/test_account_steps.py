@@ -66,9 +66,7 @@ def test_steps_that_only_the_logs_tell_are_counted_as_trained_twice() -> None:
 
 
 @pytest.mark.parametrize(("in_epoch", "twice"), [(None, None), (6, 0)])
-def test_a_step_that_may_be_one_of_its_epoch_only_is_no_count(
-    in_epoch: int | None, twice: int | None
-) -> None:
+def test_a_step_that_may_be_of_its_epoch_only_is_no_count(in_epoch: int | None, twice: int | None) -> None:
     story = logs_a_step(passes(Story(1).begins().all_run(), 10), 1)
     passes(story, 100).killed(0).drained().chose(checkpoint(80)).prepared().all_run()
     story = logs_a_step(passes(story, 10), 6)

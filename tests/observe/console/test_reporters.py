@@ -146,9 +146,7 @@ def test_whoever_knows_how_an_incident_was_answered_is_not_told_again_and_others
     assert "step 4" in texts[0]
 
 
-def test_the_card_of_a_run_that_had_ended_stays_as_it_was_whatever_the_next_start_ends_with(
-    tmp_path: Path,
-) -> None:
+def test_the_card_of_a_run_that_had_ended_stays_as_it_was_however_the_next_start_ends(tmp_path: Path) -> None:
     story = Story(1).begins().reported(r0=5).killed(0, after_s=5).drained().chose(None)
     state = next(step.state for _, step in story.steps[::-1] if step.state.phase is Phase.AWAITING_PLAN)
     assert state.life.incident is not None

@@ -103,9 +103,7 @@ with multiprocessing.get_context("fork").Lock():
 
 
 @pytest.mark.parametrize("before", [pytest.param("", id="root"), pytest.param(AS_NOBODY, id="not root")])
-def test_what_is_saved_in_shared_memory_stays_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str
-) -> None:
+def test_a_save_in_shared_memory_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str) -> None:
     if not os.access("/dev/shm", os.W_OK) or (before and os.geteuid() != 0):
         pytest.skip("no /dev/shm to write to, or nobody else to become")
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(dir="/dev/shm") as saved:

@@ -29,9 +29,7 @@ def test_files_are_copies_and_what_is_large_or_not_for_writing_is_a_link(job: Pa
     assert links == {"large.bin", ".git", "data"}
 
 
-def test_words_lead_to_the_copy_and_to_places_elsewhere_that_may_be_written(
-    job: Path, tmp_path: Path
-) -> None:
+def test_words_lead_to_the_copy_and_to_other_places_that_may_be_written(job: Path, tmp_path: Path) -> None:
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "old.pt").write_bytes(b"old")
     words = ("--lr=0.1", f"--out={tmp_path}/new", f"--list={job}/train.py", "--name", "run")

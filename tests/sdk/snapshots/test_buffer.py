@@ -102,9 +102,7 @@ def test_half_of_the_memory_is_a_copy_of_its_own_and_may_lie_anywhere() -> None:
 
 
 @given(st.integers(0, len(PARTS)), st.integers(1, 60), st.booleans())
-def test_a_writer_that_is_killed_anywhere_leaves_the_newer_copy_alone(
-    parts: int, every: int, summed: bool
-) -> None:
+def test_a_writer_killed_anywhere_leaves_the_newer_copy_alone(parts: int, every: int, summed: bool) -> None:
     first, second, third = every, 2 * every, 3 * every
     memory = written(first, second, summed=summed)
     try:
@@ -135,9 +133,7 @@ changes = st.lists(st.tuples(st.integers(0, SIZE - 1), st.integers(1, 255)), min
 
 
 @given(changes, st.integers(0, SIZE))
-def test_whatever_is_changed_or_cut_no_state_comes_out_that_never_was(
-    changed: list[tuple[int, int]], kept: int
-) -> None:
+def test_no_change_or_cut_leads_to_a_state_that_never_was(changed: list[tuple[int, int]], kept: int) -> None:
     memory = written(3, 4, summed=True)
     for at, change in changed:
         memory[at] ^= change

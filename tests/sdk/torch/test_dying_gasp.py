@@ -177,9 +177,7 @@ def test_without_calls_of_step_the_next_batch_ends_a_step(tmp_path: Path, superv
     assert [one["step"] for one in left.saved] == [8]
 
 
-def test_killed_before_the_first_step_there_is_nothing_to_save(
-    tmp_path: Path, supervisor: FakeSupervisor
-) -> None:
+def test_before_the_first_step_there_is_nothing_to_save(tmp_path: Path, supervisor: FakeSupervisor) -> None:
     job = Job(world_size=2, words=("freeze-1-1",))
     job.start(supervisor, tmp_path / "ckpt")
     # Nobody saves a rank that has not come to ``protect`` yet: SIGTERM ends it as it ends any program.

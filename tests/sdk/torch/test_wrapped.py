@@ -105,9 +105,7 @@ def test_a_wrapped_training_goes_on_with_its_own_data_and_ends_the_same(
 
 
 @pytest.mark.parametrize("wrap", ALL)
-def test_without_faultrun_a_wrapped_training_is_left_as_it_is(
-    tmp_path: Path, wrap: Callable[..., Any]
-) -> None:
+def test_without_faultrun_a_wrapped_training_is_untouched(tmp_path: Path, wrap: Callable[..., Any]) -> None:
     training = Training(wrap, tmp_path, None)
     training.go()
     assert training.guard.global_step == 36
@@ -123,9 +121,7 @@ def test_an_optimizer_that_keeps_something_of_its_own_is_not_looked_through() ->
 
 
 @pytest.mark.parametrize("wrap", [wrappers.Prefetching, lambda loader: wrappers.Repeating(loader.dataset)])
-def test_a_loader_whose_place_cannot_be_found_again_is_refused_before_it_is_used(
-    wrap: Callable[[Any], Any],
-) -> None:
+def test_a_loader_whose_place_cannot_be_found_again_is_refused_unused(wrap: Callable[[Any], Any]) -> None:
     with pytest.raises(FaultrunError, match="cannot find a place in"):
         check_positions(wrap(wrappers.by_epoch()))
 

@@ -101,9 +101,7 @@ def test_without_marked_updates_the_save_waits_for_the_end_of_a_step(one: FakeSu
     saved_state(one)
 
 
-def test_a_loop_that_updates_again_at_once_after_each_step_lets_the_save_come_between(
-    one: FakeSupervisor,
-) -> None:
+def test_a_loop_that_updates_at_once_after_each_step_lets_the_save_between(one: FakeSupervisor) -> None:
     started(one, "works-late")
     one.ask(0)
     assert one.wait_ended(0) == [143]
@@ -154,9 +152,7 @@ def test_a_save_that_outlives_the_window_is_reported_and_leaves_nothing(one: Fak
 
 
 @pytest.mark.parametrize(("word", "why"), [("raising-save", "no such luck"), ("full-disk", "File too large")])
-def test_a_save_that_fails_is_reported_and_the_worker_still_leaves(
-    one: FakeSupervisor, word: str, why: str
-) -> None:
+def test_a_failed_save_is_reported_and_the_worker_leaves(one: FakeSupervisor, word: str, why: str) -> None:
     started(one, word)
     one.ask(0)
     assert one.wait_ended(0) == [143]
@@ -202,9 +198,7 @@ def test_an_exception_after_a_lost_peer_becomes_the_gasp(one: FakeSupervisor) ->
     assert "Traceback" in one.logs()
 
 
-def test_an_exception_after_a_lost_peer_that_nobody_asks_about_ends_as_without_us(
-    one: FakeSupervisor,
-) -> None:
+def test_an_exception_after_a_lost_peer_that_nobody_asks_for_ends_as_without_us(one: FakeSupervisor) -> None:
     started(one, "raise-peer", at_step=5, verdict_s=0.3)
     assert one.wait_ended(0) == [1]
     note = json.loads((one.directory / "error_0.json").read_text())

@@ -57,9 +57,7 @@ def test_a_directory_that_is_a_file_is_refused_by_name(tmp_path: Path) -> None:
     assert "Not a directory" in error.because
 
 
-def test_a_disk_that_is_full_today_is_said_and_training_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_disk_is_said_and_training_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def full(_: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

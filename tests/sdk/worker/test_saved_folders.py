@@ -138,9 +138,7 @@ def test_a_failing_writer_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [lambda folder: None, lambda folder: (folder / "x").symlink_to("/etc/hostname")]
 )
-def test_a_folder_with_nothing_or_with_links_is_not_saved(
-    tmp_path: Path, content: Callable[[Path], object]
-) -> None:
+def test_empty_folders_and_links_are_not_saved(tmp_path: Path, content: Callable[[Path], object]) -> None:
     with pytest.raises(ValueError):
         save(writer_in(tmp_path), 55, content)
     assert list((tmp_path / "rank_2").iterdir()) == []

@@ -17,9 +17,7 @@ def stages(path: Path) -> Stages:
     return Stages(ResumePoint(path=str(path), step=7, epoch=None, reason="fault", incarnation=1))
 
 
-def test_a_place_holds_its_own_checkpoints_through_links_and_not_those_of_nested_stages(
-    tmp_path: Path,
-) -> None:
+def test_a_place_holds_its_checkpoints_through_links_and_not_those_of_nested_stages(tmp_path: Path) -> None:
     outer = place(tmp_path / "out")
     (tmp_path / "link").symlink_to(tmp_path / "out")
     assert outer.holds(tmp_path / "link" / "checkpoint-7")

@@ -44,9 +44,7 @@ FAULT = replace(AGAIN, fault_at_s=0.0)
 
 @pytest.mark.long
 @pytest.mark.parametrize("clock_s", [0.0, -5.0, -86400.0, 86400.0])
-def test_a_breakpoint_file_that_came_with_a_fault_is_doubtful_now_and_later(
-    tmp_path: Path, clock_s: float
-) -> None:
+def test_a_breakpoint_file_that_came_with_a_fault_stays_doubtful(tmp_path: Path, clock_s: float) -> None:
     """Whatever the clock of the file server says."""
     put(tmp_path, 10)
     looking = finder(tmp_path)

@@ -205,9 +205,7 @@ def test_the_newest_save_that_the_script_made_itself_is_told_beside_the_gasp(tmp
 
 
 @pytest.mark.parametrize("elsewhere", ["no folder was named", "it is of no known format"])
-def test_where_the_script_may_save_elsewhere_nobody_says_that_it_saved_nothing(
-    tmp_path: Path, elsewhere: str
-) -> None:
+def test_where_the_script_may_save_elsewhere_nobody_says_it_did_not(tmp_path: Path, elsewhere: str) -> None:
     saved = gasp(tmp_path / "ckpt/gasp.pt", 27)
     looking = finder(tmp_path, roots=0 if elsewhere == "no folder was named" else 1)
     assert looking.read_back(saved).whole
@@ -293,9 +291,7 @@ def one_of_two(root: Path, resume: Resume) -> CheckpointFinder:
     return CheckpointFinder(spec, Catalog(spec.recovery.checkpoint_dirs, settle_s=0.0), RunClock())
 
 
-def test_a_node_that_comes_back_when_the_others_have_ended_the_run_misses_no_checkpoints(
-    tmp_path: Path,
-) -> None:
+def test_a_node_that_comes_back_when_the_others_ended_the_run_misses_no_checkpoints(tmp_path: Path) -> None:
     known = replace(AGAIN, expects=gasp(tmp_path / "ckpt/rank_0/gasp.pt", 7))
     gasp(tmp_path / "ckpt/rank_1/gasp.pt", 7)
     assert mark_finished([f"{tmp_path}/ckpt"], [], "calm-heron-3f7a") == []

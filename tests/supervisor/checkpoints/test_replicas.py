@@ -66,9 +66,7 @@ def test_a_lost_or_torn_file_is_made_up_for_by_the_peers(spec: RunSpec) -> None:
         ({0: (0, 4), 1: (1, 5)}, "names rank 4, but the world has 4 ranks"),
     ],
 )
-def test_in_doubt_no_rank_has_a_replica(
-    spec: RunSpec, lists: Mapping[int, tuple[int, ...]], why: str
-) -> None:
+def test_in_doubt_none_has_a_replica(spec: RunSpec, lists: Mapping[int, tuple[int, ...]], why: str) -> None:
     write(spec, lists)
     known = known_replicas(spec, 4)
     assert known.groups == ALONE
@@ -97,9 +95,7 @@ def test_nodes_that_share_a_log_dir_read_each_others_files(node: Callable[[str],
         assert (known.groups, known.refused) == (pairs, ())
 
 
-def test_where_nodes_do_not_share_it_the_files_that_are_missing_are_named(
-    node: Callable[[str], RunSpec],
-) -> None:
+def test_where_nodes_do_not_share_it_the_missing_files_are_named(node: Callable[[str], RunSpec]) -> None:
     a = node("a")
     write(a, {0: (0, 1), 1: (0, 1)})
     known = known_replicas(a, 4)

@@ -49,9 +49,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     scene.page.close()
 
 
-def test_a_new_process_beside_those_that_stayed_has_not_done_what_its_predecessor_printed(
-    scene: Scene,
-) -> None:
+def test_a_new_process_beside_those_that_stayed_has_not_done_what_the_last_printed(scene: Scene) -> None:
     scene.prints(0, "step 7 loss 0.2\n")
     scene.prints(1, "step 7 loss 0.2\n")
     scene.starts(1, kept=frozenset({0}))

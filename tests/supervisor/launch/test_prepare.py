@@ -118,9 +118,7 @@ def test_a_configuration_that_went_away_ends_the_run_with_78_in_three_lines(tmp_
     assert len(failed.why.splitlines()) == 3
 
 
-def test_a_configuration_for_which_the_disk_has_no_room_is_a_failure_of_this_node_alone(
-    tmp_path: Path,
-) -> None:
+def test_a_configuration_for_which_the_disk_is_too_full_is_this_nodes_failure_alone(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         config = disk / "train.yaml"
         config.write_text(CONFIG)
@@ -204,9 +202,7 @@ class LateFiles(DeviceAssignment):
 
 
 @pytest.mark.parametrize("ending", ["training", "over"])
-def test_a_run_that_is_over_or_trains_leaves_nothing_beside_its_configuration(
-    tmp_path: Path, ending: str
-) -> None:
+def test_a_run_that_is_over_or_trains_leaves_nothing_beside_its_config(tmp_path: Path, ending: str) -> None:
     config = tmp_path / "user" / "config.yaml"
     config.parent.mkdir()
     config.write_text(CONFIG)

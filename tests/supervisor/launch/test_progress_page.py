@@ -122,9 +122,7 @@ def reports(path: Path, steps: list[int]) -> None:
     path.write_bytes(b"".join(pack_word(*astuple(word)).ljust(SLOT_BYTES, b"\0") for word in words))
 
 
-def test_it_names_the_first_and_the_last_and_is_as_short_with_a_thousand_ranks(
-    reactor: Reactor, tmp_path: Path
-) -> None:
+def test_it_names_the_first_and_last_in_short_with_a_thousand_ranks(reactor: Reactor, tmp_path: Path) -> None:
     page = ProgressPage(tmp_path / "progress", tuple(range(1000)))
     reports(page.path, [10_000_000 + (rank * 7) % 1000 for rank in range(1000)])
     workers = LiveWorkers(reactor.clock, number=3, page=page, pids=dict.fromkeys(range(1000), 1))
@@ -172,9 +170,7 @@ def test_an_hour_is_known_to_the_minute_and_a_month_is_no_long_journal() -> None
     assert lines_of(30) < 4600
 
 
-def test_how_far_the_workers_of_a_killed_supervisor_were_is_found_and_counts_as_progress(
-    tmp_path: Path,
-) -> None:
+def test_how_far_the_workers_of_a_killed_supervisor_were_is_found_and_is_progress(tmp_path: Path) -> None:
     clock = RunClock(100.0)
     (tmp_path / "incarnation_0").mkdir()
     story = Story(2).begins().all_run()

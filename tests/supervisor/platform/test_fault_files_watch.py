@@ -52,9 +52,7 @@ def write_in_place(path: Path) -> None:
         lambda path: path.unlink(),
     ],
 )
-def test_every_way_to_change_a_file_is_told_by_the_kernel(
-    tmp_path: Path, change: Callable[[Path], object]
-) -> None:
+def test_the_kernel_tells_every_change_of_a_file(tmp_path: Path, change: Callable[[Path], object]) -> None:
     path = tmp_path / "reset.json"
     path.write_text("x")
     watch = FileWatch([path])
@@ -207,9 +205,7 @@ def test_the_version_beside_a_rank_table_is_told(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("content", [text(reset({1: "unrecovered"}))[:-20].encode(), b" " * (2 << 20)])
-def test_a_file_that_stays_unreadable_is_told_once_and_changes_nothing(
-    tmp_path: Path, content: bytes
-) -> None:
+def test_a_file_that_stays_unreadable_is_told_once_without_effect(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "reset.json").write_bytes(content)
     in_a_minute_s = time.time() + 60  # however late it is read, it was not unreadable for long
     os.utime(tmp_path / "reset.json", (in_a_minute_s, in_a_minute_s))

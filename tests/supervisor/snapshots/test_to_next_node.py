@@ -169,9 +169,7 @@ def test_a_node_that_is_replaced_before_it_connects_again_is_lost_and_its_copies
     assert not a.next_node.lost
 
 
-def test_where_memory_is_short_there_the_ranks_here_are_told_and_nobody_who_leaves_is_lost(
-    pair: Pair,
-) -> None:
+def test_where_memory_is_short_there_the_ranks_here_are_told_and_none_that_leaves_is_lost(pair: Pair) -> None:
     a, b = pair.a, pair.b
     a.free = 3 * SIZE
     pair.begins(PLAN)

@@ -155,18 +155,14 @@ def test_one_that_answers_is_the_worker_and_is_replaced_later(house: Callable[..
     ("part", "why"),
     [(DIES, "it ended in the hand-over"), (HANGS, "no answer within 0.1 s"), (REFUSES, "another torch")],
 )
-def test_one_that_does_not_answer_is_replaced_by_a_cold_start(
-    house: Callable[..., House], part: str, why: str
-) -> None:
+def test_one_without_an_answer_is_replaced_cold(house: Callable[..., House], part: str, why: str) -> None:
     actors = house(part).is_ready()
     assert actors.replaced(actors.employ()) == actors.launch
     assert actors.told[-1].why == f"{why}; a cold start takes its place"
 
 
 @pytest.mark.long
-def test_a_worker_that_answered_and_died_at_once_is_a_fault_and_no_lost_standby(
-    house: Callable[..., House],
-) -> None:
+def test_a_worker_that_answered_and_died_is_a_fault_and_no_lost_standby(house: Callable[..., House]) -> None:
     actors = house(ANSWERS_AND_DIES).is_ready()
     assert actors.replaced(actors.employ()) is None
     assert actors.told[-1].state is StandbyPhase.TAKEN
@@ -192,9 +188,7 @@ def test_a_python_that_passes_the_hook_by_gets_no_standby(house: Callable[..., H
 
 
 @pytest.mark.parametrize("free", [1000, -1, None])
-def test_auto_starts_none_where_memory_is_short_or_unknown(
-    house: Callable[..., House], free: int | None
-) -> None:
+def test_auto_starts_none_if_memory_is_low_or_unknown(house: Callable[..., House], free: int | None) -> None:
     actors = house(READY, free=free)
     actors.standbys.remember(0, actors.launch)
     actors.hears(IncarnationStarted(at_s=0.0, incarnation=0, ranks=(0,), master_port=1))

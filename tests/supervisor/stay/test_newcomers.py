@@ -30,9 +30,7 @@ from support.stories.story import first_plan
 
 
 @pytest.mark.parametrize(("nodes", "slots"), [(1, 2), (3, 1), (2, 2)], ids=["one", "alone on its", "several"])
-def test_who_runs_ahead_knows_that_other_ranks_live_wherever_they_are(
-    nodes: int, slots: int, tmp_path: Path
-) -> None:
+def test_who_runs_ahead_knows_that_ranks_live_elsewhere(nodes: int, slots: int, tmp_path: Path) -> None:
     topology = Topology(nodes=tuple(NodeSlots(node=NodeId(f"n{at}"), slots=slots) for at in range(nodes)))
     spec = replace(a_spec("train"), topology=topology, node=topology.nodes[0].node)
     with open_desk(tmp_path) as desk:

@@ -33,9 +33,7 @@ def opened(**how: int) -> Iterator[tuple[RendezvousStore, Reactor]]:
     reactor.close()
 
 
-def test_all_ranks_may_knock_before_this_node_has_heard_of_the_plan(
-    place: tuple[RendezvousStore, Reactor],
-) -> None:
+def test_all_ranks_may_knock_before_this_node_knows_the_plan(place: tuple[RendezvousStore, Reactor]) -> None:
     """The other nodes have, by some milliseconds. Then all meet."""
     meeting, reactor = place
     knocked = threading.Barrier(RANKS)

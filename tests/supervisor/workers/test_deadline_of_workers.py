@@ -12,9 +12,7 @@ from support.stories.real_and_fake_node import Asked, RealNode, Wanted, spawn_of
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_a_kill_by_the_deadman_is_the_node_s_loss_and_no_fault_of_the_rank(
-    tmp_path: Path, ours: bool
-) -> None:
+def test_a_kill_by_the_deadman_is_the_nodes_loss_and_no_fault_of_the_rank(tmp_path: Path, ours: bool) -> None:
     node = RealNode(Wanted(workers=1), tmp_path)
     try:
         node.deadline.killed_at_s = boottime()  # ranks of an incarnation before

@@ -63,9 +63,7 @@ def test_without_a_note_the_log_tells_and_a_killed_worker_has_raised_nothing(tmp
     assert death_note(0, [log], None, Exited(code=0), ROWS).raised is None
 
 
-def test_who_noted_an_exception_and_was_aborted_while_it_was_torn_down_failed_by_the_exception(
-    tmp_path: Path,
-) -> None:
+def test_who_noted_an_exception_and_was_aborted_at_its_end_failed_by_the_exception(tmp_path: Path) -> None:
     words = {"message": "OSError: [Errno 28] No space left on device", "extraInfo": {"py_callstack": STACK}}
     note = note_of(tmp_path, {"message": words})
     found = death_note(0, [], note, Signaled(signum=6), ROWS)

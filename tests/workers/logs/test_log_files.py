@@ -70,9 +70,7 @@ def test_a_link_is_replaced_even_if_it_points_nowhere(tmp_path: Path) -> None:
         ("x" * 9999, "x" * 500, None),
     ],
 )
-def test_the_last_line_and_the_last_step_of_a_log(
-    tmp_path: Path, text: str, line: str, step: int | None
-) -> None:
+def test_the_last_line_and_step_of_a_log(tmp_path: Path, text: str, line: str, step: int | None) -> None:
     (tmp_path / "log").write_text(text)
     found = death_note(3, [tmp_path / "log"])
     assert (found.rank, found.last_line, found.logged_step) == (3, line, step)

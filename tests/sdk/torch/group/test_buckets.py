@@ -35,9 +35,7 @@ def test_every_rank_reduces_the_canonical_buckets_in_their_order(both: tuple[Lay
 
 
 @given(two_layouts())
-def test_where_there_is_no_canonical_layout_the_own_one_is_taken_as_it_comes(
-    both: tuple[Layout, Layout],
-) -> None:
+def test_where_there_is_no_canonical_layout_the_own_is_taken_as_it_is(both: tuple[Layout, Layout]) -> None:
     assert reduced(None, both[0]) == both[0]
 
 

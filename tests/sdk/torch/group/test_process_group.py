@@ -66,9 +66,7 @@ def timeouts() -> set[timedelta]:
 
 
 @pytest.mark.parametrize("level", [dist.DebugLevel.OFF, dist.DebugLevel.DETAIL])
-def test_a_group_that_was_formed_again_has_the_timeout_of_the_script(
-    level: Any, session: Session, tmp_path: Path
-) -> None:
+def test_a_group_formed_again_has_the_scripts_timeout(level: Any, session: Session, tmp_path: Path) -> None:
     dist.set_debug_level(level)  # with details torch puts a group of its own around each
     group = begins(tmp_path)
     assert timeouts() == {TIMEOUT}
@@ -76,9 +74,7 @@ def test_a_group_that_was_formed_again_has_the_timeout_of_the_script(
     assert timeouts() == {TIMEOUT}
 
 
-def test_a_group_whose_backend_torch_has_chosen_can_be_left_and_formed_again(
-    session: Session, tmp_path: Path
-) -> None:
+def test_a_group_whose_backend_torch_chose_can_be_left_and_formed(session: Session, tmp_path: Path) -> None:
     group = begins(tmp_path, None)
     assert group.why_not == ""
     forms_again(group, tmp_path)

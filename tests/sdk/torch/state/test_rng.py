@@ -95,9 +95,7 @@ def test_a_record_of_another_place_is_not_taken(tmp_path: Path) -> None:
 
 
 @given(others=st.lists(st.integers(0, 40), max_size=3), later=st.integers(1, 9))
-def test_who_resumes_twice_at_the_same_step_draws_the_same_numbers_twice(
-    others: list[int], later: int
-) -> None:
+def test_who_resumes_twice_at_one_step_draws_the_same_numbers_twice(others: list[int], later: int) -> None:
     """Whatever was trained in between, and wherever else it was resumed meanwhile."""
     with tempfile.TemporaryDirectory() as folder:
         place = Position(step=50, epoch=2, step_in_epoch=3)

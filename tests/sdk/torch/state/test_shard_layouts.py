@@ -87,9 +87,7 @@ def test_the_mesh_tells_who_holds_the_same(spread: Callable[[], nn.Module], grou
 
 
 @pytest.mark.parametrize("spread", [fsdp, hybrid, tensor_parallel, both])
-def test_shards_of_model_and_optimizer_come_back_where_they_were(
-    tmp_path: Path, spread: Callable[[], nn.Module]
-) -> None:
+def test_shards_come_back_where_they_were(tmp_path: Path, spread: Callable[[], nn.Module]) -> None:
     model = spread()
     optimizer = torch.optim.AdamW(model.parameters(), foreach=False)
     for parameter in model.parameters():

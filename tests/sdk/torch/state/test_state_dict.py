@@ -131,9 +131,7 @@ def test_a_loop_that_begins_at_epoch_0_again_repeats_no_epoch_that_is_done(tmp_p
     ("make", "stop_after"),
     [(with_workers, 5), (with_workers_for_all_epochs, 12), (with_workers_for_all_epochs, 17)],
 )
-def test_with_loader_processes_the_order_is_kept(
-    make: Callable[[], Any], stop_after: int, tmp_path: Path
-) -> None:
+def test_loader_processes_keep_the_order(make: Callable[[], Any], stop_after: int, tmp_path: Path) -> None:
     whole = epochs_of(small_guard(tmp_path), make())
     first = small_guard(tmp_path)
     began = epochs_of(first, make(), stop_after)

@@ -195,9 +195,7 @@ def test_without_faultrun_the_same_steps_are_counted(attempts: bool, tmp_path: P
     assert guard.global_step == BATCHES // 3
 
 
-def test_a_step_without_an_update_counts_where_a_scaler_has_found_none_to_make(
-    tmp_path: Path, in_a_group: None
-) -> None:
+def test_a_step_without_an_update_counts_where_a_scaler_made_none(tmp_path: Path, in_a_group: None) -> None:
     job = Job(tmp_path)
     with job.guard.attempt():
         job.net(torch.ones(1, 1)).sum().backward()
