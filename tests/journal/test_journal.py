@@ -1,4 +1,4 @@
-"""The journal on a disk: torn, full, foreign, and read again."""
+"""The journal on a disk: torn, full, foreign, read again, and written by an earlier version."""
 
 import errno
 import json
@@ -13,9 +13,10 @@ from faultrun.journal.append import JournalWriter
 from faultrun.journal.read import Past, cut_torn_tail, event_of, lines, replay
 from faultrun.model.events import FirstStep, RunStarted, SpawnFailed
 from faultrun.model.observed.dying_gasp import GaspFailed
-from faultrun.model.run import RunState, Step
+from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.topology import BootId
 from support.machine.processes import files_limited_to, no_more_threads
+from support.places import DATA
 from support.stories.story import NODE, SIGTERM, Story, checkpoint, new_run
 
 WORLD_SIZE = 2
@@ -269,3 +270,37 @@ def test_two_writers_one_after_the_other_never_overwrite(tmp_path: Path) -> None
         journal.append(event, Step(state=START, why="noted"))
         journal.close()
     assert [json.loads(line)["seq"] for line in path.read_text().splitlines()] == [0, 1, 2]
+
+
+KEPT = sorted((DATA / "journals").glob("*.jsonl"))
+PREEMPTED = next(path for path in KEPT if path.stem == "a_fault_then_two_preemptions")
+
+
+def replayed(lines: list[str], folder: Path) -> Past:
+    journal = folder / "journal.jsonl"
+    journal.write_text("".join(lines))
+    return replay(journal, new_run(2))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kept", KEPT, ids=lambda path: path.stem)
+def test_every_line_is_understood_and_leads_where_it_led(kept: Path, tmp_path: Path) -> None:
+    lines = kept.read_text().splitlines(keepends=True)
+    for count, line in enumerate(lines, start=1):
+        past, told = replayed(lines[:count], tmp_path), json.loads(line)
+        assert past.torn == ""
+        assert past.state.phase is Phase(told["phase"]), line
+        assert past.state.incarnation == told["incarnation"] or told["why"].startswith("stale"), line
+
+
+def test_a_stopped_run_of_an_earlier_version_is_gone_on_with_a_finished_one_is_not(tmp_path: Path) -> None:
+    lines = PREEMPTED.read_text().splitlines(keepends=True)
+    ends = [
+        number for number, line in enumerate(lines, start=1) if json.loads(line)["event"] == "RunFinished"
+    ]
+    states = [replayed(lines[:count], tmp_path).state for count in ends]
+    assert [(state.exit_code, state.stop is not None) for state in states] == [
+        (143, True), (143, True), (0, False),
+    ]  # fmt: skip
+    assert [state.incidents for state in states] == [1, 1, 1]
+    assert states[0].run.high_step == 6

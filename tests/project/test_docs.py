@@ -1,18 +1,24 @@
 """The documentation: faultrun understands every command in it, and every link leads somewhere."""
 
+import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 import yaml
-from docs.options_page import WORKER_VARIABLES
+from docs.options_page import WORKER_VARIABLES, page
 
 from faultrun.cli.app import program
 from faultrun.cli.verbs import VERBS
 from faultrun.errors import FaultrunError
-from support.places import ROOT
+from support.machine.processes import PATIENCE_S
+from support.machine.receiver import receiving
+from support.places import DOCS, ROOT
 from support.reporting.pages import PAGES, behind_faultrun, blocks, commands, links
 
 
@@ -67,3 +73,78 @@ def test_the_tests_that_the_table_of_verdicts_names_exist() -> None:
 
 def _functions(file: Path) -> list[str]:
     return re.findall(r"^def (test_\w+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+PAGE = DOCS / "options.md"
+
+
+def test_the_page_of_options_is_made_from_the_code() -> None:
+    again = "python docs/options_page.py > docs/options.md"
+    assert PAGE.read_text() == page(), f"write it anew: {again}"
+
+
+INCIDENT = {
+    "kind": "incident",
+    "at_utc": "2026-11-28T07:00:00.250Z",
+    "incarnation": 0,
+    "number": 1,
+    "step": 12,
+}
+RESTART = {
+    "kind": "restart", "at_utc": "2026-11-28T07:00:06.750Z", "incarnation": 1, "resumed_step": 10,
+    "after_s": 6.5, "running_after_s": None,
+}  # fmt: skip
+
+
+def told(script: str, to: str, *events: dict[str, Any]) -> None:
+    for event in events:
+        subprocess.run(
+            (sys.executable, "-c", script, to),
+            input=json.dumps(event).encode(), timeout=PATIENCE_S, check=True,
+        )  # fmt: skip
+
+
+def script(word: str) -> str:
+    (found,) = [text for text in blocks(ROOT / "docs" / "metrics.md", "python") if word in text]
+    return found
+
+
+def test_a_recovery_is_a_span_of_its_length_for_an_opentelemetry_collector() -> None:
+    with receiving() as receiver:
+        told(script("resourceSpans"), receiver.address, INCIDENT, RESTART)
+        (body,) = receiver.sent_to("/v1/traces")
+    ((span,),) = (scope["spans"] for one in json.loads(body)["resourceSpans"] for scope in one["scopeSpans"])
+    assert span["name"] == "recovery"
+    assert int(span["endTimeUnixNano"]) - int(span["startTimeUnixNano"]) == pytest.approx(6.5e9, abs=1e6)
+    assert {"key": "faultrun.resumed_step", "value": {"stringValue": "10"}} in span["attributes"]
+
+
+def test_incidents_and_recoveries_are_scalars_of_tensorboard(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    told(script("tensorboard"), str(tmp_path), INCIDENT, RESTART)
+    written = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    for name in (b"faultrun/incidents", b"faultrun/recovery_seconds", b"faultrun/incarnation"):
+        assert name in written
+
+
+RIDDLES = (
+    *("; ... says it", "nothing says that another start would end otherwise", "first failure; rank"),
+    *("from the beginning: no checkpoint", "a recovery point shall be written"),
+    *("DIR of the run, as it printed", "no rank reported a save", "starts count as training"),
+    *("most of a recovery is", "as a known training code needs them", "first bytes back", "Put together."),
+    *("neighbour of the narrator", "whoever looks at a run", "no hand-over", "begin as at first"),
+    *("nobody is replaced", "is no --checkpoint_dir:", "before given back for"),
+    *("the command is another one", "workers start as they did first", "nobody said how far training was"),
+    *("as torchrun has it", "it is of a larger world than", "Who knows how long the slowest honest pause"),
+)
+
+
+@pytest.mark.parametrize("phrase", RIDDLES)
+def test_a_phrase_that_nobody_understood_is_gone(phrase: str) -> None:
+    folders = (ROOT / "launcher", ROOT / "docs", ROOT / "templates", ROOT / "examples")
+    files = [file for folder in folders for kind in ("*.py", "*.md", "*.yaml") for file in folder.rglob(kind)]
+    assert len(files) > 200
+    texts = {
+        file: " ".join(file.read_text(encoding="utf-8").split()) for file in [*files, ROOT / "README.md"]
+    }
+    assert [str(file) for file, text in texts.items() if phrase in text] == []

@@ -1,7 +1,12 @@
 """What the environment tells the SDK."""
 
 from pathlib import Path
+from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faultrun import sdk
 from faultrun.model.wire import SLOT_BYTES
 from faultrun.sdk.session import read_identity, read_session
 from faultrun.sdk.worker.progress_slot import ProgressSlot
@@ -89,3 +94,20 @@ def test_ranks_of_a_page_save_the_same_step_whoever_is_asked_first(tmp_path: Pat
     second.propose_stop(4)
     assert (first.agreed_stop(), first.joined_save()) == (4, 2)
     assert ProgressSlot("").agree_on_save(5, 2) == 6
+
+
+ANYTHING: st.SearchStrategy[Any] = st.one_of(
+    st.none(), st.integers(), st.floats(), st.text(), st.binary(), st.tuples(st.integers()), st.just(object())
+)
+
+
+@given(first=ANYTHING, second=ANYTHING, third=ANYTHING)
+def test_whatever_it_is_given_no_call_raises(first: Any, second: Any, third: Any) -> None:
+    assert sdk.resume() is None
+    folder = sdk.Folder(directory=first, keep=second, replica_group=third)
+    sdk.start(save=first, directory=second, name=third)
+    sdk.start(save=print, directory=folder, name=third)
+    sdk.step(first, second)
+    with sdk.updating(), sdk.phase(first):
+        assert not sdk.should_stop()
+    sdk.done(ends_within_s=first)

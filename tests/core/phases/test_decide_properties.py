@@ -3,10 +3,13 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from faultrun.core.phases.decide import decide
+from faultrun.core.phases.platform_notices import hold
 from faultrun.journal.append import line_of
 from faultrun.journal.read import event_of
 from faultrun.model.actions import FindRecoveryPoint, Kill, RequestGasp, Spawn, StartTimer
@@ -14,6 +17,7 @@ from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import (
     Event,
     FaultNotice,
+    FirstStep,
     NothingWhole,
     PlanAdopted,
     RecoveryPointChosen,
@@ -21,13 +25,16 @@ from faultrun.model.events import (
     RunStarted,
     Timer,
 )
+from faultrun.model.exits import Exited, Signaled
 from faultrun.model.observed.agreement import MembershipLost
 from faultrun.model.observed.dying_gasp import SaveSeen
 from faultrun.model.observed.platform_notice import Platform
 from faultrun.model.run import Drain, Life, Phase, RunState, Step
 from faultrun.model.stop import StopRequested, StopSource
+from support.stories.generated import values
 from support.stories.random_histories import WORLD_SIZE, Choose, absurd_histories
-from support.stories.story import Story, new_run
+from support.stories.story import SIGKILL, Story, new_run
+from support.stories.survivors import World, training
 
 _WAITS = {
     Phase.DRAINING: Timer.GRACE,
@@ -222,3 +229,54 @@ def play(choices: list[Choose]) -> History:
         told.append((state, event, step))
         state = step.state
     return told
+
+
+_NOTICES = values(FaultNotice).map(lambda event: event.notice)
+
+
+@settings(max_examples=60)
+@given(st.lists(_NOTICES, max_size=6), st.lists(_NOTICES, max_size=6))
+def test_whatever_the_platform_says_workers_start_only_when_it_has_nothing_against_it(
+    first: list[Any], later: list[Any]
+) -> None:
+    story = Story(3).starts(notices=tuple(first)).chose(None)
+    for notice in later:
+        against = hold(story.state)
+        if story.phase is Phase.PREPARING:
+            story = story.prepared()
+            assert (story.phase is Phase.RUNNING) == (not against)
+        story.noticed(notice, after_s=1)
+        if story.phase is Phase.RUNNING:
+            assert "not recovered" not in hold(story.state)
+            assert "marked as faulty" not in hold(story.state)
+    assert all(spawn.plan.incarnation == 0 for spawn in story.performed(Spawn))
+
+
+RANKS = st.integers(0, 2)
+
+
+HAPPENINGS: "dict[str, Callable[[World, int], object]]" = {
+    "killed": lambda world, rank: world.loses(rank, Signaled(signum=SIGKILL)),
+    "failed": lambda world, rank: world.loses(rank, Exited(code=3)),
+    "can rejoin": lambda world, rank: world.story.can_rejoin(rank),
+    "rejoined": lambda world, rank: world.story.rejoined(rank),
+    "hangs": lambda world, rank: world.hangs(rank),
+    "has bad memory": lambda world, rank: world.story.has_bad_memory(rank),
+    "cannot": lambda world, rank: world.story.cannot_rejoin(rank),
+    "examined": lambda world, _: world.story.examined(),
+    "late": lambda world, _: world.story.rang(Timer.REJOIN, after_s=20),
+    "told to stop": lambda world, _: world.story.told_to_stop(),
+    "finished": lambda world, rank: world.loses(rank, Exited(code=0)),
+    "heard": lambda world, _: world.story.hears(),
+    "stepped": lambda world, _: world.story.now(FirstStep, step=50),
+}
+
+
+@given(st.lists(st.tuples(st.sampled_from(sorted(HAPPENINGS)), RANKS), max_size=25), st.booleans())
+def test_no_rank_lives_twice_and_the_end_is_reached(what: "list[tuple[str, int]]", waits: bool) -> None:
+    world = World(training())
+    world.story.answers_wait = waits
+    for name, rank in what:
+        HAPPENINGS[name](world, rank)
+        world.obeys()
+    world.ends()
