@@ -31,18 +31,23 @@ def drain():
 """
 
 
-def test_a_line_is_written_at_once_behind_our_name() -> None:
-    assert printed(_BEGIN + "say('one'); print(drain(), end='')") == "faultrun: one\n"
+OFFERED = {
+    "at once behind our name": ("say('one')", "one"),
+    "with the next line and in order": (
+        "fill(); say('one'); say('two'); drain(); say('three')",
+        "one\nfaultrun: two\nfaultrun: three",
+    ),
+    "a last time at the end": ("fill(); say('last words'); drain(); settle()", "last words"),
+    "with the next line when a disk was full": (
+        "os.dup2(os.open('/dev/full', os.O_WRONLY), 2); say('one'); os.dup2(write_end, 2); say('two')",
+        "one\nfaultrun: two",
+    ),
+}
 
 
-def test_what_was_not_taken_is_offered_with_the_next_line_and_in_order() -> None:
-    code = "fill(); say('one'); say('two'); drain(); say('three'); print(drain(), end='')"
-    assert printed(_BEGIN + code) == "faultrun: one\nfaultrun: two\nfaultrun: three\n"
-
-
-def test_what_was_not_taken_is_offered_a_last_time_at_the_end() -> None:
-    code = "fill(); say('last words'); drain(); settle(); print(drain(), end='')"
-    assert printed(_BEGIN + code) == "faultrun: last words\n"
+@pytest.mark.parametrize(("code", "lines"), OFFERED.values(), ids=OFFERED)
+def test_a_line_is_offered_until_it_is_taken(code: str, lines: str) -> None:
+    assert printed(f"{_BEGIN}{code}; print(drain(), end='')") == f"faultrun: {lines}\n"
 
 
 @pytest.mark.long
@@ -71,18 +76,6 @@ def test_a_reader_that_is_gone_and_a_name_that_is_no_utf8_are_no_trouble() -> No
 
 def test_without_stderr_nothing_is_said() -> None:
     assert printed(_BEGIN + "os.close(2); say('one'); sys.stderr = None; say('two'); print('ok')") == "ok\n"
-
-
-def test_what_a_full_disk_did_not_take_is_offered_with_the_next_line() -> None:
-    code = """
-full = os.open("/dev/full", os.O_WRONLY)
-os.dup2(full, 2)
-say('one')
-os.dup2(write_end, 2)
-say('two')
-print(drain(), end='')
-"""
-    assert printed(_BEGIN + code) == "faultrun: one\nfaultrun: two\n"
 
 
 @pytest.mark.parametrize("verb", ["--version", "recipes", "docs"])

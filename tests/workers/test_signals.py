@@ -10,45 +10,37 @@ from faultrun.workers import signals
 """
 
 
-def test_signals_that_come_before_the_pipe_are_kept_for_it() -> None:
-    code = """
+HEARD = {
+    "those that come before the pipe are kept for it": """
 signals.block()
 for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     os.kill(os.getpid(), signum)
-pipe = signals.SignalPipe()
-print(sorted(pipe.drain()))
-"""
-    assert printed(_BEGIN + code) == "[1, 2, 15]\n"
-
-
-def test_signals_arrive_in_their_order_and_repeatedly() -> None:
-    code = """
+assert sorted(signals.SignalPipe().drain()) == [1, 2, 15]
+""",
+    "they arrive in their order and repeatedly": """
 pipe = signals.SignalPipe()
 for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
     os.kill(os.getpid(), signum)
-print(list(pipe.drain()), list(pipe.drain()))
-"""
-    assert printed(_BEGIN + code) == "[15, 2, 15] []\n"
-
-
-def test_the_end_of_a_child_is_a_signal_too() -> None:
-    code = """
-import select, subprocess
+assert (list(pipe.drain()), list(pipe.drain())) == ([15, 2, 15], [])
+""",
+    "the end of a child is one too": """
+import subprocess
 pipe = signals.SignalPipe()
 subprocess.Popen(["true"]).wait()
-print(list(pipe.drain()))
-"""
-    assert printed(_BEGIN + code) == "[17]\n"
-
-
-def test_a_lost_terminal_means_nothing_to_whoever_was_started_by_nohup() -> None:
-    code = """
+assert list(pipe.drain()) == [17]
+""",
+    "a lost terminal means nothing to a program that nohup started": """
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 pipe = signals.SignalPipe()
 os.kill(os.getpid(), signal.SIGHUP)
-print(list(pipe.drain()))
-"""
-    assert printed(_BEGIN + code) == "[]\n"
+assert list(pipe.drain()) == []
+""",
+}
+
+
+@pytest.mark.parametrize("story", HEARD)
+def test_signals_are_heard_as_bytes(story: str) -> None:
+    assert printed(f"{_BEGIN}{HEARD[story]}print('heard')") == "heard\n"
 
 
 @pytest.mark.parametrize("signum", ["SIGTERM", "SIGINT", "SIGHUP"])
