@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from faultrun.checkpoints.names import place_of
+from faultrun.checkpoints.names import place_of, plainly_numbered
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen
 
@@ -79,4 +79,4 @@ def _folders(entries: Iterable[Entry]) -> list[_Folder]:
 
 def _folder_of(path: str) -> str:
     """The folder that it lies in, or that its own numbered folder lies in; those of all ranks are one."""
-    return place_of(path.rpartition("/")[0])
+    return place_of("/".join(map(plainly_numbered, path.rpartition("/")[0].split("/"))))

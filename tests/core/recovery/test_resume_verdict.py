@@ -123,6 +123,7 @@ def test_whoever_resumes_is_never_said_to_have_begun_anew_and_who_begins_anew_ne
         (stepped(141), Opened(seen=True), Began.UNKNOWN),
         (stepped(141), Opened(), Began.UNKNOWN),
         (stepped(1), Opened(seen=True, chosen=True), Began.ELSEWHERE),
+        (logged(1), Opened(seen=True, chosen=True), Began.UNKNOWN),  # it may count otherwise in its log
         (logged(90), Opened(), Began.AS_CHOSEN),
         (logged(900), Opened(), Began.UNKNOWN),
         (logged(900), Opened(seen=True, chosen=True), Began.AS_CHOSEN),

@@ -133,6 +133,8 @@ def _from(place: StartPlace, point: RecoveryPoint, origin: StartPlace | None, op
         return Began.UNKNOWN
     if beyond is not None and beyond >= 0:
         return Began.AS_CHOSEN
+    if place.by_log and opened.chosen and not opened.others:
+        return Began.UNKNOWN  # it was loaded, whatever the script counts in its log
     if place.sure and chosen is not None:
         return Began.ELSEWHERE
     if place == origin:
@@ -149,7 +151,8 @@ def _why(
     began: Began, place: StartPlace, point: RecoveryPoint | None, recovery: Recovery, opened: Opened
 ) -> str:
     if began is Began.UNKNOWN:
-        return f"training from {place.words}"
+        loaded = point is not None and opened.chosen and not opened.others
+        return f"training from {place.words}{', with the chosen checkpoint opened' if loaded else ''}"
     if point is None:
         how = ", as it should" if began is Began.AS_CHOSEN else _BY_ITSELF
         return f"training from {place.words}{how}"
