@@ -8,6 +8,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
 from heapq import nlargest
@@ -98,9 +99,10 @@ class Catalog:
         marks = frozenset[str]().union(*map(faultrun_manifest.marks_of, self.places))
         entries = [self._as_of_now(one, marks) for one in self._reconciled(described)]
         self._memory.save()
-        ours = [one for one in entries if not self._left_alone.holds(one)]
+        written = {path for save in self.seen.saves for path in save.files} - {*self.seen.prepared}
+        aside = [one for one in entries if self._left_alone.holds(one) and not self._holds(one, written)]
+        ours = [one for one in entries if not any(one is other for other in aside)]
         members = {path: one.members for path, one in self._verifier.known.items()}
-        aside = [one for one in entries if self._left_alone.holds(one)]
         run = SavesOfRun(
             seen=self.seen,
             reached=self._left_alone.reached,
@@ -206,6 +208,10 @@ class Catalog:
         with suppress(OSError):
             self._left_alone.keep()
         self._memory.forget_all_but((*self._with_members(scan.entries), *scan.left_alone))
+
+    def _holds(self, entry: Entry, written: AbstractSet[str]) -> bool:
+        """Whether one of the files that were seen to be ``written`` is of it: that is this run's."""
+        return not written.isdisjoint(self._verifier.known[entry.path].members)
 
     def _with_members(self, entries: Sequence[Entry]) -> list[Entry]:
         """``entries``, the files in their folders, and those of saves that are no entries."""

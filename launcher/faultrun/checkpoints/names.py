@@ -60,8 +60,7 @@ _LONGEST_SHOWN = 80
 _SPELLINGS = {
     "epoch": ("epoch", "epoch_num", "current_epoch", "cur_epoch", "epochs_run", "epochs"),
     "global_step": (
-        "global_step", "global_steps", "num_updates", "iteration", "iterations", "iter", "step", "steps",
-        "step_num",
+        "global_step", "global_steps", "num_updates", "iteration", "iterations", "iter", "step", "step_num",
     ),
     "step_in_epoch": ("step_in_epoch", "batch_in_epoch"),
     "world_size": ("world_size",),

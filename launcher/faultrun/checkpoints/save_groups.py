@@ -26,6 +26,7 @@ from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen, SeenSave
 
 _COMPARED, _NEAR = 3, 2
+_NO_OTHER = "of no save that was seen before it: those had other files"
 _ONCE = "it was written beside an earlier save, and not again beside the newest"
 _WORDS = re.compile(r"[A-Za-z]+")
 _SELDOM_GIVEN = re.compile(
@@ -100,6 +101,8 @@ def grouped(
         _join(newest, replace(_NAMELESS, save="newest", lacks=lacks), found, beside, seen)
     files = [(save, [f"{of_any_rank(path)}/" for path in save.files]) for save in reversed(seen.saves)]
     written = (save.files.values() for of_place in saves.values() for save in of_place.values())
+    for path in _seldom_seen(seen, found):
+        found[path] = replace(found[path], lacks=found[path].lacks or _NO_OTHER)
     loose = frozenset(chain.from_iterable(written)) - found.keys()
     return Grouped([_at_step(one, files, roots) for one in found.values()], beside, loose)
 
@@ -145,9 +148,11 @@ def _not_written(
 ) -> tuple[str, tuple[str, ...]]:
     """Which files all saves before the newest wrote under one name, and this one did not; why it is none.
 
-    One save tells nothing of a name with a number: the next has another.
+    One save tells nothing of a name with a number: the next has another. A save that shares no file with the
+    newest is of something else: another stage, the other of two that take turns.
     """
-    *before, newest = (set(one.files) for one in seen.saves) if seen.saves else (set[str](),)
+    *others, newest = (set(one.files) for one in seen.saves) if seen.saves else (set[str](),)
+    before = [one for one in others if not one.isdisjoint(newest)]
     always = set[str].intersection(*before) - newest if before else set[str]()
     missing = tuple(
         path
@@ -157,6 +162,18 @@ def _not_written(
     )
     why = f"{base_name(missing[0])} beside it is of the save before: it was not finished" if missing else ""
     return why, missing
+
+
+def _seldom_seen(seen: SavesSeen, found: Mapping[str, Entry]) -> list[str]:
+    """Files that one save alone had, where several had others: results, an export, a cache."""
+    kinds = [{masked(base_name(path)) for path in save.files} for save in seen.saves]
+    often = {kind for save in kinds for kind in save if sum(kind in one for one in kinds) > 1}
+    alone = (
+        save
+        for save in seen.saves
+        if often and often.isdisjoint(masked(base_name(path)) for path in save.files)
+    )
+    return [path for save in alone for path in save.files if path in found]
 
 
 def _at_step(entry: Entry, seen: Sequence[tuple[SeenSave, list[str]]], roots: Sequence[str]) -> Entry:

@@ -132,7 +132,8 @@ def _from(place: StartPlace, point: RecoveryPoint, origin: StartPlace | None, op
     if beyond is not None and beyond > stride and (opened.others or not opened.chosen):
         return Began.UNKNOWN
     if beyond is not None and beyond >= 0:
-        return Began.AS_CHOSEN
+        unread = opened.seen and not opened.chosen and place.by_log and place == origin
+        return Began.UNKNOWN if unread else Began.AS_CHOSEN
     if place.by_log and opened.chosen and not opened.others:
         return Began.UNKNOWN  # it was loaded, whatever the script counts in its log
     if place.sure and chosen is not None:
