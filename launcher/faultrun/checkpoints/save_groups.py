@@ -117,6 +117,24 @@ def main_files(paths: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(mains, key=lambda path: (len(base_name(path)), path)))
 
 
+def other_kinds(path: str, seen: SavesSeen) -> tuple[str, ...]:
+    """The newest file of each kind that is saved in turn with ``path``: a script may want one of them.
+
+    Kinds are told apart by names without numbers; what was opened at the last resume leaves no doubt.
+    """
+    kinds = {masked(base_name(one)): one for save in seen.saves for one in save.files if os.path.exists(one)}  # noqa: PTH110
+    inside = [
+        save.files
+        for save in seen.saves
+        if any(one == path or one.startswith(f"{path}/") for one in save.files)
+    ]
+    own = {masked(base_name(one)) for files in inside for one in files}
+    alike = [save for save in seen.saves if not own.isdisjoint(masked(base_name(one)) for one in save.files)]
+    own |= {masked(base_name(one)) for save in alike for one in save.files}
+    known = not own or seen.opened in own
+    return () if known else tuple(main_files([one for kind, one in kinds.items() if kind not in own]))
+
+
 def _newest_seen(seen: SavesSeen, found: Mapping[str, Entry], missing: Sequence[str]) -> NumberedSave | None:
     """The newest save that was seen, if it has several files and their names do not show that.
 

@@ -65,7 +65,7 @@ def test_what_would_be_handed_over_is_told_with_what_belongs_to_it(
 def test_that_nobody_can_tell_which_file_is_loaded_is_told_with_the_option(launcher: Launcher) -> None:
     names = [f"ckpt/{part}_2.pt" for part in ("first", "second", "third")]
     line, _ = told(launcher, names, "--checkpoint_dir=ckpt")
-    assert "that is a guess among 3 files of one save: --checkpoint_pattern=" in line
+    assert "that is a guess among 3 files that the script saves: --checkpoint_pattern=" in line
 
 
 @pytest.mark.parametrize("options", [("--checkpoint_dir=logs",), ()])

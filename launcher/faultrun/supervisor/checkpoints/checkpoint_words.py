@@ -41,7 +41,7 @@ def first_save_words(told: FirstSaveTold, spec: RunSpec, newest: Entry) -> str:
         line += "; what its layout does not show cannot be checked, but that it is there"
     if told.instead:
         pattern = shlex.quote(pattern_of(base_name(told.path)))
-        line += f"; that is a guess among {1 + len(told.instead)} files of one save: "
+        line += f"; that is a guess among {1 + len(told.instead)} files that the script saves: "
         line += f"--checkpoint_pattern={pattern} says which one the script loads"
     return line
 

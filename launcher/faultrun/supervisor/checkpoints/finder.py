@@ -8,7 +8,7 @@ from pathlib import Path
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import Findings, VerifyProgress, further, scan_and_choose
 from faultrun.checkpoints.formats.unrecognised import unknown_files
-from faultrun.checkpoints.save_groups import main_files
+from faultrun.checkpoints.save_groups import main_files, other_kinds
 from faultrun.core.recovery import choose
 from faultrun.core.recovery.candidate_order import own_saves
 from faultrun.core.recovery.need import Disks, Doubt, Need, Whose, World, last_resorts
@@ -213,12 +213,13 @@ class CheckpointFinder:
         beside = self._catalog.beside(newest.path)
         named = not newest.save or newest.format == "pattern"
         mains = (newest.path,) if named else main_files([newest.path, *beside])
+        others = () if newest.format == "pattern" else other_kinds(newest.path, seen)
         told = FirstSaveTold(
             at_s=at_s,
             incarnation=incarnation,
             path=newest.path,
             beside=beside,
-            instead=tuple(path for path in mains or beside if path != newest.path),
+            instead=tuple(path for path in (*(mains or beside), *others) if path != newest.path),
         )
         words = first_save_words(told, self._spec, newest)
         return replace(told, words=words if self._saves.whole else f"{words}{NOT_WATCHED}")
