@@ -7,9 +7,8 @@ format, the manifest says its step, whom it serves and its digest::
      "world_size": 4, "rank": 0, "replica_group": [0, 1, 2, 3], "size_bytes": 812345,
      "digest": "sha256:...", "run_id": "...", "incarnation": 0, "node": "..."}
 
-``step`` is the global step; ``digest`` is ``sha256:`` or ``crc32:`` with
-lower-case hexadecimal digits, or "" (size only). ``path`` must be the
-file's name; it is never followed.
+``step`` is the global step; ``digest`` is ``sha256:`` or ``crc32:`` with lower-case hexadecimal digits, or ""
+(size only). ``path`` must be the file's name; it is never followed.
 
 A folder's manifest has one thing more, and there the outer size is the sum::
 

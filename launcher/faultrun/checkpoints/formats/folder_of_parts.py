@@ -1,10 +1,9 @@
 """A directory of files that only together are a checkpoint: model, optimizer, scheduler, random states.
 
-Written by Hugging Face's Trainer (``checkpoint-N/``, ``trainer_state.json``
-last), accelerate (``random_states_R.pkl`` last, then what the script registered), DeepSpeed
-(``global_stepN/``), FSDP and scripts that use the same names. It is whole
-only if every file is, no rank's file is missing, all are of one save, and it has all that its
-earlier siblings have. Its path is the directory.
+Written by Hugging Face's Trainer (``checkpoint-N/``, ``trainer_state.json`` last), accelerate
+(``random_states_R.pkl`` last, then what the script registered), DeepSpeed (``global_stepN/``), FSDP and
+scripts that use the same names. It is whole only if every file is, no rank's file is missing, all are of one
+save, and it has all that its earlier siblings have. Its path is the directory.
 
 A side file holds no model: the optimizer, a scheduler, random states,
 arguments. It is never a checkpoint by itself, whatever directory it lies in. A model that

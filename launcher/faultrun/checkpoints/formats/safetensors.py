@@ -1,17 +1,15 @@
 """``.safetensors`` files of MindSpore and of everybody else, and sets of shards with an index.
 
-MindSpore names them ``prefix[_N]-EPOCH_STEP.safetensors``, keeps ``epoch_num``,
-``step_num`` and ``global_step`` as tensors of one number, and with
-``crc_check=True`` a checksum in the metadata. Others put texts such as
-``{"step": "1200"}`` there, if anything. Shards ``model-00001-of-00003.safetensors``
-belong to ``model.safetensors.index.json``, which is written after them; the
-set is one checkpoint and its path is the directory.
+MindSpore names them ``prefix[_N]-EPOCH_STEP.safetensors``, keeps ``epoch_num``, ``step_num`` and
+``global_step`` as tensors of one number, and with ``crc_check=True`` a checksum in the metadata. Others put
+texts such as ``{"step": "1200"}`` there, if anything. Shards ``model-00001-of-00003.safetensors`` belong to
+``model.safetensors.index.json``, which is written after them; the set is one checkpoint and its path is the
+directory.
 
-The header is checked against the file's length before it is believed. Eight bytes
-give the length of a JSON object: for each tensor its type, shape
-and the part of the data it occupies, and under ``__metadata__`` texts. The
-parts must follow one another without gap and end with the file, so a file
-that is cut anywhere cannot pass.
+The header is checked against the file's length before it is believed. Eight bytes give the length of a JSON
+object: for each tensor its type, shape and the part of the data it occupies, and under ``__metadata__``
+texts. The parts must follow one another without gap and end with the file, so a file that is cut anywhere
+cannot pass.
 
 Sources: huggingface/safetensors; ``train/serialization.py`` and ``train/callback/_checkpoint.py``
 of MindSpore; ``save_pretrained`` of Hugging Face transformers.

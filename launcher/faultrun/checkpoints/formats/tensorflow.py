@@ -1,11 +1,10 @@
 """TensorFlow checkpoints: ``prefix.index`` and ``prefix.data-00000-of-0000N``, known by their prefix.
 
-There is no file of the name ``prefix``, but it is what TensorFlow wants to be
-told. The data files are moved into place first and the index last, so an
-index says that the save was finished; it also says how long each data file
-must be. ``prefix_temp`` directories are saves that were not finished. The
-text file ``checkpoint`` beside them names the latest for TensorFlow's own
-use; nothing here depends on it, as it may be older than the files.
+There is no file of the name ``prefix``, but it is what TensorFlow wants to be told. The data files are moved
+into place first and the index last, so an index says that the save was finished; it also says how long each
+data file must be. ``prefix_temp`` directories are saves that were not finished. The text file ``checkpoint``
+beside them names the latest for TensorFlow's own use; nothing here depends on it, as it may be older than the
+files.
 
 The number in ``model.ckpt-1000`` is the global step; that in the ``ckpt-5`` of
 a CheckpointManager counts saves. A variable ``global_step`` or ``step``, or the

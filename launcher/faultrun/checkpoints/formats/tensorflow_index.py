@@ -1,10 +1,8 @@
 """``prefix.index`` of a TensorFlow checkpoint: a sorted table of where each tensor lies.
 
-The table is LevelDB's: blocks of keys and values, each followed by its kind
-(0: not compressed) and its masked CRC-32C; an index block with the places of
-the blocks; 48 bytes of footer with the place of the index block and a magic
-number. The key "" holds a ``BundleHeaderProto``, every other key a
-``BundleEntryProto``.
+The table is LevelDB's: blocks of keys and values, each followed by its kind (0: not compressed) and its
+masked CRC-32C; an index block with the places of the blocks; 48 bytes of footer with the place of the index
+block and a magic number. The key "" holds a ``BundleHeaderProto``, every other key a ``BundleEntryProto``.
 
 The checksum is CRC-32C (Castagnoli), which Python's zlib does not have: in plain Python some
 ten megabytes a second, so good for headers and small tensors only.

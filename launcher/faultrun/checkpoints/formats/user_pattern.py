@@ -1,10 +1,9 @@
 """Everything else: files that the user's regular expression names (``--checkpoint_pattern``).
 
-Named groups of the pattern become facts: ``rank``, ``epoch``, ``step`` (the
-global step), ``step_in_epoch``. The pattern must match the whole file name,
-or, when it contains a slash, the end of the path. Where the contents are of no
-layout that ``by_contents`` knows, and without a ``.sha256`` beside it, a file is
-whole if it is as long as its siblings agree on, and has ceased to change.
+Named groups of the pattern become facts: ``rank``, ``epoch``, ``step`` (the global step), ``step_in_epoch``.
+The pattern must match the whole file name, or, when it contains a slash, the end of the path. Where the
+contents are of no layout that ``by_contents`` knows, and without a ``.sha256`` beside it, a file is whole if
+it is as long as its siblings agree on, and has ceased to change.
 """
 
 import re

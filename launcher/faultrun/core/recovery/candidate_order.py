@@ -10,11 +10,10 @@ A file tells its global step, its epoch, both or neither. Two rules follow:
   some from 1). Then the later epoch is newer, within an epoch the larger step.
   A file that tells only its step is of the newest epoch known to have begun by then.
 
-So, where two files of one writer tell both, the greater (epoch, step) is
-newer. Files that tell neither come last, by modification time: nowhere else
-does a clock count, and a name only where the contents are silent. A name that counts
-saves says more than the clock: such a file stands behind the save before it. Every file
-has one place in one order, so "newer" never runs in a circle.
+So, where two files of one writer tell both, the greater (epoch, step) is newer. Files that tell neither come
+last, by modification time: nowhere else does a clock count, and a name only where the contents are silent. A
+name that counts saves says more than the clock: such a file stands behind the save before it. Every file has
+one place in one order, so "newer" never runs in a circle.
 """
 
 from bisect import bisect_left, bisect_right

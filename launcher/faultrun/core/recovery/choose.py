@@ -67,10 +67,9 @@ def choose(
 ) -> Choice:
     """Return the recovery point for ``need``, or what must be verified to find it.
 
-    ``verdicts`` is by path. ``broken`` was refused before it became a
-    candidate (a link out, a directory that cannot be listed): it makes
-    "nothing whole" out of "nothing found". Files of another run count as
-    nothing of ours.
+    ``verdicts`` is by path. ``broken`` was refused before it became a candidate (a link out, a directory that
+    cannot be listed): it makes "nothing whole" out of "nothing found". Files of another run count as nothing
+    of ours.
     """
     foreign = [_refusal(entry, _foreign(entry, need)) for entry in candidates if _foreign(entry, need)]
     ours = [entry for entry in candidates if not _foreign(entry, need)]
@@ -209,9 +208,8 @@ class _Unserved:
 def _groups_of(fit: Sequence[Entry], need: Need, named_elsewhere: Sequence[Group]) -> tuple[Group, ...]:
     """The groups to serve at one moment; a rank that nobody names is in a group of its own.
 
-    Named by the run, else by the moment's own files, else by files of other
-    moments: a file that does not tell whom it serves is a shard where others
-    of its run are. Of groups that overlap the smaller counts.
+    Named by the run, else by the moment's own files, else by files of other moments: a file that does not
+    tell whom it serves is a shard where others of its run are. Of groups that overlap the smaller counts.
     """
     everybody = frozenset(range(need.world.size))
     named = (

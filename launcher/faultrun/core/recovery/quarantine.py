@@ -51,10 +51,9 @@ def _accuses(incident: Incident, plan: Plan) -> bool:
 def attempts_after(plan: Plan, reached_step: int | None) -> tuple[Attempt, ...]:
     """The attempts, counted on by an incarnation of ``plan`` that failed after ``reached_step``.
 
-    An incarnation that trained past its recovery point clears that point's
-    count. One whose progress nobody saw counts as a failed attempt: it wrote
-    no checkpoint either, or the point would be another. Where ranks stayed, the plan no longer tells
-    where they began: whatever they are past is cleared.
+    An incarnation that trained past its recovery point clears that point's count. One whose progress nobody
+    saw counts as a failed attempt: it wrote no checkpoint either, or the point would be another. Where ranks
+    stayed, the plan no longer tells where they began: whatever they are past is cleared.
     """
     point = plan.point
     if point is None:

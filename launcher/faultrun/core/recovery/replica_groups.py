@@ -22,11 +22,10 @@ def agree_on_groups(
 ) -> tuple[Group, ...] | Disagreement:
     """Return the replica groups that the per-rank lists describe, by their least member, or why not.
 
-    ``lists[r]`` are the ranks whose checkpoint equals that of r, itself
-    included. A rank without a list takes the group its peers give it, and so
-    does a rank in ``distrusted`` (the dead: its file may be older than its
-    peers') unless no peer names it. There is no agreement when a list is of another world
-    size, when two lists contradict each other, or when a rank is in no list.
+    ``lists[r]`` are the ranks whose checkpoint equals that of r, itself included. A rank without a list takes
+    the group its peers give it, and so does a rank in ``distrusted`` (the dead: its file may be older than
+    its peers') unless no peer names it. There is no agreement when a list is of another world size, when two
+    lists contradict each other, or when a rank is in no list.
     """
     claims = {rank: frozenset(members) for rank, members in lists.items()}
     for rank in sorted(claims):

@@ -13,14 +13,7 @@ from faultrun.nodes.etcd.clock import boot_now
 from faultrun.nodes.peers.exchange import Call, PeerListener, ask_all
 from faultrun.nodes.peers.seal import Seal
 from faultrun.nodes.protocol import lease_deadline
-from faultrun.nodes.values.membership import (
-    AskPeers,
-    OwnState,
-    PeerAnswer,
-    PeerQuestion,
-    PeerWord,
-    WarnPeers,
-)
+from faultrun.nodes.values.membership import AskPeers, OwnState, PeerAnswer, PeerQuestion, PeerWord, WarnPeers
 from faultrun.nodes.values.roster import Alarm, PlanHeader, RosterEntry
 
 _LONGEST_S = 1.0

@@ -28,10 +28,7 @@ _HINTS = (
     ),
     ("user name is empty", "--rdzv-conf=username=NAME,password_file=FILE as etcd asks for"),
     ("invalid user ID or password", "--rdzv-conf=username=NAME,password_file=FILE as etcd knows them"),
-    (
-        "permission denied",
-        "a user with: etcdctl role grant-permission ROLE readwrite --prefix /faultrun/",
-    ),
+    ("permission denied", "a user with: etcdctl role grant-permission ROLE readwrite --prefix /faultrun/"),
     ("HTTP request to an HTTPS server", "https:// before each endpoint"),
     (
         "closed connection without response",

@@ -10,14 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from faultrun.model.spec.nodes_spec import EtcdAccess
-from faultrun.nodes.etcd.answers import (
-    EtcdRefused,
-    EtcdReplaced,
-    EtcdSilent,
-    Failure,
-    Json,
-    hint_for,
-)
+from faultrun.nodes.etcd.answers import EtcdRefused, EtcdReplaced, EtcdSilent, Failure, Json, hint_for
 from faultrun.nodes.etcd.clock import boot_now
 from faultrun.nodes.etcd.connection import Connection, NoAnswer, Resolver
 from faultrun.nodes.etcd.endpoints import password, tls_context

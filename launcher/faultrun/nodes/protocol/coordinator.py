@@ -31,14 +31,7 @@ from faultrun.nodes.protocol.coordinator_input import (
     statements,
 )
 from faultrun.nodes.protocol.rescan_checkpoints import look_before, look_for_more, members, names_lost
-from faultrun.nodes.values.membership import (
-    BODIES,
-    PLAN_KEY,
-    ROSTERS,
-    SMALL_BODIES,
-    Stated,
-    alarm_key,
-)
+from faultrun.nodes.values.membership import BODIES, PLAN_KEY, ROSTERS, SMALL_BODIES, Stated, alarm_key
 from faultrun.nodes.values.roster import Alarm, PlanHeader, PlanPhase, Roster, RosterEntry
 from faultrun.nodes.values.transaction import Absent, Delete, Operation, Put, Transaction
 
@@ -188,10 +181,7 @@ def _plan(given: CoordinatorInput, by_node: Mapping[NodeId, Stated], plan: Plan,
         master_port=0 if start is None else start[1],
         saved=given.saved if plan.point is None else plan.point.path[:LONGEST_PATH],
     )
-    writes: list[Operation] = [
-        _put_body(body),
-        Put(key=PLAN_KEY, value=header),
-    ]
+    writes: list[Operation] = [_put_body(body), Put(key=PLAN_KEY, value=header)]
     if before is None or before.roster != header.roster:
         writes.insert(0, Put(key=f"{ROSTERS}{header.roster}", value=roster))
     writes += [Delete(key=key) for key in _outdated(given, header)]

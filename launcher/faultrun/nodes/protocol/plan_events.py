@@ -67,12 +67,7 @@ def _to_the_busy(
         yield Fence(incarnation=life, why=f"incarnation {header.incarnation} is planned without this node")
     elif alarm is not None and not (alarm.stays and isinstance(fact.status, NodeReplacing)):
         yield IncarnationOver(
-            at_s=run_s,
-            incarnation=life,
-            why=alarm.why,
-            node=alarm.node,
-            stop=alarm.stop,
-            stays=alarm.stays,
+            at_s=run_s, incarnation=life, why=alarm.why, node=alarm.node, stop=alarm.stop, stays=alarm.stays
         )
     elif newer or (header.incarnation == life and header.phase is PlanPhase.LOOK):
         yield IncarnationOver(at_s=run_s, incarnation=life, why="the other nodes have ended it")
@@ -92,12 +87,7 @@ def _begins(plan: Plan, fact: NodeFact) -> bool:
 
 
 def _to_the_idle(
-    fact: NodeFact,
-    known: KnownKeys,
-    header: PlanHeader,
-    plan: Plan | None,
-    run_s: float,
-    run_ahead_s: float,
+    fact: NodeFact, known: KnownKeys, header: PlanHeader, plan: Plan | None, run_s: float, run_ahead_s: float
 ) -> Iterator[NodesEvent]:
     """It has no workers: it looks again, or prepares what is planned."""
     if header.incarnation > fact.incarnation and plan is not None and _begins(plan, fact):

@@ -55,12 +55,7 @@ def fitted(status: RunStatus, console: Console) -> Layout:
     foot = Text(f" {shown.left_out}", style="dim", no_wrap=True, overflow="ellipsis")
     keys = Text(" Ctrl-C leaves; the run goes on", style="dim", no_wrap=True)
     screen = Layout()
-    screen.split_column(
-        Layout(head, size=head_lines),
-        body,
-        Layout(foot, size=1),
-        Layout(keys, size=1),
-    )
+    screen.split_column(Layout(head, size=head_lines), body, Layout(foot, size=1), Layout(keys, size=1))
     return screen
 
 

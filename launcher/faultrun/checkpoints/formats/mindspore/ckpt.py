@@ -215,9 +215,8 @@ def _goes_on(outline: Outline, family: _Family) -> str:
 def _mislabelled(entry: Entry, outline: Outline, family: _Family) -> str:
     """Why a breakpoint file was saved in the middle of an update; '' if nothing shows it.
 
-    When a collective fails, ``exception_save`` labels the file with the step
-    that was not finished. The optimizer's own count then lags one more
-    behind the label than in the session's periodic files.
+    When a collective fails, ``exception_save`` labels the file with the step that was not finished. The
+    optimizer's own count then lags one more behind the label than in the session's periodic files.
     """
     counted = _count(outline.numbers, "global_step")
     if entry.kind is not Kind.GASP or counted is None or entry.global_step is None:

@@ -7,9 +7,8 @@ other (mindspore/train/serialization.py, ``_exec_save``)::
     Value       { string tag = 1; TensorProto tensor = 2; MapTensorProto maptensor = 3 }
     TensorProto { repeated int64 dims = 1; string tensor_type = 2; bytes tensor_content = 3 }
 
-Tensors above 512 MiB are split into several records with one tag. With
-``crc_check=True`` the file ends in ``crc_num`` and a 10-byte big-endian
-CRC-32 of all bytes before.
+Tensors above 512 MiB are split into several records with one tag. With ``crc_check=True`` the file ends in
+``crc_num`` and a 10-byte big-endian CRC-32 of all bytes before.
 
 An encrypted file (``save_checkpoint(enc_key=...)``) is one frame for each 64 MiB, little-endian:
 magic, in AES-GCM 16 bytes of tag, the length of what follows, then the initialisation vector and
@@ -76,9 +75,8 @@ class _Record(NamedTuple):
 class Outline:
     """What a file holds, without its tensors: ``sizes`` of each tag in file order, small numbers by tag.
 
-    ``offsets`` says where the numbers in ``COUNTS`` lie. ``crc`` is the
-    stored checksum, None when there is no trailer; ``end`` is where the
-    records end.
+    ``offsets`` says where the numbers in ``COUNTS`` lie. ``crc`` is the stored checksum, None when there is
+    no trailer; ``end`` is where the records end.
     """
 
     sizes: dict[str, int]
@@ -141,8 +139,7 @@ def judge_encrypted(file: OpenFile) -> Verdict:
 def numbers_at(file: OpenFile, offsets: Mapping[str, int]) -> dict[str, float | int] | None:
     """The numbers at ``offsets`` of another file of the same layout; None when they do not lie there.
 
-    One or two small reads instead of a walk. Says nothing about the rest of
-    the file.
+    One or two small reads instead of a walk. Says nothing about the rest of the file.
     """
     numbers: dict[str, float | int] = {}
     window, window_at = b"", 0

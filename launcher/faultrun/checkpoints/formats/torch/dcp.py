@@ -1,9 +1,8 @@
 """Directories of ``torch.distributed.checkpoint``: ``.metadata`` and shards ``__R_N.distcp``.
 
-``.metadata`` is a pickle, written last, that says for each piece of each
-tensor in which shard it lies, from where, and how long it is. Each piece is a
-``torch.save`` archive of its own with checksums, so a shard can be proved
-whole to the last byte. Pieces named ``step`` or ``epoch`` hold plain numbers.
+``.metadata`` is a pickle, written last, that says for each piece of each tensor in which shard it lies, from
+where, and how long it is. Each piece is a ``torch.save`` archive of its own with checksums, so a shard can be
+proved whole to the last byte. Pieces named ``step`` or ``epoch`` hold plain numbers.
 
 Lightning and Fabric put ``meta.pt`` beside them, a file of ``torch.save`` with epoch and step,
 after ``.metadata``: it belongs to the checkpoint. torchtitan's last save and an export hold the model

@@ -1,12 +1,10 @@
 """Look into a pickle without executing anything in it.
 
-A pickle is a program. ``pickletools`` knows its instructions; here only those
-are obeyed that build plain data, and classes, functions and what they would
-return become ``Instance`` values that remember a name and arguments. Nothing is
-imported or called, nothing that the pickle made is compared or hashed
-(hashing a deeply nested tuple overflows the C stack), and no call nests
-itself. Memory stays below a hundred bytes for each byte of input, and
-below as many such pieces as the limit of instructions allows.
+A pickle is a program. ``pickletools`` knows its instructions; here only those are obeyed that build plain
+data, and classes, functions and what they would return become ``Instance`` values that remember a name and
+arguments. Nothing is imported or called, nothing that the pickle made is compared or hashed (hashing a deeply
+nested tuple overflows the C stack), and no call nests itself. Memory stays below a hundred bytes for each
+byte of input, and below as many such pieces as the limit of instructions allows.
 """
 
 import struct

@@ -1,17 +1,14 @@
 """Files of ``torch.save``: which names are theirs, and which of the two layouts is inside.
 
-Names: ``*.pt *.pth *.pth.tar`` and, with Lightning, ``*.ckpt``. The layout
-shows only in the first bytes: since 1.6 that of ``zip_archive``; before it (and with
-``_use_new_zipfile_serialization=False``) five pickles and then the storages.
-``rank*/model_best.pth.tar`` is kind BEST: written when the accuracy rose, so
-there may be newer training than in it. An optimizer's or a scheduler's file
-is none: ``folder`` knows them.
+Names: ``*.pt *.pth *.pth.tar`` and, with Lightning, ``*.ckpt``. The layout shows only in the first bytes:
+since 1.6 that of ``zip_archive``; before it (and with ``_use_new_zipfile_serialization=False``) five pickles
+and then the storages. ``rank*/model_best.pth.tar`` is kind BEST: written when the accuracy rose, so there may
+be newer training than in it. An optimizer's or a scheduler's file is none: ``folder`` knows them.
 
-The five pickles are a magic number, the protocol version, a dict about the machine,
-the saved object, and the list of storage keys. After them comes, for each key
-in that order, the number of elements (8 bytes) and the elements. There is no
-checksum, but every length is known, so a cut shows. Source:
-``torch/serialization.py`` (``_legacy_save``) and ``torch/csrc/serialization.cpp``.
+The five pickles are a magic number, the protocol version, a dict about the machine, the saved object, and the
+list of storage keys. After them comes, for each key in that order, the number of elements (8 bytes) and the
+elements. There is no checksum, but every length is known, so a cut shows. Source: ``torch/serialization.py``
+(``_legacy_save``) and ``torch/csrc/serialization.cpp``.
 """
 
 import re

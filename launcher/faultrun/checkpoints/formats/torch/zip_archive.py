@@ -1,10 +1,9 @@
 """``torch.save`` since 1.6: a zip archive of stored records, ``<root>/data.pkl`` and ``<root>/data/<key>``.
 
-The archive is read by its own rules and tighter than a zip program would:
-the end record must be the last bytes of the file and all offsets must fit to
-it, so that no beginning of a file passes for a file, not even where a whole
-archive is stored inside. Nothing is unpacked and no name in it is used as a
-path. Every storage that ``data.pkl`` refers to must have a record of its size.
+The archive is read by its own rules and tighter than a zip program would: the end record must be the last
+bytes of the file and all offsets must fit to it, so that no beginning of a file passes for a file, not even
+where a whole archive is stored inside. Nothing is unpacked and no name in it is used as a path. Every storage
+that ``data.pkl`` refers to must have a record of its size.
 
 Sources: PKWARE APPNOTE 6.3 (4.3 and 4.5.3), ``caffe2/serialize/inline_container.cc``
 and ``torch/serialization.py``.
@@ -113,9 +112,8 @@ def scalar_in(file: OpenFile, peeked: Peeked) -> int | None:
 def storages(persistent: Sequence[Value]) -> dict[str, tuple[int, int | None]]:
     """Return (number of elements, bytes of one element or None if not known) of each storage, by key.
 
-    A tensor in the pickle asks for its data by a persistent id,
-    ``("storage", torch.FloatStorage, key, location, count[, view])``. The largest
-    count wins when a key comes twice: views of one storage.
+    A tensor in the pickle asks for its data by a persistent id, ``("storage", torch.FloatStorage, key,
+    location, count[, view])``. The largest count wins when a key comes twice: views of one storage.
     """
     found: dict[str, tuple[int, int | None]] = {}
     for wanted in persistent:
