@@ -41,13 +41,11 @@ def _words(root: MappingNode) -> Iterator[str]:
     if plain.get("use_cpu", "").lower() == "true":
         yield "--cpu"
     for section in _INNER:
-        inner = root.get(section)
-        if isinstance(inner, MappingNode):
+        if isinstance((inner := root.get(section)), MappingNode):
             for name, value in _plain(inner):
                 if value and value != "null":
                     yield f"--{name}={value}"
-    dynamo = root.get(_DYNAMO)
-    if isinstance(dynamo, MappingNode):
+    if isinstance((dynamo := root.get(_DYNAMO)), MappingNode):
         for name, value in _plain(dynamo):
             if name in ("dynamo_backend", "dynamo_mode") and value.lower() not in ("no", "null"):
                 yield f"--{name}={value}"

@@ -42,14 +42,12 @@ def manifest_start(text: str, file: str) -> ContainerStart:
         hint = f"faultrun lint {file}"
         raise ConfigError(f"{file}:{error.line} is not YAML", because=error.because, hint=hint) from None
     jobs = [workload_of(root) for root in roots if isinstance(root, MappingNode) and text_at(root, "kind")]
-    pods = [(job, pod) for job in jobs for pod in job.pods]
-    if not pods:
+    if not (pods := [(job, pod) for job in jobs for pod in job.pods]):
         because = "no document in it has a pod template"
         hint = "a manifest of a job, a shell script, or a command in quotation marks"
         raise ConfigError(f"{file} starts no container", because=because, hint=hint)
     _check_one_node(pods, file)
-    found = [one for _, pod in pods for one in pod.trainers if one.words]
-    if not found:
+    if not (found := [one for _, pod in pods for one in pod.trainers if one.words]):
         hint = 'faultrun adopt "the command of its image\'s Dockerfile"'
         raise ConfigError(f"{file} names no command", because=_NO_LAUNCH, hint=hint)
     return _start(found[-1])

@@ -51,8 +51,7 @@ def read_start(words: Sequence[str], folder: Path, same: SameOptions) -> Start:
         raise UsageError("nothing to adopt", because="no command and no file was named", hint=_EXAMPLE)
     if any("\0" in word for word in words):
         raise UsageError("nothing to adopt", because="a word holds a zero byte", hint=_EXAMPLE)
-    words = _submitted(words)
-    if len(words) == 1:
+    if len(words := _submitted(words)) == 1:
         path = Path(words[0])
         if os.path.isfile(path):  # noqa: PTH113  a word may be longer than a name can be: this never raises
             return _of_file(path, folder, same)

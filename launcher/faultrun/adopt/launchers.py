@@ -198,8 +198,7 @@ def _of_others(name: str, behind: tuple[str, ...], same: SameOptions, deepest: i
         because = "`:` stands between them, and all workers of a faultrun run the same script"
         hint = f"one script that chooses by RANK what it does; or keep {name}"
         raise UsageError(f"{name} starts several programs", because=because, hint=hint)
-    inner = _read(rest, same, deepest - 1)
-    if inner.launcher == "python":
+    if (inner := _read(rest, same, deepest - 1)).launcher == "python":
         return replace(found, program=inner.program, module=inner.module, before=inner.before)
     return _nested(found, inner)
 

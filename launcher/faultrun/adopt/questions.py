@@ -16,8 +16,7 @@ from faultrun.configs.recipes.fill import argument_value
 from faultrun.core import template
 from faultrun.errors import ConfigError, UsageError
 
-FOLDER_OPTION = "checkpoint_dir"
-RESUME = "resume_arg"
+FOLDER_OPTION, RESUME = "checkpoint_dir", "resume_arg"
 HANDS_OVER = frozenset({RESUME, "rewrite", "recipe"})
 
 _YES, _NO = frozenset({"y", "yes"}), frozenset({"n", "no", "none"})
@@ -107,8 +106,7 @@ def loaded_by(program: KnownProgram) -> AdoptedOption | None:
 
 def answered(question: Question, text: str, program: KnownProgram) -> AdoptedOption | None:
     """The option that an answer means; None for an empty one and a no. UsageError: it can be no answer."""
-    text = text.strip()
-    if not text or text.lower() in _NO:
+    if not (text := text.strip()) or text.lower() in _NO:
         return None
     if text.lower() in _YES and not question.offered:
         because, hint = "nothing is offered", f"{question.put_in}, or Enter to leave it open"

@@ -123,8 +123,7 @@ class ScriptSource:
             and node.value.attr in _ADDS
         }
         for call in self.calls:
-            name = name_of(call.func)
-            if name in _ADDS or name in renamed or name.startswith(DEFINES):
+            if (name := name_of(call.func)) in _ADDS or name in renamed or name.startswith(DEFINES):
                 yield from self._of_call(call, absl=name.startswith(DEFINES))
 
     def _of_call(self, call: ast.Call, *, absl: bool) -> Iterator[ScriptOption]:
@@ -139,8 +138,7 @@ class ScriptSource:
         long = next((text for text in dashed if text.startswith("--")), next(iter(dashed), ""))
         if not long:
             return
-        default = told.get("default")
-        if default is None and name_of(call.func) == "Option" and call.args:
+        if (default := told.get("default")) is None and name_of(call.func) == "Option" and call.args:
             default = call.args[0]  # typer: the default stands first
         dest = told.get("dest")
         yield ScriptOption(
@@ -184,8 +182,7 @@ def _field_default(value: ast.expr | None) -> ast.expr | None:
 
 
 def _is_flag(call: ast.Call, told: dict[str, ast.expr]) -> bool:
-    action = told.get("action")
-    if isinstance(action, ast.Constant) and isinstance(action.value, str):
+    if isinstance((action := told.get("action")), ast.Constant) and isinstance(action.value, str):
         return action.value not in ("store", "append", "extend")
     if isinstance(told.get("is_flag"), ast.Constant) and ast.unparse(told["is_flag"]) == "True":
         return True

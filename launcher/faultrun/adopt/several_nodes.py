@@ -28,8 +28,7 @@ def tasks_of(given: Sequence[tuple[str, str]], nodes: int) -> str:
     """How many ranks srun starts on each of so many nodes; "" where nobody can tell."""
     told = {_name(option): value for option, value in given}
     for name in ("ntasks_per_node", "ntasks", "n"):
-        count = told.get(name, "")
-        if count.isdecimal():
+        if (count := told.get(name, "")).isdecimal():
             share, left = divmod(int(count), 1 if name == "ntasks_per_node" else nodes)
             return "" if left else str(share)
     return "" if any(told.get(name) for name in ("ntasks_per_node", "ntasks", "n")) else "1"

@@ -104,8 +104,7 @@ def _filled(text: str, at: int, variables: Variables, folder: str) -> tuple[tupl
     """The words of an expansion, None if nobody knows them, and the position behind it."""
     if text[at] == "`" or text.startswith("$(", at):
         end = _behind(text, at)
-        inside = text[at:end]
-        if _OWN_FOLDER.search(inside):
+        if _OWN_FOLDER.search(inside := text[at:end]):
             return (folder + "/.." * len(_UPWARDS.findall(inside)),), end
         return None, end
     if (found := _NAME.match(text, at)) is None:

@@ -110,8 +110,7 @@ def frameworks_of(names: Sequence[str]) -> set[Framework]:
 
 def _judge(names: Sequence[str]) -> tuple[Framework, bool] | None:
     """The framework that ``names`` speak for, and whether they also speak of distributed training."""
-    known = [name for name in names if name.split(".")[0] in _PACKAGES]
-    if not known:
+    if not (known := [name for name in names if name.split(".")[0] in _PACKAGES]):
         return None
     spread = [name for name in known if f"{name}.".startswith(_DISTRIBUTED)]
     itself = [name for name in known if name.split(".")[0] in _THEMSELVES]

@@ -63,8 +63,7 @@ def installed_version(command: Command, our_python: str, import_path: Sequence[s
 
     ``import_path`` is ours: a command that names no other Python (a shell script) is taken to use it.
     """
-    python = _python_of(command)
-    if python is None or Path(python).parent == Path(our_python).parent:
+    if (python := _python_of(command)) is None or Path(python).parent == Path(our_python).parent:
         return next((version for folder in import_path if (version := _in_folder(Path(folder)))), None)
     try:
         asked = subprocess.run(

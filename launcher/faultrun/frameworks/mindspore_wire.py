@@ -102,8 +102,7 @@ class Frames:
             magic, *lengths = _HEAD.unpack_from(self._buffer)
             if magic != _MAGIC:
                 raise NotUnderstood(f"a frame begins with {bytes(magic)!r}")
-            size = _HEAD.size + sum(lengths)
-            if size > MAX_FRAME_BYTES:
+            if (size := _HEAD.size + sum(lengths)) > MAX_FRAME_BYTES:
                 raise NotUnderstood(f"a frame of {size} bytes")
             if len(self._buffer) < size:
                 break
@@ -126,8 +125,7 @@ def read_request(name: bytes, body: bytes) -> SchedulerRequest:
     fields = read_fields(body) if known else {}
     values: dict[str, Any] = {}
     for number, field in enumerate(known, start=1):
-        value = fields.get(number, b"")
-        if not isinstance(value, bytes):
+        if not isinstance((value := fields.get(number, b"")), bytes):
             raise NotUnderstood(f"field {number} is a number")
         try:
             values[field] = value if field in ("key", "value") else value.decode()

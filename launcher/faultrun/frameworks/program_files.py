@@ -108,8 +108,7 @@ def _with_modules(
 def _files(words: Sequence[str]) -> Iterator[Path]:
     tests = any(Path(word).name in _PYTEST for word in words[:4])
     for word in words:
-        path = Path(word.partition("::")[0])
-        if _is_file(path) and path.suffix == ".py":
+        if _is_file(path := Path(word.partition("::")[0])) and path.suffix == ".py":
             yield path
         elif tests and os.path.isdir(path):  # noqa: PTH112
             yield from (test for pattern in _TESTS for test in sorted(path.rglob(pattern)))

@@ -19,8 +19,7 @@ _READ_AT_IMPORT = re.compile(
     r"(OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|NUMEXPR|TBB|LD|MALLOC|TORCH|PYTORCH|CUDA|NVIDIA|GLOO|TORCHINDUCTOR"
     r"|ASCEND|CANN|NPU|MS|GLOG|MINDSPORE|OPENCV|HIP|ROCR|HSA|XLA)_.*|.*_(NUM_)?THREADS"
 )
-_INTERPRETER = r"[^/]*/?python(\d(\.\d+)?)?"
-_HARMLESS = r"-[bBdOPqsuv]+"
+_INTERPRETER, _HARMLESS = r"[^/]*/?python(\d(\.\d+)?)?", r"-[bBdOPqsuv]+"
 _VALUED = ("-W", "-X")
 
 

@@ -15,9 +15,7 @@ from pathlib import Path
 from faultrun.frameworks.detect import UnreadableSource, local_modules, read_tree
 from faultrun.frameworks.environ_settings import names_set
 
-_MOST = 128
-_LONGEST = 2000
-_DEEPEST = 3
+_MOST, _LONGEST, _DEEPEST = 128, 2000, 3
 _OURS = "faultrun"
 _HARMLESS = frozenset({"logging", "os", "print", "warnings"})
 _OTHER_BYTES = 15 << 20

@@ -66,8 +66,7 @@ def lint(text: str, settings: LintSettings) -> Checked:
     except MalformedText as error:
         hint = " (a Helm template must be rendered first)" if "{{" in text else ""
         raise NotAManifest(f"it is not YAML: {error.because}{hint}", error.line) from None
-    page = LintInput(text=text, roots=stream.roots, settings=settings)
-    if not page.objects:
+    if not (page := LintInput(text=text, roots=stream.roots, settings=settings)).objects:
         line = page.documents[0].line if page.documents else 1
         raise NotAManifest("it holds no object with apiVersion and kind", line)
     found = sorted((one for rule in RULES for one in rule(page)), key=lambda one: one.line)

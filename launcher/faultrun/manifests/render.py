@@ -30,8 +30,7 @@ RENDERED = "# Rendered by: faultrun render"
 Filled = str | int | bool | tuple[str, ...]
 """A value that a template takes."""
 
-_SET = "--set"
-_NOTE = "note"
+_SET, _NOTE = "--set", "note"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,8 +237,7 @@ def _agree(values: Mapping[str, Filled]) -> None:
     if (storage := values.get("storage")) is None:
         return
     for name in ("work", "data"):
-        place = str(values.get(name, ""))
-        if place and place.startswith("/") == (storage == "claim"):
+        if (place := str(values.get(name, ""))) and place.startswith("/") == (storage == "claim"):
             wanted = "the name of a claim" if storage == "claim" else "an absolute path"
             because = f"with storage={storage} it is {wanted}"
             hint = f"{_SET} {name}={'work' if storage == 'claim' else '/path'}, or another storage"

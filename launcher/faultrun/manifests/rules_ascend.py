@@ -13,8 +13,7 @@ from faultrun.manifests.workload import WorkloadKind
 from faultrun.text.yaml_tree import ScalarNode, scalar, text_at
 
 _ANNOTATION = re.compile(r"metadata\.annotations\['([^']+)'\]")
-_VISIBLE_DEVICES = "ASCEND_VISIBLE_DEVICES"
-_OPERATORS_CONTAINER = "ascend"
+_VISIBLE_DEVICES, _OPERATORS_CONTAINER = "ASCEND_VISIBLE_DEVICES", "ascend"
 _FRAMEWORKS = frozenset({"mindspore", "pytorch", "tensorflow"})
 _RECOVER_STRATEGIES = ("retry", "recover", "recover-in-place", "elastic-training", "dump", "exit")
 _STRATEGIES = ("ignore", "graceExit", "forceExit", "hotSwitch")
@@ -39,8 +38,7 @@ def visible_devices_are_requested(page: LintInput) -> Iterator[LintFinding]:
 def ascend_operator_finds_its_container(page: LintInput) -> Iterator[LintFinding]:
     """The operator looks for a container named ``ascend`` and for the label ``framework``."""
     for job in (one for one in page.workloads if one.kind is WorkloadKind.ASCENDJOB):
-        framework = job.label("framework")
-        if framework is None or framework.value not in _FRAMEWORKS:
+        if (framework := job.label("framework")) is None or framework.value not in _FRAMEWORKS:
             known = ", ".join(sorted(_FRAMEWORKS))
             if framework is None:
                 yield found("framework/missing", job.name or job.root, known=known)

@@ -40,8 +40,7 @@ def config_maps_are_named_after_the_job(page: LintInput) -> Iterator[LintFinding
 def config_maps_share_the_namespace(page: LintInput) -> Iterator[LintFinding]:
     """A pod can mount only what lies in its own namespace."""
     for config_map in page.config_maps:
-        where = scalar(config_map.root, "metadata", "namespace")
-        if where is None or not where.value:
+        if (where := scalar(config_map.root, "metadata", "namespace")) is None or not where.value:
             continue
         for job in page.workloads:
             namespace = text_at(job.root, "metadata", "namespace")

@@ -20,9 +20,7 @@ from faultrun.text.yaml_tree import (
     text_at,
 )
 
-ASCEND_LABEL = "ring-controller.atlas"
-FAULT_LABEL = "fault-scheduling"
-_ASCEND_RESOURCE = "huawei.com/"
+ASCEND_LABEL, FAULT_LABEL, _ASCEND_RESOURCE = "ring-controller.atlas", "fault-scheduling", "huawei.com/"
 _BUILT_IN = frozenset({"v1", "apps/v1", "batch/v1"})
 _WRAPPERS = frozenset({"spec", "template", "jobTemplate"})
 _NATIVE_RESOURCES = ("kubernetes.io/", "hugepages-", "attachable-volumes-", "requests.", "limits.")

@@ -129,8 +129,7 @@ def _card(
 
 
 def _phase(common: CommonKeys) -> str:
-    header = common.header
-    if header is None:
+    if (header := common.header) is None:
         return "gathering"
     alarm = common.alarm(header.incarnation) if header.phase in (PlanPhase.PREPARE, PlanPhase.GO) else None
     return _PHASES[header.phase] if alarm is None else _REPLACING if alarm.stays else _DRAINING

@@ -118,8 +118,7 @@ def spendable_bytes(root: Path = Path("/")) -> int | None:
     except (OSError, RuntimeError):
         return None
     spendable = _beyond_reserve(memory.total, memory.available)
-    group = limits(root)
-    if group.memory_bytes is None:
+    if (group := limits(root)).memory_bytes is None:
         return spendable
     if group.memory_used_bytes is None:
         return None

@@ -14,8 +14,7 @@ import psutil
 from faultrun.platforms.file_watch import FileWatch
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_PR_GET_PDEATHSIG = 2
-_PR_GET_CHILD_SUBREAPER = 37
+_PR_GET_PDEATHSIG, _PR_GET_CHILD_SUBREAPER = 2, 37
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,7 @@ import random
 import socket
 from pathlib import Path
 
-_FALLBACK_EPHEMERAL_LOW = 32768
-_LOWEST = 20000
+_FALLBACK_EPHEMERAL_LOW, _LOWEST = 32768, 20000
 
 
 def is_free(address: str, port: int) -> bool:

@@ -67,8 +67,7 @@ def write_sample(folder: Path, *, most_bytes: int, for_s: float, within_s: float
     thread.join(within_s)
     if not answers:
         raise TimeoutError(f"no answer in {within_s:g} s")
-    answer = answers[0]
-    if isinstance(answer, OSError):
+    if isinstance((answer := answers[0]), OSError):
         raise answer
     return answer
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _DEVICE_FILES = {"gpu": r"nvidia\d+", "npu": r"davinci\d+"}
-_RANGE = r"(\d{1,6})-(\d{1,6})"
-_CUDA_NAME = r"(GPU|MIG)-[\w/-]+"
+_RANGE, _CUDA_NAME = r"(\d{1,6})-(\d{1,6})", r"(GPU|MIG)-[\w/-]+"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-_DIGITS = 18
-_DEPTH = 24
+_DIGITS, _DEPTH = 18, 24
 _LITERAL_CHARS = 1 << 16
 _LONG_NUMBER = re.compile(r"[\d_]{19}")
 

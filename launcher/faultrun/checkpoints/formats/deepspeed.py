@@ -57,15 +57,13 @@ class DeepSpeed:
 
     def claim(self, listing: Listing) -> Iterator[Claim]:
         """Claim the directory when files of that grid are in it, and no parameters by name."""
-        members = members_of(listing.files)
-        if members and "zero" not in listing.directories:
+        if (members := members_of(listing.files)) and "zero" not in listing.directories:
             yield replace(claim_directory(listing, tuple(members)), rank=None)
 
     def read(self, entry: Entry) -> Entry:
         """Steps, epoch and world size from the first of the module's files."""
         names = members_of(names_in(entry.path))
-        first = next(iter(_model_parts(names)), "")
-        if not first:
+        if not (first := next(iter(_model_parts(names)), "")):
             return entry
         table = _peeked(entry.path, first)
         entry = with_progress(entry, table.items())
@@ -115,8 +113,7 @@ def peeked(path: str, name: str) -> Value:
 
 
 def _peeked(path: str, name: str) -> Table:
-    value = peeked(path, name)
-    if not isinstance(value, Table):
+    if not isinstance((value := peeked(path, name)), Table):
         raise Foreign(f"its {shown(name)} holds no dict")
     return value
 
@@ -147,8 +144,7 @@ def _world_size(names: Collection[str], told: _Told) -> int | None:
 
 def _missing(path: str, names: Collection[str]) -> str:
     """The first file of the grid that is not there, or does not belong to this save."""
-    models = _model_parts(names)
-    if not models:
+    if not (models := _model_parts(names)):
         return "it has no mp_rank_00_model_states.pt, nor another file of the model"
     tables = {name: _told(_peeked(path, name)) for name in models}
     first = tables[models[0]]

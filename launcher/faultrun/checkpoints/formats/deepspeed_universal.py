@@ -17,8 +17,7 @@ from faultrun.checkpoints.names import claim_directory, shown
 from faultrun.checkpoints.reading import names_in
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 
-_COMMON = "optimizer_state.pt"
-_WEIGHTS = "fp32.pt"
+_COMMON, _WEIGHTS = "optimizer_state.pt", "fp32.pt"
 
 
 class DeepSpeedUniversal:
@@ -28,8 +27,7 @@ class DeepSpeedUniversal:
 
     def claim(self, listing: Listing) -> Iterator[Claim]:
         """Claim the directory with the module's files and ``zero`` in it."""
-        members = members_of(listing.files)
-        if members and "zero" in listing.directories:
+        if (members := members_of(listing.files)) and "zero" in listing.directories:
             claim = claim_directory(listing, tuple(members))
             yield replace(claim, rank=None, parts=("zero",))
 
@@ -45,8 +43,7 @@ class DeepSpeedUniversal:
         files = {one: {name for name in there if name.endswith(".pt")} for one, there in inside}
         usual = set().union(*files.values()) | {_WEIGHTS}
         for one, there in files.items():
-            lacking = sorted(usual - there)
-            if lacking:
+            if lacking := sorted(usual - there):
                 why = f"it has no zero/{shown(one)}/{lacking[0]}"
                 return Verdict(whole=False, why=why, depth=Depth.NAME, provisional=True)
         if not parameters:

@@ -117,15 +117,13 @@ class GaspManifest:
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Size and digest against the manifest. May raise Unreadable."""
-        manifest = read_manifest(entry.path)
-        if manifest.files is None:
+        if (manifest := read_manifest(entry.path)).files is None:
             whole = FilePart(size_bytes=manifest.size_bytes, digest=manifest.digest)
             return _verdict(entry.path, whole, look)
         why = _other_names(entry.path, manifest.files)
         depths = []
         for name, part in manifest.files.items() if not why else ():
-            one = _verdict(f"{entry.path}/{name}", part, look)
-            if not one.whole:
+            if not (one := _verdict(f"{entry.path}/{name}", part, look)).whole:
                 why = f"its {shown(name)}: {one.why}"
                 break
             depths.append(one.depth)
@@ -228,8 +226,7 @@ def _checked(fields: dict[str, Any], name: str) -> Manifest:
 
 def _files(fields: dict[str, Any]) -> dict[str, FilePart]:
     """The list of a folder's files, checked: it is complete, and names nothing outside of the folder."""
-    told = fields["files"]
-    if not isinstance(told, dict) or not told:
+    if not isinstance((told := fields["files"]), dict) or not told:
         raise Unreadable("its manifest has a list of files that is none")
     files = {}
     for name, one in told.items():
@@ -275,8 +272,7 @@ def _other_names(folder: str, files: Mapping[str, FilePart]) -> str:
         below = place[len(folder) + 1 :]
         directories[:] = [name for name in directories if not name.startswith(".")]
         there |= {f"{below}/{name}" if below else name for name in names if not name.startswith(".")}
-    missing = next((name for name in files if name not in there and not _is_hidden(name)), "")
-    if missing:
+    if missing := next((name for name in files if name not in there and not _is_hidden(name)), ""):
         return f"it has no {shown(missing)}, which its manifest lists"
     extra = next((name for name in sorted(there) if name not in files), "")
     return f"it has {shown(extra)}, which its manifest does not list" if extra else ""
@@ -300,8 +296,7 @@ def _is_count(value: object) -> bool:
 def _marked(root: str, listings: Iterable[Listing | Refusal], run_id: str) -> str:
     """Mark those under one root; why that was not possible, or ''."""
     try:
-        marks = {mark_of(path) for path in _saves_of(run_id, listings)}
-        if marks:
+        if marks := {mark_of(path) for path in _saves_of(run_id, listings)}:
             beside(root).mkdir(exist_ok=True)
             lines = (f"{one}\n" for one in sorted(marks | marks_of(root)))
             replace_durably(beside(root) / _MARKS_NAME, "".join(lines).encode("ascii"))

@@ -124,8 +124,7 @@ def missing_within(members: Sequence[str], parts: Sequence[str]) -> str:
         return "it has no file of the model"
     there = set(members)
     wanted = (one for name in members for one in (*_other_shards(name), *_other_ranks(name)))
-    gap = next((one for one in wanted if one not in there), "")
-    if gap:
+    if gap := next((one for one in wanted if one not in there), ""):
         return f"it has no {gap}"
     roles = set(map(_role, members))
     stems = _stems(roles) | set(map(_role, filter(is_dcp_part, parts)))
@@ -163,8 +162,7 @@ def fewer_ranks(sibling: str, theirs: Iterable[str], ours: Iterable[str]) -> str
 
 
 def _other_shards(name: str) -> Iterable[str]:
-    found = _SHARD.search(name)
-    if found is None:
+    if (found := _SHARD.search(name)) is None:
         return
     if name.endswith((".safetensors", ".bin")):
         yield f"{name[: found.start()]}{name[found.end() :]}.index.json"

@@ -79,8 +79,7 @@ class CheckpointFolder:
         for name in (*registered, *(name for name in models if "-of-" not in name)):
             with within(name):
                 told = TORCH_FILE.read(replace(entry, path=f"{entry.path}/{name}"))
-            told = replace(told, path=entry.path)
-            if told != entry:
+            if (told := replace(told, path=entry.path)) != entry:
                 return told
         return entry if entry.global_step is not None else _with_updates(entry, names)
 

@@ -18,8 +18,7 @@ from faultrun.checkpoints.listing import stamp_of
 
 _Stage = tuple[int, int]
 
-_SAME_SAVE_NS = 2_000_000_000
-_ONE_AFTER_THE_OTHER_NS = 50_000_000
+_SAME_SAVE_NS, _ONE_AFTER_THE_OTHER_NS = 2_000_000_000, 50_000_000
 _FIRST_OF_ACCELERATE = "random_states_0.pkl"
 _AFTER_THE_MODEL = (
     re.compile(r"optimizer(?:_\d+)?\.(?:pt|bin)"),
@@ -40,8 +39,7 @@ def check_one_save(path: str, members: Iterable[str]) -> None:
     Trainer's files newer than its mark is a copy that began with the mark, or a save that lacks only
     the mark, of the same step.
     """
-    names = set(members)
-    if not names & {TRAINER, _FIRST_OF_ACCELERATE}:
+    if not (names := set(members)) & {TRAINER, _FIRST_OF_ACCELERATE}:
         return
     stages = {name: stage for name in names if (stage := _stage(name)) is not None}
     stamps = {name: stamp_of(f"{path}/{name}") for name in sorted(stages, key=lambda one: (stages[one], one))}

@@ -24,12 +24,10 @@ from faultrun.checkpoints.reading import names_in, read_json, within
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 
 _ITERATION = re.compile(r"iter_(\d{7,15})")
-_COMMON = "common.pt"
-_LAST = "metadata.json"
+_COMMON, _LAST = "common.pt", "metadata.json"
 _DIST = re.compile(r"\.metadata|common\.pt|metadata\.json|__\d+_\d+\.distcp")
 _PLACE = re.compile(r"mp_rank_(\d{2})(?:_(\d{3}))?(?:_(\d{3}))?")
-_MODEL = "model_optim_rng.pt"
-_OPTIMIZER = "distrib_optim.pt"
+_MODEL, _OPTIMIZER = "model_optim_rng.pt", "distrib_optim.pt"
 _MOST_PLACES = 1 << 17
 _MOST_JSON_BYTES = 1 << 20
 
@@ -69,13 +67,11 @@ class Megatron:
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Look for every part, then into each. Raises Unreadable, with its name, for a damaged one."""
         names = names_in(entry.path)
-        places = list(filter(_PLACE.fullmatch, names))
-        if places:
+        if places := list(filter(_PLACE.fullmatch, names)):
             return _verify_places(entry, places, look)
         if _COMMON not in names:
             return Verdict(whole=False, why=f"it has no {_COMMON}", depth=Depth.NAME)
-        told = _json(entry.path)
-        if told.get("sharded_backend") not in ("torch_dist", "fsdp_dtensor"):
+        if _json(entry.path).get("sharded_backend") not in ("torch_dist", "fsdp_dtensor"):
             raise Unreadable(f"its {_LAST} names no layout that is known here")
         proved = verified_inside(entry, _COMMON, look)
         verdict = TORCH_DCP.verify(entry, look)

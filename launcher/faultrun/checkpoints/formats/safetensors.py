@@ -32,8 +32,7 @@ from faultrun.model.checkpoint import Depth, Entry, Verdict
 MAX_HEADER_BYTES = 16 << 20
 """About 100,000 tensors. The format allows 100 MB, which no known model needs."""
 
-_SUFFIX = ".safetensors"
-_INDEX = ".safetensors.index.json"
+_SUFFIX, _INDEX = ".safetensors", ".safetensors.index.json"
 _SHARD = re.compile(r"(?P<stem>.+)-\d{5}-of-\d{5}\.safetensors")
 _NAMED_SHARD = re.compile(r"[^/]+-\d{5}-of-\d{5}\.(?:safetensors|bin)")
 _MINDSPORE_NAME = re.compile(
@@ -79,8 +78,7 @@ class Safetensors:
         """Claim all shards of a directory as the directory, other files one by one."""
         shards: dict[str, str] = {}
         for name in listing.files:
-            shard = _SHARD.fullmatch(name)
-            if shard:
+            if shard := _SHARD.fullmatch(name):
                 shards[name] = shard["stem"] + _INDEX
             elif name.endswith(_SUFFIX):
                 yield _claim_file(listing, name)
@@ -105,8 +103,7 @@ class Safetensors:
         with opened(entry.path, look.meter) as file:
             header = _read_header(file)
             found = f"{len(header.tensors)} tensors complete"
-            expected = header.metadata.get("crc_num")
-            if expected is None or look.depth is not Depth.CHECKSUM:
+            if (expected := header.metadata.get("crc_num")) is None or look.depth is not Depth.CHECKSUM:
                 return Verdict(whole=True, why=found, depth=Depth.STRUCTURE)
             if expected != str(_mindspore_crc(file, header)):
                 raise Unreadable("its checksum is wrong")
@@ -118,8 +115,7 @@ SAFETENSORS = Safetensors()
 
 def _claim_file(listing: Listing, name: str) -> Claim:
     claim = claim_file(listing, name)
-    found = _MINDSPORE_NAME.fullmatch(name)
-    if found is None:
+    if (found := _MINDSPORE_NAME.fullmatch(name)) is None:
         return claim
     return Claim(
         path=claim.path,
@@ -158,8 +154,7 @@ def _number(file: OpenFile, tensor: _Tensor) -> int:
 def _verify_set(path: str, look: Look) -> Verdict:
     """Check that each index finds each of its tensors in its shard, and each shard is whole."""
     indexes = [name for name in names_in(path) if name.endswith(_INDEX)]
-    count = sum(verify_index(path, index, look) for index in indexes)
-    if not count:
+    if not (count := sum(verify_index(path, index, look) for index in indexes)):
         raise Unreadable("it has no index of shards")
     full = alike_with(path, ".metadata")  # torchtitan exports its last step so
     if full:
@@ -210,8 +205,7 @@ def _read_header(file: OpenFile) -> _Header:
         raise Unreadable(f"its header has {length} bytes (limit {MAX_HEADER_BYTES})")
     if length > MAX_HEADER_BYTES or length < 2:
         raise Foreign("it does not start with the length of a header")
-    text = file.read(8, length)
-    if not text.startswith(b"{"):
+    if not (text := file.read(8, length)).startswith(b"{"):
         raise Foreign("its header is not JSON")
     members = _parse_object(text)
     metadata = members.pop("__metadata__", {})
@@ -268,8 +262,7 @@ def _are_sizes(value: object) -> TypeGuard[list[int]]:
 
 
 def _distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
+    if len(members := dict(pairs)) != len(pairs):
         raise ValueError
     return members
 

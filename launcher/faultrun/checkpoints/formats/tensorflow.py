@@ -57,8 +57,7 @@ class TensorFlow:
         """Claim prefixes with an index, and data files that have none."""
         data: dict[str, list[str]] = {}
         for name in listing.files:
-            found = _DATA.fullmatch(name)
-            if found:
+            if found := _DATA.fullmatch(name):
                 data.setdefault(found["prefix"], []).append(name)
         for prefix in sorted(data):
             yield _claim(listing, prefix, sorted(data[prefix]))
@@ -144,8 +143,7 @@ def _check_contents(file: OpenFile, name: str, tensors: list[Placed]) -> bool:
     for tensor in tensors:
         if tensor.size_bytes == 0:
             continue  # of a tensor in slices, each of which has its own entry
-        crc = _checksum(tensor, file.read(tensor.offset, tensor.size_bytes))
-        if crc is None:
+        if (crc := _checksum(tensor, file.read(tensor.offset, tensor.size_bytes))) is None:
             checked = False
         elif masked(crc) != tensor.crc:
             key = tensor.key.decode("utf-8", "replace").removesuffix(_ATTRIBUTE)

@@ -25,8 +25,7 @@ MAX_INDEX_BYTES = 32 << 20
 
 _FOOTER_BYTES = 48
 _MAGIC = 0xDB4775248B80FB57
-_TRAILER_BYTES = 5
-_LONGEST_KEY_BYTES = 4096
+_TRAILER_BYTES, _LONGEST_KEY_BYTES = 5, 4096
 _LITTLE_ENDIAN = 0
 _MOST_ELEMENTS = 1 << 62
 _POLYNOMIAL = 0x82F63B78
@@ -134,8 +133,7 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     if len(block) < 4:
         raise WireError("a block is too short")
     (restarts,) = struct.unpack("<I", block[-4:])
-    end = len(block) - 4 - 4 * restarts
-    if end < 0:
+    if (end := len(block) - 4 - 4 * restarts) < 0:
         raise WireError("a block is too short")
     position, key = 0, b""
     while position < end:
@@ -155,8 +153,7 @@ def _shard_count(data: bytes) -> int:
     numbers = {number: value for number, kind, value in fields(data) if kind == VARINT}
     if numbers.get(2, _LITTLE_ENDIAN) != _LITTLE_ENDIAN:
         raise Unreadable("it was written on a big-endian machine")
-    shards = numbers.get(1, 0)
-    if not isinstance(shards, int) or not 0 < shards < 100_000:
+    if not isinstance((shards := numbers.get(1, 0)), int) or not 0 < shards < 100_000:
         raise Unreadable(f"its index announces {shards!r} shards")
     return shards
 

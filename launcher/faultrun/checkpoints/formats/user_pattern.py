@@ -34,8 +34,7 @@ class Pattern:
                 because=str(err),
                 hint="use Python's syntax, e.g. 'state-(?P<step>\\d+)\\.bin'",
             ) from err
-        unknown = sorted(set(compiled.groupindex) - GROUPS)
-        if unknown:
+        if unknown := sorted(set(compiled.groupindex) - GROUPS):
             raise UsageError(
                 f"bad checkpoint pattern {expression!r}",
                 because=f"a group is named {unknown[0]}",
@@ -48,8 +47,7 @@ class Pattern:
         """Every file that the pattern matches."""
         for name in listing.files:
             path = listing.join(name)
-            found = self._pattern.fullmatch(path if self._whole_path else name)
-            if found:
+            if found := self._pattern.fullmatch(path if self._whole_path else name):
                 facts = {
                     key: int(text) for key, text in found.groupdict().items() if text and text.isdecimal()
                 }
@@ -69,8 +67,7 @@ class Pattern:
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """By its layout; else compare the length with that of at least two siblings. May raise Unreadable."""
-        known = verify_contents(entry.path, look.depth)
-        if known is not None:
+        if (known := verify_contents(entry.path, look.depth)) is not None:
             return known
         with opened(entry.path, look.meter) as file:
             size_bytes = file.size_bytes

@@ -51,8 +51,7 @@ class Verl:
         count, proved = 1, [verified_inside(entry, _LAST, look)]
         for role in roles:
             names = names_in(f"{entry.path}/{role}")
-            missing = _missing(names)
-            if missing:
+            if missing := _missing(names):
                 why = f"it has no {role}/{missing}"
                 return Verdict(whole=False, why=why, depth=Depth.NAME, provisional=True)
             inner = [f"{role}/{name}" for name in names if name.endswith(".pt")]
@@ -72,8 +71,7 @@ def _missing(names: list[str]) -> str:
     there = set(names)
     for found in filter(None, map(_SHARD.fullmatch, names)):
         for rank in range(min(int(found[2]), 1 << 17)):
-            wanted = f"{found[1]}_world_size_{found[2]}_rank_{rank}.pt"
-            if wanted not in there:
+            if (wanted := f"{found[1]}_world_size_{found[2]}_rank_{rank}.pt") not in there:
                 return wanted
     kinds = {found[1] for found in map(_SHARD.fullmatch, names) if found}
     return "" if kinds or "dist_ckpt" in there else "file of the model"

@@ -140,8 +140,7 @@ def stop(state: RunState, event: StopRequested, incident: Incident | None = None
         return Step(state=state, why=f"{event.source.value} comes too late: every rank has finished")
     before = state.stop or Stop(source=event.source)
     again = before.is_repeated_by(event)
-    state = replace(state, stop=before.heard(event))
-    if state.phase.without_workers:
+    if (state := replace(state, stop=before.heard(event))).phase.without_workers:
         return node_statement.await_plan(state, event.at_s, NodeStatus.JOINED, "told to stop; no worker runs")
     deadline = grace_window.deadline(state, event.at_s, event.late_s)
     match state.phase:
@@ -220,8 +219,7 @@ def read_back(state: RunState, event: GaspVerified) -> Step:
     """A save is whole or torn: the window may be over, or another copy has to be read."""
     state, unread = grace_window.verified(state, event)
     why = f"the save of rank {event.rank}: {event.why}"
-    drain = _drain_of(state)
-    if drain.swept and state.phase is Phase.SWEEPING and not drain.reading:
+    if (drain := _drain_of(state)).swept and state.phase is Phase.SWEEPING and not drain.reading:
         return node_statement.await_plan(state, event.at_s, NodeStatus.DRAINED, why)
     step = end_window_early(state, event.at_s, why)
     return replace(step, actions=(*_verify(state, unread), *step.actions))

@@ -133,8 +133,7 @@ def other_node(state: RunState, event: NodeSpoke) -> Step:
 
 def nobody_answers(state: RunState) -> Step:
     """No other node found a rank stuck or at work: if ours still wait, they are what there is to tell of."""
-    known = state.life.standstill
-    if not known.asked or known.suspicion is None:
+    if not (known := state.life.standstill).asked or known.suspicion is None:
         return Step(state=state, why="what other nodes were asked is of no interest any more")
     look = _look(state, replace(known.suspicion, asked=True))
     return Step(state=state, actions=(look,), why="no other node tells of a rank that is stuck, or works")

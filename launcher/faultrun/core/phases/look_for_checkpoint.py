@@ -92,8 +92,7 @@ def _looked(
     """Tell what was seen, unless the others want another look by now."""
     point, more = points
     life = replace(state.life, point=point, more_points=more, open_port=open_port, lacks=lacks)
-    state = replace(state, life=life)
-    if state.life.look > state.run.look:
+    if (state := replace(state, life=life)).life.look > state.run.look:
         return _look_for(state, state.life.look)
     status = NodeStatus.DONE if state.has_finished else NodeStatus.JOINED
     return await_plan(state, now_s, status, why, look=state.run.look)

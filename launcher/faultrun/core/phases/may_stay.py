@@ -28,13 +28,11 @@ def why_not_stay(state: RunState, *dead: int) -> str:
         return "its script does not let the others stay"
     if state.recovers_itself:
         return "the run has several nodes" if elsewhere(state) else ""
-    mute = survivors - life.rejoinable - life.rejoining
-    if mute:
+    if mute := survivors - life.rejoinable - life.rejoining:
         return f"rank {min(mute)} cannot leave its group alive"
     if life.regroups >= MOST_REGROUPS:
         return f"{life.regroups} replacements in a row came to no step"
-    plan = state.plan
-    if plan is not None and plan.incarnation - plan.started >= MOST_IN_A_LIFE:
+    if (plan := state.plan) is not None and plan.incarnation - plan.started >= MOST_IN_A_LIFE:
         return f"the survivors have left {MOST_IN_A_LIFE} groups, which is enough for one process"
     return ""
 
@@ -62,8 +60,7 @@ def some_could(state: RunState, *dead: int) -> bool:
 
 def repair_refusal(state: RunState, rank: int) -> str:
     """Why ``rank`` cannot keep its process. A second fault before all have done a step needs a new one."""
-    life = state.life
-    if rank not in life.alive:
+    if rank not in (life := state.life).alive:
         return "it does not live"
     if life.rejoining:
         return "ranks are still on their way into this group"

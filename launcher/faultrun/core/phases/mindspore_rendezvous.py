@@ -59,7 +59,6 @@ def _give_up(state: RunState, now_s: float, why: str) -> Step:
     if state.run.native_scheduler:
         return Step(state=state, why="the built-in scheduler is given up already")
     run, life = replace(state.run, native_scheduler=True), replace(state.life, forming=False)
-    state = replace(state, run=run, life=life)
-    if state.phase is not Phase.RUNNING:
+    if (state := replace(state, run=run, life=life)).phase is not Phase.RUNNING:
         return Step(state=state, why=why)
     return drain.open_drain(state, new_incident(state, now_s, Cause.RENDEZVOUS, why), why)

@@ -86,8 +86,7 @@ def freed(state: RunState, event: SurvivorsFreed) -> Step:
         return Step(state=state, why="they were free already")
     if not event.meeting_port:
         return abandon(state, event.at_s, event.why)
-    state = replace(state, life=replace(state.life, meeting_port=event.meeting_port))
-    if _dead(state):
+    if _dead(state := replace(state, life=replace(state.life, meeting_port=event.meeting_port))):
         return Step(state=state, why="survivors were told; what the dead said last is being read")
     told = statement(state, event.at_s, NodeStatus.REPLACING)
     return Step(state=state, actions=(told,), why=f"{len(state.life.alive)} stay")
@@ -116,8 +115,7 @@ def another(state: RunState, event: WorkerExit) -> Step:
     if event.clean:
         return left(state, event)
     stuck = _stuck(state)
-    state = replace(state, life=state.life.reaped(event))
-    if not state.life.alive and not elsewhere(state):
+    if not (state := replace(state, life=state.life.reaped(event))).life.alive and not elsewhere(state):
         return drain.sweep_when_empty(state, event.at_s, f"rank {event.rank} is gone too")
     if stuck is None:
         return Step(state=state, actions=(_examine(state),), why=f"rank {event.rank} is gone too")

@@ -153,8 +153,7 @@ def _keep(rules: Rules, nodes: standing.Standings, now_s: float) -> NextStep:
     if rules.elastic is None or incident is None or not isinstance(answer, PlanAdopted):
         return answer
     ledger = accuse(plan, incident, rules.policy)
-    why = condemned(ledger, incident)
-    if why and can_do_without_one(rules.elastic, plan, nodes.facts):
+    if (why := condemned(ledger, incident)) and can_do_without_one(rules.elastic, plan, nodes.facts):
         why = f"rank {incident.rank} is not replaced on its slot: {why}"
         return end_incarnation(plan.incarnation, why, now_s)
     return adopted(replace(answer.plan, slots=ledger), now_s)
@@ -166,8 +165,7 @@ def _stay_beside(
     """Have the ranks of all that live leave their group; then a plan that keeps them, with the new seats."""
     if not nodes.all_are(standing.Lost, standing.WantsToStay):
         return IncarnationOver(at_s=now_s, incarnation=nodes.plan.incarnation, why=why, stays=True)
-    answer = _keep(rules, nodes, now_s)
-    if not isinstance(answer, PlanAdopted):
+    if not isinstance((answer := _keep(rules, nodes, now_s)), PlanAdopted):
         return answer
     return adopted(reseated(answer.plan, seats, nodes.facts), now_s)
 

@@ -36,8 +36,7 @@ def charge(
     Progress refunds what was spent, so the first restart after it is charged to an empty ledger and waits for
     nothing. ``point`` is where the next life would begin.
     """
-    recent = _counted(ledger, policy, now_s, high_step, point)
-    if len(recent) >= policy.max_restarts:
+    if len(recent := _counted(ledger, policy, now_s, high_step, point)) >= policy.max_restarts:
         return Spent(why=_spent(len(recent), policy, high_step))
     restarts = (*recent, Restart(at_s=now_s, step=high_step))
     total_restarts = ledger.total_restarts + 1

@@ -154,8 +154,7 @@ class Standings:
     def seats(self) -> Iterator[tuple[NodeId, Decisive]]:
         """Members and where they stand, in the order of the plan's seats."""
         for seat in self.plan.topology.nodes:
-            one = self.by_node[seat.node]
-            if not isinstance(one, Spare):
+            if not isinstance((one := self.by_node[seat.node]), Spare):
                 yield seat.node, one
 
     @property

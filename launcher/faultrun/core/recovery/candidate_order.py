@@ -127,8 +127,7 @@ def _contradict(told: Sequence[tuple[int, int]], *, apart: int) -> bool:
     epochs = [epoch for epoch, _ in ordered]
     largest = list(accumulate((step for _, step in ordered), max))
     for epoch, step in ordered:
-        before = bisect_right(epochs, epoch - apart)
-        if before and largest[before - 1] >= step:
+        if (before := bisect_right(epochs, epoch - apart)) and largest[before - 1] >= step:
             return True
     return False
 
@@ -143,8 +142,7 @@ class _ByStep:
         if entry.global_step is not None:
             return (_KNOWN, entry.global_step, 0, 0, 0)
         epoch, step_in_epoch = entry.epoch or 0, entry.step_in_epoch or 0
-        step = self._steps_before.before(epoch)
-        if step is None:
+        if (step := self._steps_before.before(epoch)) is None:
             return (_ONLY_EPOCH, epoch, step_in_epoch, 0, 0)
         return (_KNOWN, step, 1, epoch, step_in_epoch)
 

@@ -79,8 +79,7 @@ def choose(
     for moment in moments(ours):
         fit: list[Entry] = []
         for entry in moment.entries:
-            why = _unfit(entry, moment, need)
-            if why:
+            if why := _unfit(entry, moment, need):
                 refused.append(_refusal(entry, why))
             else:
                 fit.append(entry)
@@ -124,8 +123,7 @@ def choose_first(
     """Return the choice for the first of ``needs`` that something whole serves, or for the last."""
     choice: Choice = NothingFound()
     for need in needs:
-        choice = choose(candidates, verdicts, need, broken=broken)
-        if not isinstance(choice, NoneUsable):
+        if not isinstance((choice := choose(candidates, verdicts, need, broken=broken)), NoneUsable):
             break
     return choice
 
@@ -147,8 +145,7 @@ def _unfit(entry: Entry, moment: CandidateGroup, need: Need) -> str:
     serves_any = serves_any_world(entry, need.world.groups, need.world.resharded)
     if entry.world_size not in (None, need.world.size) and not serves_any:
         return f"written by {entry.world_size} ranks, this run has {need.world.size}{_why_not_any(entry)}"
-    widest = moment.last_rank.get(entry.series, 0)
-    if widest >= need.world.size and not serves_any:
+    if (widest := moment.last_rank.get(entry.series, 0)) >= need.world.size and not serves_any:
         return f"rank {widest} saved this step too, so it was written by more than {need.world.size} ranks"
     if need.world.resized and (why := fixed_by(entry, widest, need.world.groups, need.world.resharded)):
         return why.removeprefix(f"{entry.path} ")

@@ -42,8 +42,7 @@ def _accuses(incident: Incident, plan: Plan) -> bool:
         return False
     if plan.point is not None and not was_opened(incident, plan.point):
         return False
-    finding = incident.finding
-    if finding is None:
+    if (finding := incident.finding) is None:
         return True
     return finding.name not in _NETWORK | _NO_ROOM and finding.fault_class is not FaultClass.HARDWARE
 
@@ -55,8 +54,7 @@ def attempts_after(plan: Plan, reached_step: int | None) -> tuple[Attempt, ...]:
     saw counts as a failed attempt: it wrote no checkpoint either, or the point would be another. Where ranks
     stayed, the plan no longer tells where they began: whatever they are past is cleared.
     """
-    point = plan.point
-    if point is None:
+    if (point := plan.point) is None:
         return tuple(one for one in plan.ledger.attempts if not _is_behind(one, plan, reached_step))
     about = [one for one in plan.ledger.attempts if one.accuses(point.path, point.identity)]
     others = tuple(one for one in plan.ledger.attempts if one not in about)

@@ -37,12 +37,10 @@ def agree_on_groups(
         if rank in distrusted and rank in group_of:
             continue
         for member in sorted(claims[rank]):
-            known = group_of.setdefault(member, claims[rank])
-            if known != claims[rank]:
+            if (known := group_of.setdefault(member, claims[rank])) != claims[rank]:
                 return Disagreement(why=_contradiction(rank, claims[rank], member, known))
 
-    uncovered = sorted(set(range(world_size)) - set(group_of))
-    if uncovered:
+    if uncovered := sorted(set(range(world_size)) - set(group_of)):
         why = f"rank {uncovered[0]} is in no group_info list, neither its own nor a peer's"
         return Disagreement(why=why)
     return tuple(sorted(set(group_of.values()), key=min))
@@ -51,8 +49,7 @@ def agree_on_groups(
 def _impossible(rank: int, members: frozenset[int], world_size: int) -> str:
     if not 0 <= rank < world_size:
         return f"there is a group_info list of rank {rank}, but the world has {world_size} ranks"
-    outside = [member for member in sorted(members) if not 0 <= member < world_size]
-    if outside:
+    if outside := [member for member in sorted(members) if not 0 <= member < world_size]:
         return f"the list of rank {rank} names rank {outside[0]}, but the world has {world_size} ranks"
     if rank not in members:
         return f"the list of rank {rank} does not name rank {rank} itself"

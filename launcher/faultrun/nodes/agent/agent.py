@@ -58,11 +58,8 @@ from faultrun.nodes.values.transaction import Transaction
 from faultrun.workers.forked_helper import Orders
 from faultrun.workers.sweep import sweep
 
-_STANDARD_STREAMS = 3
-_KEPT_PARTS = 8
-_SOON_S = 0.02
-_SWEEP_S = 1.0
-_LEAVE_WITHIN_S = 1.5
+_STANDARD_STREAMS, _KEPT_PARTS = 3, 8
+_SOON_S, _SWEEP_S, _LEAVE_WITHIN_S = 0.02, 1.0, 1.5
 _WRITTEN = object()
 
 
@@ -93,9 +90,7 @@ class MemberProcess:
         words: pipe.Words,
         selector: selectors.BaseSelector,
     ) -> None:
-        self._setting = setting
-        self._gateway = gateway
-        self._orders = orders
+        self._setting, self._gateway, self._orders = setting, gateway, orders
         self._keys = RunKeys(gateway, setting.run_id)
         self._selector = selector
         self._errands = ThreadTasks()
@@ -320,8 +315,7 @@ class MemberProcess:
         watch.start()
 
     def _unwatch(self, folder: str) -> None:
-        watch = self._watches.pop(folder, None)
-        if watch is not None:
+        if (watch := self._watches.pop(folder, None)) is not None:
             self._errands.send(f"end {folder}", partial(_ended, watch))
 
     def _look(self) -> None:

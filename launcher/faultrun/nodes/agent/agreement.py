@@ -72,9 +72,7 @@ class NodesAgreement:
     def __init__(
         self, work: MemberWork, deadman: Deadman, say: Callable[[str], None], leaving_s: float = LEAVING_S
     ) -> None:
-        self._deadman = deadman
-        self._say = say
-        self._leaving_s = leaving_s
+        self._deadman, self._say, self._leaving_s = deadman, say, leaving_s
         self._orders = Orders()
         self._fd, words = os.pipe2(os.O_CLOEXEC)
         orders = self._orders
@@ -114,8 +112,7 @@ class NodesAgreement:
 
     def _heard(self, workers: LiveWorkers) -> Iterable[Event]:
         for line in self._lines():
-            words = json.loads(line)
-            if UNTIL in words:
+            if UNTIL in (words := json.loads(line)):
                 self._deadman.feed(words[UNTIL])
             if SAYS in words:
                 self._say(words[SAYS])

@@ -28,9 +28,7 @@ class Announcements:
         min_nodes: int = 0,
         short_wait_s: float = _SHORT_WAIT_S,
     ) -> None:
-        self._run_id = run_id
-        self._node_wait_s = node_wait_s
-        self._short_wait_s = short_wait_s
+        self._run_id, self._node_wait_s, self._short_wait_s = run_id, node_wait_s, short_wait_s
         self._then = f"; then without, with {several(min_nodes, 'node')} at least" if min_nodes else ""
         self._words = words
         self._waits: Waiting | None = None

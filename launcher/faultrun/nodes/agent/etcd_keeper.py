@@ -11,8 +11,7 @@ from faultrun.nodes.etcd.own_server import EtcdOutOfRoom, EtcdPlace, OwnEtcdServ
 from faultrun.workers.launch import Launch
 from faultrun.workers.process import start
 
-_ETCD_END_S = 3.0
-_PAUSE_S = 0.5
+_ETCD_END_S, _PAUSE_S = 3.0, 0.5
 _STANDARD_STREAMS = 3
 
 

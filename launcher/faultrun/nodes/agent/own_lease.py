@@ -42,8 +42,7 @@ class OwnLease:
         self._gateway = gateway
         self._times = setting.terms.times
         self._deadline = setting.deadline
-        self._errands = errands
-        self._troubled = troubled
+        self._errands, self._troubled = errands, troubled
         self._keeper: LeaseKeeper | None = None
         self._until_s = self._told_at_s = self._behind_since_s = 0.0
 
@@ -112,8 +111,7 @@ class OwnLease:
         return self._is_handed_on or boot_now() - self._told_at_s < self._times.ttl_s * _HANDED_ON_WITHIN
 
     def _renewed(self, number: int, news: Renewal | LeaseGone) -> None:
-        before = self.present
-        if before is None or before.number != number:
+        if (before := self.present) is None or before.number != number:
             return
         match news:
             case LeaseGone():

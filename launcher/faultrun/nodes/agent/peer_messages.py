@@ -36,9 +36,7 @@ class PeerMessages:
         self._run_id = setting.run_id
         self._node = setting.terms.node
         self._times = setting.terms.times
-        self._own = own
-        self._header = header
-        self._of_ranks = of_ranks
+        self._own, self._header, self._of_ranks = own, header, of_ranks
         self._answers: dict[tuple[NodeId, BootId], PeerAnswer] = {}
         self._warnings: dict[int, Alarm] = {}
         self._words: dict[tuple[NodeId, BootId], PeerWord] = {}
@@ -99,8 +97,7 @@ class PeerMessages:
 
     def _note(self, one: PeerQuestion | PeerAnswer, heard_at_s: float) -> None:
         """The newest word of each counts; an answer is no newer than its question."""
-        before = self._words.get((one.node, one.boot))
-        if before is None or before.heard_at_s <= heard_at_s:
+        if (before := self._words.get((one.node, one.boot))) is None or before.heard_at_s <= heard_at_s:
             self._words[one.node, one.boot] = PeerWord(
                 node=one.node,
                 boot=one.boot,
@@ -123,8 +120,7 @@ class PeerMessages:
 
     def _warned(self, alarm: Alarm) -> None:
         """Two may be on their way at once, and two nodes say different things: that nobody stays counts."""
-        before = self._warnings.get(alarm.incarnation)
-        if before is None or before.stays:
+        if (before := self._warnings.get(alarm.incarnation)) is None or before.stays:
             self._warnings = {alarm.incarnation: alarm, **dict(list(self._warnings.items())[-3:])}
 
     def _seal(self) -> Seal:
@@ -139,8 +135,7 @@ class PeerMessages:
             self._of_ranks(decode(asked[_RANKS], NodeSpoke))
             return {"heard": True}
         question: PeerQuestion = decode(asked[_ASKS], PeerQuestion)
-        own = self._own()
-        if own is None:
+        if (own := self._own()) is None:
             raise ValueError("nothing was stated here yet")
         now_s = boot_now()
         self._note(question, now_s)

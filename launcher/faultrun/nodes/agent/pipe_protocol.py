@@ -14,15 +14,9 @@ from typing import Any
 
 from faultrun.model.observed.node_fact import NodeFact
 
-FACT = "fact"
-ALARM = "alarm"
-RANKS = "ranks"
-WHY = "why"
-LEAVE = "leave"
+FACT, ALARM, RANKS, WHY, LEAVE = "fact", "alarm", "ranks", "why", "leave"
 
-UNTIL = "until"
-TELLS = "tells"
-SAYS = "says"
+UNTIL, TELLS, SAYS = "until", "tells", "says"
 
 
 class Words:
@@ -30,8 +24,7 @@ class Words:
 
     def __init__(self, fd: int, selector: selectors.BaseSelector) -> None:
         os.set_blocking(fd, False)
-        self._fd = fd
-        self._selector = selector
+        self._fd, self._selector = fd, selector
         self._unwritten = b""
 
     def write(self, words: dict[str, Any]) -> None:
@@ -55,8 +48,7 @@ class Words:
 
 def dated(fact: NodeFact, run_s: float) -> NodeFact:
     """With the moment of its incident as every node can read it: run-seconds are this supervisor's own."""
-    incident = fact.left.incident
-    if incident is None:
+    if (incident := fact.left.incident) is None:
         return fact
     at = datetime.now(timezone.utc) - timedelta(seconds=max(0.0, run_s - incident.at_s))
     incident = replace(incident, at_utc=at.isoformat(" ", "milliseconds"))

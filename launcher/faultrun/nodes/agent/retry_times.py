@@ -8,9 +8,7 @@ from faultrun.nodes.etcd.gateway import AnswerLost
 from faultrun.nodes.etcd.store import WriteOutcome
 from faultrun.nodes.etcd.transactions import Committed, GuardFailed
 
-_SEEN_WITHIN_S = 0.5
-_AGAIN_S = 0.2
-_SOON_S = 0.02
+_SEEN_WITHIN_S, _AGAIN_S, _SOON_S = 0.5, 0.2, 0.02
 
 
 class Retries:
@@ -22,8 +20,7 @@ class Retries:
 
     def is_due(self, name: str, seen_revision: int) -> bool:
         """Whether to try it now; ``seen_revision`` is the newest that a watch has shown."""
-        revision = self._to_be_seen.get(name)
-        if revision is not None and seen_revision >= revision:
+        if (revision := self._to_be_seen.get(name)) is not None and seen_revision >= revision:
             del self._to_be_seen[name], self._not_before_s[name]
         return self._not_before_s.get(name, 0.0) <= boot_now()
 

@@ -119,8 +119,7 @@ class RunKeys:
         state = store.read(self._gateway, self._root)
         parts, stated = {}, {}
         for key, kv in state.keys.items():
-            name = key[len(self._root) :]
-            if name.startswith(membership.NODES):
+            if (name := key[len(self._root) :]).startswith(membership.NODES):
                 stated[key] = kv
             elif name.startswith((membership.ROSTERS, membership.BODIES, membership.SMALL_BODIES)):
                 part = _value(kv, membership.value_type(name))
@@ -130,8 +129,7 @@ class RunKeys:
 
     def fetch(self, key: str) -> Roster | Plan | None:
         """One of the plan's large parts, None if it is not there. EtcdError: the store does not answer."""
-        kv = store.read(self._gateway, self._root + key).keys.get(self._root + key)
-        if kv is None:
+        if (kv := store.read(self._gateway, self._root + key).keys.get(self._root + key)) is None:
             return None
         part: Roster | Plan | None = _value(kv, membership.value_type(key))
         return part
@@ -144,8 +142,7 @@ class RunKeys:
 
 def _stated(kv: KeyValue) -> Stated | None:
     """A statement as it was read; None for what is none."""
-    statement = _value(kv, Statement)
-    if statement is None:
+    if (statement := _value(kv, Statement)) is None:
         return None
     return Stated(statement=statement, created=kv.created, changed=kv.changed, lease=kv.lease)
 

@@ -12,8 +12,7 @@ from faultrun.errors import FaultrunError
 from faultrun.files import readable
 from faultrun.workers.forked_helper import Forked
 
-_READY_S = 40.0
-_END_S = 10.0
+_READY_S, _END_S = 40.0, 10.0
 _CHUNK = 1 << 16
 
 

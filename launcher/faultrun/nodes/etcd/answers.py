@@ -109,8 +109,7 @@ def read_answer(status: int, text: bytes) -> Json | Failure:
 
 def read_message(message: Json) -> Json | Failure:
     """Read one answer or one message of a stream: its result, or the error in it."""
-    error = message.get("error")
-    if isinstance(error, dict):
+    if isinstance((error := message.get("error")), dict):
         code = error["grpc_code"] if "grpc_code" in error else error.get("code", _UNKNOWN)
         return Failure(code=int(code), message=str(error.get("message", error)))
     if error is not None or "code" in message:

@@ -47,8 +47,7 @@ class Resolver:
 
     def addresses(self, endpoint: str, within_s: float) -> list[Address]:
         """Where ``endpoint`` is now, or was when somebody last told; OSError if nobody ever did."""
-        name = host_and_port(endpoint)
-        if _is_address(name[0]):
+        if _is_address((name := host_and_port(endpoint))[0]):
             self._known[name] = _resolved(*name)
         else:
             self._ask(name).wait(within_s)
@@ -58,8 +57,7 @@ class Resolver:
 
     def _ask(self, name: tuple[str, int]) -> threading.Event:
         """Ask once at a time: a name server that is away for an hour must not cost a thread an attempt."""
-        asked = self._asked.get(name)
-        if asked is None:
+        if (asked := self._asked.get(name)) is None:
             asked = self._asked[name] = threading.Event()
             threading.Thread(
                 target=self._look_up, args=(name,), name=f"resolve {name[0]}", daemon=True

@@ -17,11 +17,8 @@ from faultrun.nodes.etcd.endpoints import password, tls_context
 
 WITHIN_S = 3.0
 """Patience of one request, over all endpoints that it takes."""
-_ATTEMPT_S = 1.0
-_FIRST_PAUSE_S = 0.02
-_LONGEST_PAUSE_S = 0.25
-_TOKENS_A_REQUEST = 2
-_LEFT_MOST_IDLE = 4
+_ATTEMPT_S, _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 0.02, 0.25
+_TOKENS_A_REQUEST, _LEFT_MOST_IDLE = 2, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +40,7 @@ class MessageStream:
     """What etcd tells through one request, message by message."""
 
     def __init__(self, messages: Iterator[Json], connection: Connection) -> None:
-        self._messages = messages
-        self._connection = connection
+        self._messages, self._connection = messages, connection
 
     def __iter__(self) -> Iterator[Json]:
         """Wait for each message, and end with the stream. EtcdRefused, EtcdReplaced, NoAnswer."""
@@ -60,8 +56,7 @@ class Gateway:
 
     def __init__(self, access: EtcdAccess, *, attempt_s: float = _ATTEMPT_S) -> None:
         self.endpoints = endpoints = access.endpoints
-        self._access = access
-        self._attempt_s = attempt_s
+        self._access, self._attempt_s = access, attempt_s
         self._context = tls_context(access)
         self._resolver = Resolver()
         self._lock = threading.Lock()

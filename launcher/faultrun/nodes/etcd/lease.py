@@ -45,8 +45,7 @@ def grant(gateway: Gateway, ttl_s: float, *, within_s: float = WITHIN_S) -> Rene
 def renew(gateway: Gateway, lease: int, *, within_s: float = WITHIN_S) -> Renewal | LeaseGone:
     """Send a keepalive; EtcdSilent if nobody answers in time."""
     answered = gateway.ask("lease/keepalive", {"ID": str(lease)}, within_s=within_s)
-    ttl_s = float(answered.result.get("TTL", 0))
-    if ttl_s <= 0:
+    if (ttl_s := float(answered.result.get("TTL", 0))) <= 0:
         return LeaseGone(lease=lease)
     return Renewal(lease=lease, ttl_s=ttl_s, sent_at_s=answered.sent_at_s)
 
@@ -78,12 +77,8 @@ class LeaseKeeper:
         troubled: Troubled,
         same_store: Callable[[], object] = lambda: None,
     ) -> None:
-        self._gateway = gateway
-        self._same_store = same_store
-        self._troubled = troubled
-        self._granted = granted
-        self._may_renew = may_renew
-        self._tell = tell
+        self._gateway, self._same_store, self._troubled = gateway, same_store, troubled
+        self._granted, self._may_renew, self._tell = granted, may_renew, tell
         self._gone = False
         self._thread = RestartingThread(f"lease {granted.lease}", self._turn, troubled)
 

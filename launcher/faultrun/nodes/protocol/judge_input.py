@@ -128,8 +128,7 @@ class JudgeInput:
     @property
     def parts_missing(self) -> tuple[str, ...]:
         """What has to be read before the header can be understood."""
-        written = self.common.header
-        if written is None:
+        if (written := self.common.header) is None:
             return ()
         names = ((ROSTERS, written.roster), (BODIES, written.body), (BODIES, written.last))
         keys = (f"{folder}{name}" for folder, name in names if name)

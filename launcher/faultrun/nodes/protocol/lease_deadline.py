@@ -85,8 +85,7 @@ def by_peers_until_s(
     """Unanimity counts from the oldest question whose answer it rests on."""
     if not terms.hold or not answers:
         return NEVER_S
-    peers = peers_of(fact, header, roster)
-    if not peers:
+    if not (peers := peers_of(fact, header, roster)):
         return NEVER_S
     newest = {(one.node, one.boot): one for one in sorted(answers, key=lambda one: one.asked_at_s)}
     asked = (_promised_at_s(fact, newest.get((peer.node, peer.boot))) for peer in peers)

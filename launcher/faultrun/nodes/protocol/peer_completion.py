@@ -56,8 +56,7 @@ def completion(
             running.append(entry.node)
         elif not has_finished(word, header.incarnation):
             over.append(entry.node)
-    alarm = known.alarm(header.incarnation)
-    if alarm is not None and alarm.node not in over:
+    if (alarm := known.alarm(header.incarnation)) is not None and alarm.node not in over:
         over.append(alarm.node)
     return Completion(running=tuple(running), over=tuple(over), silent=tuple(silent))
 
@@ -94,8 +93,7 @@ def who_relies(
     said = {(word.node, word.boot): word for word in known.words}
     found = []
     for entry in roster.entries:
-        word = said.get((entry.node, entry.boot))
-        if word is None:
+        if (word := said.get((entry.node, entry.boot))) is None:
             relies = now_s < lease.sent_at_s + times.fence_s
         else:
             relies = _runs(word, header) and now_s < word.heard_at_s + times.hold_s

@@ -25,8 +25,7 @@ from faultrun.nodes.values.membership import (
 from faultrun.nodes.values.roster import PlanPhase, Statement
 from faultrun.nodes.values.transaction import Absent, Compare, Delete, Operation, Put, Transaction, Unchanged
 
-LONGEST_WORDS = 200
-QUESTIONS_A_HOLD = 4
+LONGEST_WORDS, QUESTIONS_A_HOLD = 200, 4
 
 
 def present(case: JudgeInput) -> Iterator[Act]:
@@ -73,8 +72,7 @@ def _stating(case: JudgeInput, statement: Statement) -> Transaction:
     if own is not None:
         compare = Unchanged(key=key, changed=own.changed)
         return Transaction(what=f"state {fact.word.value}", compares=(compare,), then=tuple(writes))
-    fenced = case.remembered.fenced
-    if fenced is not None and fenced != fact.boot:
+    if (fenced := case.remembered.fenced) is not None and fenced != fact.boot:
         writes.append(Delete(key=node_key(fact.node, fenced)))
     before = None if case.roster is None else case.roster.entry(fact.node)
     if before is not None and before.boot != fact.boot and before.machine == case.terms.machine != "":
@@ -88,8 +86,7 @@ def warned(case: JudgeInput) -> Iterator[Act]:
     alarm, header = case.own.raised, case.header
     if alarm is None or header is None or alarm.incarnation != header.incarnation:
         return
-    members = lease_deadline.peers_of(case.own.fact, header, case.roster)
-    if members:
+    if members := lease_deadline.peers_of(case.own.fact, header, case.roster):
         yield WarnPeers(alarm=alarm, members=members)
     written = case.common.alarm(alarm.incarnation)
     if case.known.common is not None and (written is None or (written.stays and not alarm.stays)):

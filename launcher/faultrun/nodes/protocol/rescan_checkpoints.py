@@ -59,8 +59,7 @@ def _look(
     given: CoordinatorInput, seated: Sequence[NodeFact], run_s: float, *, again: bool, fewer: bool
 ) -> Transaction | Waiting | None:
     """Nobody has workers any more: have all look ``again``, once; None when these have."""
-    header = given.header
-    if header is None:
+    if (header := given.header) is None:
         return None
     missing = names_lost(given)
     asked = header.phase is PlanPhase.LOOK and header.missing == missing

@@ -76,8 +76,7 @@ def _nobody_decided(case: JudgeInput) -> str:
         if case.deaf
         else f"no node that may decide for the run came within {wait}"
     )
-    alarm = case.known.alarm(fact.incarnation)
-    if alarm is not None:
+    if (alarm := case.known.alarm(fact.incarnation)) is not None:
         return f"{waited}; node {alarm.node}: {alarm.why}" if alarm.node else f"{waited}; {alarm.why}"
     if case.completion is not None and case.completion.over:
         return f"{waited}; {node_names(case.completion.over)} did not finish"

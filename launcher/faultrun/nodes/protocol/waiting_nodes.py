@@ -23,8 +23,7 @@ def nodes_waiting(case: JudgeInput, given: CoordinatorInput | None) -> list[Tell
     """Who could take a seat that nobody has, told to the coordinator's own supervisor whenever it changes."""
     life, known = case.own.fact.incarnation, case.remembered.newcomers
     before = known[1] if known[0] == life else ()
-    now = _who_waits(case, given)
-    if now == before:
+    if (now := _who_waits(case, given)) == before:
         return []
     return [Tell(event=NodesWaiting(at_s=case.clock.run_s, incarnation=life, nodes=now))]
 
@@ -84,8 +83,7 @@ def _who_waits(case: JudgeInput, given: CoordinatorInput | None) -> tuple[NodeId
     trains = isinstance(fact.status_in(header.incarnation), NodeRunning)
     if not trains or header.phase is not PlanPhase.GO or case.known.alarm(header.incarnation) is not None:
         return ()
-    plan = given.plan
-    if plan is None or plan.slots is None or not plan.slots.vacant:
+    if (plan := given.plan) is None or plan.slots is None or not plan.slots.vacant:
         return ()
     return newcomers(elastic, plan, numbered(given, statements(given)))
 
@@ -101,8 +99,7 @@ def spare_words(case: JudgeInput) -> str:
         return ""
     names = [entry.node for entry in roster.entries]
     trains = "trains" if len(names) == 1 else "train"
-    aside = who_is_aside(case)
-    if aside is not None and not fact.slots.usable:
+    if (aside := who_is_aside(case)) is not None and not fact.slots.usable:
         elastic = case.rules.elastic
         until = "until --health_check passes" if elastic and elastic.health_check else "as long as others can"
         return f"{node_names(names)} {trains}; this node gets no rank {until}: {aside.why}"

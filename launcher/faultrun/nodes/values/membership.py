@@ -20,12 +20,8 @@ from faultrun.nodes.values.lease import Lease, LeaseTimes
 from faultrun.nodes.values.roster import Alarm, Leadership, PlanHeader, Roster, RosterEntry, Statement
 from faultrun.nodes.values.transaction import StoredValue, Transaction
 
-PLAN_KEY = "all/plan"
-COORDINATOR_KEY = "all/coordinator"
-ALARMS = "all/alarm/"
-NODES = "node/"
-ROSTERS = "topology/"
-BODIES = "plan/"
+PLAN_KEY, COORDINATOR_KEY, ALARMS, NODES = "all/plan", "all/coordinator", "all/alarm/", "node/"
+ROSTERS, BODIES = "topology/", "plan/"
 SMALL_BODIES = "all/body/"
 """A body that is small lies where all nodes watch: each of them needs it, and none has to ask for it."""
 
@@ -212,8 +208,7 @@ class KnownKeys:
         """Whether there is a plan of which a part cannot be understood, or is not there."""
         if self.common is None or not self.common.header_changed:
             return False
-        header = self.common.header
-        if header is None:
+        if (header := self.common.header) is None:
             return True
         names = ((ROSTERS, header.roster), (BODIES, header.body))
         return any(name and f"{folder}{name}" not in self.parts for folder, name in names)

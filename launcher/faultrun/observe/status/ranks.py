@@ -29,8 +29,7 @@ class Pace:
 
     def rate(self, key: tuple[int, int], at_s: float, step: int) -> float | None:
         """Steps a second over the last 20 s of looks; None before the second step was seen."""
-        seen = self.steps.setdefault(key, [])
-        if not seen or seen[-1][1] != step:
+        if not (seen := self.steps.setdefault(key, [])) or seen[-1][1] != step:
             seen.append((at_s, step))
         while len(seen) > 2 and at_s - seen[1][0] > _PACE_OVER_S:
             seen.pop(0)

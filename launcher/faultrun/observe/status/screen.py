@@ -26,9 +26,7 @@ _COLOURS = {
     "lost": "bold red",
 }
 _PHASES = {"running": "bold green", "finished": "bold", "draining": "bold red", "killing": "bold red"}
-_NAME_WIDTH = 13
-_SHORT = 18
-_WIDE = 100
+_NAME_WIDTH, _SHORT, _WIDE = 13, 18, 100
 _LESS_IMPORTANT = ("resumed", "checkpoint", "saved")
 
 

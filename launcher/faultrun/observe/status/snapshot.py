@@ -53,8 +53,7 @@ class RunSnapshot:
     """Takes the lines of a journal in their order; says at any time where the run stands."""
 
     def __init__(self, log_dir: Path, policy: RestartPolicy) -> None:
-        self._log_dir = log_dir
-        self._policy = policy
+        self._log_dir, self._policy = log_dir, policy
         self._accountant = Accountant()
         self._taken_s = time.monotonic()
 

@@ -27,8 +27,7 @@ COLUMNS = {
 """Of a row for a rank, with the width that is kept from look to look; the last one says how it ended."""
 COLUMNS_OF_NODES = dict.fromkeys(("node", "state", "says", "ranks", "address", "boot"), 0)
 LEFT_ALIGNED = ("state", "", *COLUMNS_OF_NODES)
-_MOST_ROWS = 24
-_MOST_FOLDERS = 8
+_MOST_ROWS, _MOST_FOLDERS = 24, 8
 _MIB = 1 << 20
 _ORDINARY = ("training", "ended")
 _SUPERVISED = {
@@ -186,8 +185,7 @@ def _restarts(status: RunStatus) -> str:
 
 
 def _of_files(status: RunStatus) -> Iterator[tuple[str, str]]:
-    newest = status.last_checkpoint
-    if newest is not None:
+    if (newest := status.last_checkpoint) is not None:
         step = "" if newest.step is None else f"step {newest.step:,}   "
         yield "checkpoint", f"{step}{span(newest.age_s)} old, not verified   {newest.path}"
     if status.first_save:
@@ -280,6 +278,5 @@ def where_files_are(status: RunStatus) -> Iterator[str]:
     for one in status.members[:_MOST_FOLDERS]:
         folder = PurePath(status.log_dir or "LOG_DIR") / node_folder(NodeId(one.node))
         yield printable(f"node {one.node} ({one.address}): {folder}")
-    more = len(status.members) - _MOST_FOLDERS
-    if more > 0:
+    if (more := len(status.members) - _MOST_FOLDERS) > 0:
         yield printable(f"{several(more, 'more node')}: {status.log_dir or 'LOG_DIR'}/node_NAME")

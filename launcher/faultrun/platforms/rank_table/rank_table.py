@@ -142,8 +142,7 @@ def _check_ranks(places: Sequence[RankPlace]) -> None:
     ranks = sorted(place.rank for place in places)
     if ranks == list(range(len(ranks))):
         return
-    twice = [rank for rank, group in groupby(ranks) if len(list(group)) > 1]
-    if twice:
+    if twice := [rank for rank, group in groupby(ranks) if len(list(group)) > 1]:
         raise ValueError(f"it gives rank {twice[0]} to several devices")
     missing = next(rank for rank in range(len(ranks)) if rank not in set(ranks))
     raise ValueError(f"it names {len(ranks)} ranks up to {ranks[-1]}, and rank {missing} is not among them")

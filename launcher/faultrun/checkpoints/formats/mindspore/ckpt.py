@@ -106,8 +106,7 @@ MINDSPORE_CKPT = MindSporeCkpt()
 
 def _claim(path: str, name: str, rank: int | None) -> Claim:
     stem = name[: -len(_SUFFIX)]
-    found = _PERIODIC_NAME.fullmatch(stem)
-    if found is None:
+    if (found := _PERIODIC_NAME.fullmatch(stem)) is None:
         return Claim(path=path, members=(name,), kind=kind_of(stem), rank=rank, series=stem)
     runs = re.findall(r"\d+", found["runs"])
     return Claim(
@@ -193,8 +192,7 @@ def _cut_at_border(outline: Outline, family: _Family) -> str:
         return longer
     for sibling, other in family:
         name = base_name(sibling.path)
-        lost = [tag for tag in _APPENDED if tag in other.sizes and tag not in outline.sizes]
-        if lost:
+        if lost := [tag for tag in _APPENDED if tag in other.sizes and tag not in outline.sizes]:
             return f"lacks {' and '.join(lost)}, which {name} has at its end"
         if other.crc is not None and outline.crc is None:
             return f"lacks the checksum that {name} ends with"
@@ -251,8 +249,7 @@ def _judge_end(
     count = f"{len(outline.sizes)} records"
     if outline.crc is not None:
         return Verdict(whole=True, why=f"{count} and a checksum (not compared)", depth=Depth.STRUCTURE)
-    absent = [tag for tag in required if tag not in outline.sizes]
-    if not absent:
+    if not (absent := [tag for tag in required if tag not in outline.sizes]):
         return Verdict(whole=True, why=f"{count}, the appended ones included", depth=Depth.STRUCTURE)
     if len(absent) < len(required):
         why = f"lacks {', '.join(absent)}: cut within the records appended at its end"
@@ -263,8 +260,7 @@ def _judge_end(
         for one, other in family
         if one.identity.told != entry.identity.told and other.sizes == outline.sizes
     )
-    twin = next(twins, None)
-    if twin is not None:
+    if (twin := next(twins, None)) is not None:
         why = f"{count}, the same as {base_name(twin.path)}"
         return Verdict(whole=True, why=why, depth=Depth.STRUCTURE, provisional=True)
     if read_only:

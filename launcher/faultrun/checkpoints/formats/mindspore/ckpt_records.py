@@ -32,9 +32,7 @@ _MAX_RECORDS = 1 << 18
 _MAX_TAG_BYTES = 4096
 _MAX_TAGS_BYTES = 16 << 20
 _HEAD_BYTES = 16 << 10
-_SMALL_BYTES = 16
-_COUNT_BYTES = 64
-_NEAR_BYTES = 512
+_SMALL_BYTES, _COUNT_BYTES, _NEAR_BYTES = 16, 64, 512
 _ITEM_BYTES = {
     "Bool": 1, "Int8": 1, "UInt8": 1, "Int16": 2, "UInt16": 2, "Int32": 4, "UInt32": 4,
     "Int64": 8, "UInt64": 8, "Float16": 2, "BFloat16": 2, "Float32": 4, "Float64": 8,
@@ -110,8 +108,7 @@ def outline_of(file: OpenFile) -> Outline:
             if len(sizes) >= _MAX_RECORDS or tags_bytes > _MAX_TAGS_BYTES:
                 raise Unreadable(f"has more than {len(sizes)} records: not a checkpoint of any model")
         sizes[record.tag] = sizes.get(record.tag, 0) + record.content_bytes
-        number = record.scalar
-        if number is not None:
+        if (number := record.scalar) is not None:
             numbers[record.tag] = number
             if record.tag in COUNTS:
                 offsets[record.tag] = at
@@ -261,13 +258,11 @@ def _bytes(data: bytes, at: int, size_bytes: int) -> bytes:
 
 
 def _end_of_frame(file: OpenFile, at: int) -> int:
-    tag_bytes = _TAG_BYTES.get(_number(file, at))
-    if tag_bytes is None:
+    if (tag_bytes := _TAG_BYTES.get(_number(file, at))) is None:
         raise Unreadable(f"is encrypted, and garbled at byte {at}")
     lengths_at = at + _NUMBER_BYTES + tag_bytes
     end = lengths_at + _NUMBER_BYTES + _number(file, lengths_at)
-    vector_bytes = _number(file, lengths_at + _NUMBER_BYTES)
-    if vector_bytes > _LONGEST_VECTOR:
+    if (vector_bytes := _number(file, lengths_at + _NUMBER_BYTES)) > _LONGEST_VECTOR:
         raise Unreadable(f"is encrypted, and garbled at byte {lengths_at}")
     text_at = lengths_at + 2 * _NUMBER_BYTES + vector_bytes
     if text_at + _NUMBER_BYTES + _number(file, text_at) != end:

@@ -20,8 +20,7 @@ from faultrun.model.checkpoint import Depth, Entry, Verdict
 
 _ITERATION = re.compile(r"iteration_(\d{8,15})")
 _FILE = re.compile(r"(?P<stem>(?:.+-)?(?:model|opt))-(?P<rank>\d{7})-(?P<ranks>\d{7})\.safetensors")
-_COMMON = "common.json"
-_METADATA = "metadata.json"
+_COMMON, _METADATA = "common.json", "metadata.json"
 _MOST_JSON_BYTES = 256 << 20
 _MOST_RANKS = 1 << 17
 
@@ -58,8 +57,7 @@ class MindFormers:
         files = [name for name in names if _FILE.fullmatch(name)]
         _json(entry.path, _COMMON)
         wanted = _placed(entry.path) if _METADATA in names else _of_all_ranks(files)
-        lacking = next((name for name in wanted if name not in names), "")
-        if not lacking:
+        if not (lacking := next((name for name in wanted if name not in names), "")):
             lacking = _less_than(look.siblings, files)
         if lacking:
             return Verdict(whole=False, why=f"it has no {lacking}", depth=Depth.NAME, provisional=True)
@@ -74,8 +72,7 @@ MINDFORMERS = MindFormers()
 
 def _placed(path: str) -> list[str]:
     """Every file that ``metadata.json`` places a slice in; names of this directory, never paths."""
-    storage = _json(path, _METADATA).get("storage_data")
-    if not isinstance(storage, dict):
+    if not isinstance((storage := _json(path, _METADATA).get("storage_data")), dict):
         raise Unreadable(f"its {_METADATA} does not say which file holds which parameter")
     slices = [one for places in storage.values() if isinstance(places, list) for one in places]
     named = {
@@ -97,8 +94,7 @@ def _less_than(siblings: Sequence[Entry], files: Sequence[str]) -> str:
     kinds = {found["stem"].rpartition("-")[2] for found in map(_FILE.fullmatch, files) if found}
     for sibling in siblings:
         for name in names_in(sibling.path):
-            found = _FILE.fullmatch(name)
-            if found and found["stem"].rpartition("-")[2] not in kinds:
+            if (found := _FILE.fullmatch(name)) and found["stem"].rpartition("-")[2] not in kinds:
                 return f"{name}, which {base_name(sibling.path)} has"
     return ""
 
@@ -106,8 +102,7 @@ def _less_than(siblings: Sequence[Entry], files: Sequence[str]) -> str:
 def _verified(entry: Entry, name: str, look: Look) -> bool:
     with within(name):
         inner = replace(entry, path=f"{entry.path}/{name}")
-        verdict = SAFETENSORS.verify(inner, replace(look, siblings=()))
-        if not verdict.whole:
+        if not (verdict := SAFETENSORS.verify(inner, replace(look, siblings=()))).whole:
             raise Unreadable(verdict.why)
     return verdict.depth is Depth.CHECKSUM
 

@@ -32,8 +32,7 @@ class Ttp:
         if found is None:
             return
         for name in listing.files:
-            file = _FILE.fullmatch(name)
-            if file:
+            if file := _FILE.fullmatch(name):
                 yield Claim(
                     path=listing.join(name),
                     members=(name,),

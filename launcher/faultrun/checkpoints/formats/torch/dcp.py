@@ -134,8 +134,7 @@ class TorchDcp:
                 verdict = TORCH_FILE.verify(replace(entry, path=f"{entry.path}/{LIGHTNING}"), look)
             proved &= verdict.depth is Depth.CHECKSUM
         _check_one_save(entry.path, written)
-        lacking = _less_than(look.siblings, entry.path, pieces)
-        if lacking:
+        if lacking := _less_than(look.siblings, entry.path, pieces):
             return Verdict(whole=False, why=lacking, depth=Depth.STRUCTURE, provisional=True)
         why = f"{len(pieces)} pieces in {len(by_shard)} shards complete"
         why += ", all checksums right" if proved else ""
@@ -206,15 +205,12 @@ def _read_pieces(path: str) -> list[_Piece]:
         with opened(f"{path}/{METADATA}") as file:
             if file.size_bytes == 0:
                 raise Unreadable("is empty")
-            peeked = peek_file(file, 0, MAX_METADATA_INSTRUCTIONS)
-            if peeked.end != file.size_bytes:
+            if (peeked := peek_file(file, 0, MAX_METADATA_INSTRUCTIONS)).end != file.size_bytes:
                 raise Unreadable("goes on after its end")
         state = _state(peeked.value)
-        places = state.get("storage_data")
-        if not isinstance(places, Table):
+        if not isinstance((places := state.get("storage_data")), Table):
             raise Unreadable("is not one of torch.distributed.checkpoint")
-        pieces = [_piece(index, place) for index, place in places.items()]
-        if not pieces:
+        if not (pieces := [_piece(index, place) for index, place in places.items()]):
             raise Unreadable("lists nothing")
         _check_all_placed(state.get("state_dict_metadata"), pieces)
         return pieces

@@ -101,8 +101,7 @@ class _Machine:
     def taken(self, count: int) -> list[Value]:
         """So many values off the top of the stack, the deepest first. IndexError if there are fewer."""
         stack = self.stack
-        at = len(stack) - count
-        if at < 0:
+        if (at := len(stack) - count) < 0:
             raise IndexError
         items = stack[at:]
         del stack[at:]
@@ -151,8 +150,7 @@ def _read(code: "OpcodeInfo") -> _Read | None:
 def _frame(data: bytes, at: int) -> tuple[tuple[int, int], int]:
     """Where the instruction is, and where its frame ends. An unpickler reads all of that before it obeys."""
     begin = at + _FRAME_LENGTH.size
-    end = begin + _FRAME_LENGTH.unpack_from(data, at)[0]
-    if end > len(data):
+    if (end := begin + _FRAME_LENGTH.unpack_from(data, at)[0]) > len(data):
         raise ValueError
     return (at - 1, end), begin
 
@@ -167,8 +165,7 @@ def _number(form: struct.Struct) -> _Read:
 def _text(length: struct.Struct) -> _Read:
     def read(data: bytes, at: int) -> tuple[str, int]:
         start = at + length.size
-        end = start + length.unpack_from(data, at)[0]
-        if end > len(data):
+        if (end := start + length.unpack_from(data, at)[0]) > len(data):
             raise ValueError
         return str(data[start:end], "utf-8", "surrogatepass"), end
 

@@ -108,8 +108,7 @@ def _verify_legacy(file: OpenFile) -> Verdict:
         count, item_bytes = wanted[key]
         if item_bytes is None:
             raise Unreadable(f"its storage {shown(key)} has an element type that is not known here")
-        stored = int.from_bytes(file.read(at, 8), byteorder)
-        if stored != count:
+        if (stored := int.from_bytes(file.read(at, 8), byteorder)) != count:
             raise Unreadable(f"its storage {shown(key)} has {stored} elements, {count} are needed")
         at += 8 + count * item_bytes
         if at > file.size_bytes:

@@ -132,8 +132,7 @@ def _check_storages(file: OpenFile, archive: _Archive) -> str:
     except TooLong as long:
         return f"storages not compared: {long.why}"
     for key, (elements, item_bytes) in wanted.items():
-        record = archive.records.get(f"{root}/data/{key}")
-        if record is None:
+        if (record := archive.records.get(f"{root}/data/{key}")) is None:
             raise Unreadable(f"its storage {shown(key)} is missing")
         if item_bytes is not None and record.size_bytes != elements * item_bytes:
             raise Unreadable(
@@ -157,14 +156,12 @@ def _root(archive: _Archive) -> str:
 
 
 def _peek_records(file: OpenFile, archive: _Archive, root: str) -> Peeked:
-    record = archive.records.get(f"{root}/data.pkl")
-    if record is None:
+    if (record := archive.records.get(f"{root}/data.pkl")) is None:
         raise Unreadable("it has no data.pkl: not an archive of torch.save")
     if record.size_bytes > MAX_PICKLE_BYTES:
         raise TooLong(f"its data.pkl has {record.size_bytes} bytes (limit {MAX_PICKLE_BYTES})")
     start = _content_start(file, record, archive.directory_at)
-    peeked = peek(file.read(start, record.size_bytes))
-    if peeked.end != record.size_bytes:
+    if (peeked := peek(file.read(start, record.size_bytes))).end != record.size_bytes:
         raise Unreadable("its data.pkl goes on after its end")
     return peeked
 
@@ -215,19 +212,16 @@ def _read_archive(file: OpenFile) -> _Archive:
 
 def _read_end(file: OpenFile) -> tuple[int, int, int]:
     """Return the number of records and the size and offset of the directory, from the end of the file."""
-    at = file.size_bytes - _END.size
-    if at < 0:
+    if (at := file.size_bytes - _END.size) < 0:
         raise Unreadable(f"{file.size_bytes} bytes are too few for an archive")
     magic, disk, first_disk, here, count, size_bytes, offset, comment = _END.unpack(file.read(at, _END.size))
     if magic != b"PK\x05\x06" or comment or disk or first_disk or here != count:
         raise Unreadable("the end of the archive is missing: the file is cut")
     directory_end = at
-    locator_at = at - _END64_LOCATOR.size
-    if locator_at >= 0:
+    if (locator_at := at - _END64_LOCATOR.size) >= 0:
         locator = _END64_LOCATOR.unpack(file.read(locator_at, _END64_LOCATOR.size))
         if locator[0] == b"PK\x06\x07":
-            directory_end = locator[2]
-            if directory_end + _END64.size != locator_at:
+            if (directory_end := locator[2]) + _END64.size != locator_at:
                 raise Unreadable("the end of the archive does not fit to its place: the file is cut")
             end64 = _END64.unpack(file.read(directory_end, _END64.size))
             *_, disk, first_disk, here, count, size_bytes, offset = end64
