@@ -218,9 +218,8 @@ def _of_container(container: ContainerStart, path: Path, places: NearbyFiles, sa
     try:
         start = _of_shell(text, "", within, same, said=said)
     except FaultrunError as error:
-        raise UsageError(
-            f"{said} ({container.name}): {error.what}", because=error.because, hint=error.hint
-        ) from None
+        what = f"{said} ({container.name}): {error.what}"
+        raise UsageError(what, because=error.because, hint=error.hint) from None
     notes = list(start.notes)
     counted = any(one.name in ("worker_num", "nproc_per_node") for one in start.launch.options)
     if not counted and container.devices:
@@ -250,14 +249,12 @@ def _with_batch_options(start: Start, text: str) -> Start:
         launch = over_slurm_nodes(launch, nodes, share, f"{start.file}:{line} #SBATCH")
     elif not several and by_srun and launch.launcher == "srun" and tasks is not None and tasks[0].isdecimal():
         if not any(one.name == "worker_num" for one in launch.options):
-            chosen = AdoptedOption(
-                name="worker_num", values=(tasks[0],), read=f"{start.file}:{tasks[1]} #SBATCH"
-            )
+            read = f"{start.file}:{tasks[1]} #SBATCH"
+            chosen = AdoptedOption(name="worker_num", values=(tasks[0],), read=read)
             launch = replace(launch, options=(chosen, *launch.options))
         why = "faultrun starts the workers itself: one task with all devices is enough"
-        launch = replace(
-            launch, no_effect=(*launch.no_effect, Remark(what=f"{start.file}:{tasks[1]} tasks", why=why))
-        )
+        no_effect = (*launch.no_effect, Remark(what=f"{start.file}:{tasks[1]} tasks", why=why))
+        launch = replace(launch, no_effect=no_effect)
     notes = list(start.notes)
     if "signal" not in told:
         notes.append(

@@ -176,13 +176,8 @@ def _of_others(name: str, behind: tuple[str, ...], same: SameOptions, deepest: i
     module = False
     for option, value in given:
         if (turns := row.get(option.lstrip("-").replace("-", "_"))) is None:
-            found = replace(
-                found,
-                no_effect=(
-                    *found.no_effect,
-                    Remark(what=f"{name} {option}", why="faultrun has no such option"),
-                ),
-            )
+            no_effect = (*found.no_effect, Remark(what=f"{name} {option}", why="faultrun has no such option"))
+            found = replace(found, no_effect=no_effect)
         elif turns.nodes:
             found = replace(found, doubts=(*found.doubts, *_one_node(name, option, value)))
         elif turns.module:
@@ -269,12 +264,9 @@ def _nested(outer: FoundLaunch, inner: FoundLaunch) -> FoundLaunch:
         if one.name == "worker_num" and one.values[-1].isdecimal() and int(one.values[-1]) > 1:
             what = f"{one.read}={one.values[-1]} starts {inner.launcher} {one.values[-1]} times"
             raise _several_nodes(what, "each of them would be a node of the run")
-    return replace(
-        inner,
-        environment=(*outer.environment, *inner.environment),
-        no_effect=(*outer.no_effect, *inner.no_effect),
-        doubts=(*outer.doubts, *inner.doubts),
-    )
+    environment = (*outer.environment, *inner.environment)
+    no_effect = (*outer.no_effect, *inner.no_effect)
+    return replace(inner, environment=environment, no_effect=no_effect, doubts=(*outer.doubts, *inner.doubts))
 
 
 def _program(words: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:

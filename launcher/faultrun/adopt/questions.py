@@ -112,9 +112,8 @@ def answered(question: Question, text: str, program: KnownProgram) -> AdoptedOpt
         because, hint = "nothing is offered", f"{question.put_in}, or Enter to leave it open"
         raise UsageError(f"{text} says too little", because=because, hint=hint)
     if text.lower() in _YES:
-        return AdoptedOption(
-            name=question.option, values=(question.offered,), read=f"as told; {question.why}"
-        )
+        read = f"as told; {question.why}"
+        return AdoptedOption(name=question.option, values=(question.offered,), read=read)
     if question.option == FOLDER_OPTION:
         return AdoptedOption(name=FOLDER_OPTION, values=(text,), read="as told")
     name = "rewrite" if _KEY_OF_FILE.fullmatch(text) else RESUME

@@ -70,10 +70,8 @@ def lint(text: str, settings: LintSettings) -> Checked:
         line = page.documents[0].line if page.documents else 1
         raise NotAManifest("it holds no object with apiVersion and kind", line)
     found = sorted((one for rule in RULES for one in rule(page)), key=lambda one: one.line)
-    return Checked(
-        findings=tuple(replace(one, patches=()) if stream.aliases else one for one in found),
-        unchecked=page.unchecked,
-    )
+    findings = tuple(replace(one, patches=()) if stream.aliases else one for one in found)
+    return Checked(findings=findings, unchecked=page.unchecked)
 
 
 def mend(text: str, settings: LintSettings) -> Mended:

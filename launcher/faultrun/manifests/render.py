@@ -70,9 +70,8 @@ class ManifestTemplate:
 
 def load(path: Path) -> ManifestTemplate:
     """Read the template that a file holds; its name is that of the file without the ending."""
-    return ManifestTemplate(
-        name=path.stem, yaml=path.suffix == ".yaml", source=path.read_text(encoding="utf-8")
-    )
+    source = path.read_text(encoding="utf-8")
+    return ManifestTemplate(name=path.stem, yaml=path.suffix == ".yaml", source=source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,11 +165,8 @@ def write(template: ManifestTemplate, given: Sequence[GivenValue], reader: Reade
         over_s = grace_s if isinstance(grace_s, int) else None
         settings = LintSettings(grace_over_time_s=over_s, reader=reader)
         for finding in lint(text, settings).findings:
-            raise ConfigError(
-                f"these values make a {template.name} that `faultrun lint` refuses: {finding.rule}",
-                because=f"{finding.what}: {finding.why}",
-                hint=finding.fix,
-            )
+            what = f"these values make a {template.name} that `faultrun lint` refuses: {finding.rule}"
+            raise ConfigError(what, because=f"{finding.what}: {finding.why}", hint=finding.fix)
     return text
 
 

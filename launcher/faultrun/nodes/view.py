@@ -105,12 +105,10 @@ def _supervised(nodes: tuple[NodeRow, ...], ended: RunEnd | None) -> Supervised:
 
 def _spent(ledger: Ledger, settings: RunSettings | None, header: PlanHeader | None) -> RestartsSpent:
     """By the run's clock when the plan was written: nobody outside has another."""
-    told = RestartsSpent(
-        restarts=ledger.total_restarts,
-        counted=len(ledger.restarts),
-        incidents=ledger.incidents,
-        high_step=ledger.high_step if ledger.high_step >= 0 else None,
-    )
+    restarts = ledger.total_restarts
+    counted = len(ledger.restarts)
+    high_step = ledger.high_step if ledger.high_step >= 0 else None
+    told = RestartsSpent(restarts=restarts, counted=counted, incidents=ledger.incidents, high_step=high_step)
     if settings is None or header is None:
         return told
     policy = settings.policy

@@ -214,10 +214,8 @@ def _from_bind_file(wish: BindFile, devices: Sequence[int], machine: Processors)
     if wish.by_node:
         cpus, scheduler = tuple(machine.of(home) for home in cpus), machine.of(scheduler)
     told = (wish.told,) * len(devices)
-    return Bound(
-        binding=_binding(cpus, memory.ranks, (scheduler, memory.scheduler), told),
-        notes=share.notes if wish.cpus is not None else (),
-    )
+    binding = _binding(cpus, memory.ranks, (scheduler, memory.scheduler), told)
+    return Bound(binding=binding, notes=share.notes if wish.cpus is not None else ())
 
 
 def _from_table(wish: ByDevice, devices: Sequence[int], known: Numbers, option: str, thing: str) -> _Share:

@@ -211,12 +211,10 @@ def _mounts(root: Path) -> Iterator[_Mount]:
         left, dash, right = line.partition(" - ")
         fields, system = left.split(), right.split()
         if dash and len(fields) > 4 and len(system) > 2 and system[0] in {"cgroup", "cgroup2"}:
-            yield _Mount(
-                version=2 if system[0] == "cgroup2" else 1,
-                shows=fields[3],
-                path=root / fields[4].lstrip("/"),
-                controllers=frozenset(system[2].split(",")),
-            )
+            version = 2 if system[0] == "cgroup2" else 1
+            path = root / fields[4].lstrip("/")
+            controllers = frozenset(system[2].split(","))
+            yield _Mount(version=version, shows=fields[3], path=path, controllers=controllers)
 
 
 def _groups(root: Path, pid: int | None = None) -> dict[str, str]:

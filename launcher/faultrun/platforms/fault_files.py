@@ -102,9 +102,8 @@ def _reported(entry: Mapping[str, object]) -> ReportedRank:
     rank = _rank(entry.get("RankId"), "RankId")
     if status is None:
         raise ValueError(f"rank {rank} has the unknown status {str(word)[:20]!r}")
-    return ReportedRank(
-        rank=rank, status=status, policy=_shown(entry.get("Policy")), error=_shown(entry.get("ErrorCodeHex"))
-    )
+    error = _shown(entry.get("ErrorCodeHex"))
+    return ReportedRank(rank=rank, status=status, policy=_shown(entry.get("Policy")), error=error)
 
 
 def _ranks(value: object, name: str) -> frozenset[int]:

@@ -125,12 +125,10 @@ def _told(table: Table) -> _Told:
         pipe = _count(dimensions.get("pp_degree"))
         tensor = _count(dimensions.get("tp_degree"))
         grid = pipe * tensor if pipe and tensor else None
-    return _Told(
-        global_steps=_count(table.get("global_steps")),
-        dp_world_size=_count(table.get("dp_world_size")),
-        grid=grid,
-        zero=table.get("optimizer") is None and table.get("param_shapes") is not None,
-    )
+    global_steps = _count(table.get("global_steps"))
+    dp_world_size = _count(table.get("dp_world_size"))
+    zero = table.get("optimizer") is None and table.get("param_shapes") is not None
+    return _Told(global_steps=global_steps, dp_world_size=dp_world_size, grid=grid, zero=zero)
 
 
 def _world_size(names: Collection[str], told: _Told) -> int | None:

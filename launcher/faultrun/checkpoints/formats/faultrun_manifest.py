@@ -157,9 +157,8 @@ def read_manifest(path: str) -> Manifest:
     if not isinstance(fields, dict) or "schema" not in fields:
         raise Foreign("the manifest beside it is not faultrun's")
     if fields["schema"] != _SCHEMA:
-        raise Unreadable(
-            f"its manifest has schema {str(fields['schema'])[:20]}, this faultrun knows {_SCHEMA}"
-        )
+        what = f"its manifest has schema {str(fields['schema'])[:20]}, this faultrun knows {_SCHEMA}"
+        raise Unreadable(what)
     return _checked(fields, base_name(path))
 
 

@@ -160,11 +160,8 @@ def _with_trainer_state(entry: Entry) -> Entry:
     with opened(f"{entry.path}/{TRAINER}") as file:
         head = file.read(0, min(file.size_bytes, _TRAINER_HEAD_BYTES)).partition(b'"log_history"')[0]
     step, epoch = _TRAINER_STEP.search(head), _TRAINER_EPOCH.search(head)
-    return replace(
-        entry,
-        global_step=int(step[1]) if step else entry.global_step,
-        epoch=int(epoch[1]) if epoch else entry.epoch,
-    )
+    global_step = int(step[1]) if step else entry.global_step
+    return replace(entry, global_step=global_step, epoch=int(epoch[1]) if epoch else entry.epoch)
 
 
 def _with_updates(entry: Entry, names: Sequence[str]) -> Entry:

@@ -245,9 +245,8 @@ def _tensor(name: str, fields: object, data_at: int) -> _Tensor:
             start, end = part
             bits = _BITS.get(dtype)
             if start > end or (bits is not None and (end - start) * 8 != math.prod(shape) * bits):
-                raise Unreadable(
-                    f"its tensor {shown(name)} has {end - start} bytes, which do not fit its shape"
-                )
+                what = f"its tensor {shown(name)} has {end - start} bytes, which do not fit its shape"
+                raise Unreadable(what)
             return _Tensor(name, dtype, tuple(shape), data_at + start, data_at + end)
     raise Unreadable(f"its tensor {shown(name)} is not described")
 

@@ -132,9 +132,8 @@ def _check_length(file: OpenFile, name: str, tensors: list[Placed]) -> None:
     if file.size_bytes < needed:
         raise Unreadable(f"its {shown(name)} is cut: {needed} bytes are needed, {file.size_bytes} are there")
     if file.size_bytes > needed:
-        raise Unreadable(
-            f"its {shown(name)} has {file.size_bytes} bytes, its index knows of {needed}: of two saves"
-        )
+        what = f"its {shown(name)} has {file.size_bytes} bytes, its index knows of {needed}: of two saves"
+        raise Unreadable(what)
 
 
 def _check_contents(file: OpenFile, name: str, tensors: list[Placed]) -> bool:

@@ -35,11 +35,9 @@ class Pattern:
                 hint="use Python's syntax, e.g. 'state-(?P<step>\\d+)\\.bin'",
             ) from err
         if unknown := sorted(set(compiled.groupindex) - GROUPS):
-            raise UsageError(
-                f"bad checkpoint pattern {expression!r}",
-                because=f"a group is named {unknown[0]}",
-                hint=f"name groups {', '.join(sorted(GROUPS))}",
-            )
+            what = f"bad checkpoint pattern {expression!r}"
+            hint = f"name groups {', '.join(sorted(GROUPS))}"
+            raise UsageError(what, because=f"a group is named {unknown[0]}", hint=hint)
         self._whole_path = "/" in expression
         self._pattern = re.compile(f"(?:.*/)?(?:{expression})") if self._whole_path else compiled
 

@@ -93,14 +93,8 @@ def noted(run: Run, event: GaspSaved) -> Run:
 def saved(state: RunState, event: GaspSaved) -> tuple[RunState, tuple[Save, ...]]:
     """Remember a save that is not verified yet, and which are to be read back now; a save is progress."""
     run = replace(noted(state.run, event), high_step=max(state.run.high_step, event.step))
-    save = Save(
-        rank=event.rank,
-        step=event.step,
-        path=event.path,
-        took_s=event.took_s,
-        group=event.replica_group,
-        memory=event.memory,
-    )
+    rank, step, group = event.rank, event.step, event.replica_group
+    save = Save(rank=rank, step=step, path=event.path, took_s=event.took_s, group=group, memory=event.memory)
     drain = state.life.drain or Drain()
     return _reading(replace(state, run=run), replace(drain, saves=(*drain.saves, save)), save)
 

@@ -161,13 +161,10 @@ def _judge_reset(state: RunState, notice: ResetNotice, now_s: float) -> tuple[Pl
     before = state.run.platform.reset or ResetNotice()
     unrecovered = _of(state, notice, RankStatus.UNRECOVERED)
     bad = _of(state, notice, RankStatus.FAULT, RankStatus.FAILED)
-    said = replace(
-        state.run.platform,
-        reset=notice,
-        lost=state.run.platform.lost | _in_trouble(state, notice),
-        given_up=_given_up(state, before, notice),
-        repairing=state.run.platform.repairing or bool(unrecovered),
-    )
+    lost = state.run.platform.lost | _in_trouble(state, notice)
+    given_up = _given_up(state, before, notice)
+    repairing = state.run.platform.repairing or bool(unrecovered)
+    said = replace(state.run.platform, reset=notice, lost=lost, given_up=given_up, repairing=repairing)
     if notice.graceful_exit and not before.graceful_exit:
         return said, LeaveAsked(ranks=(), why="the platform asks everybody to leave (GracefulExit)")
     known = _ranks_here(state, before.having(RankStatus.FAULT, RankStatus.FAILED))

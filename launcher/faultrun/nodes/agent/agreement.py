@@ -128,10 +128,8 @@ class NodesAgreement:
         except BlockingIOError:
             return
         if not data:
-            raise MemberLost(
-                "the process that keeps this node in its run has ended",
-                because="it was killed, or met a bug",
-                hint="dmesg tells whether the kernel ended it; start faultrun again: the node comes back",
-            )
+            what = "the process that keeps this node in its run has ended"
+            hint = "dmesg tells whether the kernel ended it; start faultrun again: the node comes back"
+            raise MemberLost(what, because="it was killed, or met a bug", hint=hint)
         *lines, self._unread = (self._unread + data).split(b"\n")
         yield from lines

@@ -59,9 +59,8 @@ class EtcdRefused(EtcdError):
     """etcd has answered no, and nothing was done."""
 
     def __init__(self, failure: "Failure", where: str) -> None:
-        super().__init__(
-            f"etcd refuses at {where}", because=failure.message, hint=hint_for(failure.message) or _OPERATOR
-        )
+        hint = hint_for(failure.message) or _OPERATOR
+        super().__init__(f"etcd refuses at {where}", because=failure.message, hint=hint)
         self.failure = failure
 
 

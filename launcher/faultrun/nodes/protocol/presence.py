@@ -108,7 +108,6 @@ def questions(case: JudgeInput) -> Iterator[AskPeers]:
     if not members or case.is_heard:
         return
     if asked_at_s is None or case.clock.now_s >= asked_at_s + case.terms.times.hold_s / QUESTIONS_A_HOLD:
-        question = PeerQuestion(
-            node=fact.node, boot=fact.boot, incarnation=fact.incarnation, status=fact.word
-        )
+        incarnation = fact.incarnation
+        question = PeerQuestion(node=fact.node, boot=fact.boot, incarnation=incarnation, status=fact.word)
         yield AskPeers(question=question, members=members)

@@ -111,6 +111,5 @@ def known_end(case: JudgeInput) -> RunFinished | None:
 
 def ends(fact: NodeFact, clock: MemberClock, code: int, why: str, *, stopped: bool = False) -> RunFinished:
     """Return the end of this node's part in the run."""
-    return RunFinished(
-        at_s=clock.run_s, incarnation=fact.incarnation, exit_code=code, why=why, stopped=stopped
-    )
+    incarnation = fact.incarnation
+    return RunFinished(at_s=clock.run_s, incarnation=incarnation, exit_code=code, why=why, stopped=stopped)

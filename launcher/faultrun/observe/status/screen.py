@@ -84,14 +84,12 @@ def _style_of(status: RunStatus) -> str:
 def _drawn(shown: StatusTable, width: int) -> Table:
     """How a rank ended has the room that is left, where there is some."""
     wide, told = width >= _WIDE, "" in shown.columns
-    drawn = Table(
-        box=None, padding=(0, 1), collapse_padding=not wide, header_style="dim", expand=wide and told
-    )
+    expand = wide and told
+    drawn = Table(box=None, padding=(0, 1), collapse_padding=not wide, header_style="dim", expand=expand)
     for column in shown.columns if wide else filter(None, shown.columns):
         justify: Literal["left", "right"] = "left" if column in LEFT_ALIGNED else "right"
-        drawn.add_column(
-            column, justify=justify, ratio=None if column else 1, no_wrap=True, overflow="ellipsis"
-        )
+        ratio = None if column else 1
+        drawn.add_column(column, justify=justify, ratio=ratio, no_wrap=True, overflow="ellipsis")
     for cells, state in zip(shown.rows, shown.states, strict=True):
         row = [Text(cell) for cell in cells]
         row[[*shown.columns].index("state")].stylize(_COLOURS.get(state, ""))

@@ -161,9 +161,8 @@ def _check_declared(document: Mapping[str, object], table: RankTable) -> None:
         if (declared := document.get(key)) is not None and str(declared) != str(real):
             raise ValueError(f"it says {key} {str(declared)[:20]} and names {real}")
     if len(set(sizes)) > 1:
-        raise ValueError(
-            f"its servers have {' and '.join(map(str, sorted(set(sizes))))} devices, not as many each"
-        )
+        what = f"its servers have {' and '.join(map(str, sorted(set(sizes))))} devices, not as many each"
+        raise ValueError(what)
 
 
 def _places_of(document: Mapping[str, object]) -> list[RankPlace]:

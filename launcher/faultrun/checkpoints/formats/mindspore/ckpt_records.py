@@ -192,9 +192,8 @@ def _records(file: OpenFile, end: int) -> Iterator[tuple[int, _Record]]:
             window_at, window = at, file.read(at, min(_HEAD_BYTES, end - at))
             continue
         if window_at + after > end:
-            raise Unreadable(
-                f"cut: {record.tag!r} would end at byte {window_at + after}, the file ends at {end}"
-            )
+            what = f"cut: {record.tag!r} would end at byte {window_at + after}, the file ends at {end}"
+            raise Unreadable(what)
         yield at, record
         # Behind a long tensor only the next head is wanted; short ones are read many at a time.
         wanted = _NEAR_BYTES if after > len(window) else _HEAD_BYTES

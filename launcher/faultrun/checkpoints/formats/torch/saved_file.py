@@ -112,9 +112,8 @@ def _verify_legacy(file: OpenFile) -> Verdict:
             raise Unreadable(f"its storage {shown(key)} has {stored} elements, {count} are needed")
         at += 8 + count * item_bytes
         if at > file.size_bytes:
-            raise Unreadable(
-                f"it is cut in storage {shown(key)}: {at} bytes are needed, {file.size_bytes} are there"
-            )
+            what = f"it is cut in storage {shown(key)}: {at} bytes are needed, {file.size_bytes} are there"
+            raise Unreadable(what)
     if at != file.size_bytes:
         raise Unreadable(f"it goes on for {file.size_bytes - at} bytes after its last storage")
     why = f"{len(order)} storages complete; this layout has no checksums"

@@ -146,9 +146,8 @@ def _root(archive: _Archive) -> str:
     root = next(iter(archive.records)).split("/", 1)[0]
     for name in archive.records:
         if not name.startswith(f"{root}/"):
-            raise Unreadable(
-                f"its record {shown(name)} is not in {shown(root)}: not an archive of torch.save"
-            )
+            what = f"its record {shown(name)} is not in {shown(root)}: not an archive of torch.save"
+            raise Unreadable(what)
     for needed in ("data.pkl", "version"):
         if f"{root}/{needed}" not in archive.records and f"{root}/.data/{needed}" not in archive.records:
             raise Unreadable(f"it has no {needed}: not an archive of torch.save")
@@ -254,9 +253,8 @@ def _directory(data: bytes) -> Iterator[_Record]:
             (size_bytes, packed, offset), data[extra_at : extra_at + extra_length]
         )
         if method != 0 or packed != size_bytes or flags & ~_USUAL_FLAGS:
-            raise Unreadable(
-                f"its record {shown(name)} is compressed or encrypted: not an archive of torch.save"
-            )
+            what = f"its record {shown(name)} is compressed or encrypted: not an archive of torch.save"
+            raise Unreadable(what)
         yield _Record(name, offset, size_bytes, crc)
 
 
