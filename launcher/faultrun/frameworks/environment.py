@@ -7,33 +7,26 @@ where a name changes what another framework does; those are named below.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from faultrun.model import wire
 from faultrun.model.exits import WorkerExitCodes
 from faultrun.model.plan import Plan
 from faultrun.model.spec.run_spec import Framework, RunSpec
 from faultrun.model.spec.worker_identity import FOLDERS_VARIABLE
 from faultrun.model.topology import BootId
-from faultrun.model.wire import (
-    ACCUMULATE_VARIABLE,
-    FULL_VARIABLE,
-    PROGRESS_VARIABLE,
-    REJOIN_VARIABLE,
-    SOCKET_VARIABLE,
-    VERDICT_VARIABLE,
-)
 
 GROUP_INFO, ERROR_VARIABLE = "GROUP_INFO_FILE", "TORCHELASTIC_ERROR_FILE"
 _OWNED = (
     "FAULTRUN_RESTART_REASON",
-    REJOIN_VARIABLE,
+    wire.REJOIN_VARIABLE,
     "FAULTRUN_RESUME_FROM",
     "FAULTRUN_RESUME_EPOCH",
     "FAULTRUN_RESUME_STEP",
     "RESTORE_RANKS",
     "RESTORE_RANKS_MAP",
     FOLDERS_VARIABLE,
-    FULL_VARIABLE,
-    ACCUMULATE_VARIABLE,
-    VERDICT_VARIABLE,
+    wire.FULL_VARIABLE,
+    wire.ACCUMULATE_VARIABLE,
+    wire.VERDICT_VARIABLE,
 )
 _LEASES, _ELECTED_S = 2.0, 5.0
 
@@ -140,7 +133,7 @@ def _recovery(
     back (``torchft/fsdp/fault_tolerance.py``).
     """
     if spec.supervision.policy.exit_codes is not WorkerExitCodes.TORCHFT:
-        newcomer = {REJOIN_VARIABLE: "1"} if life.plan.kept else {}
+        newcomer = {wire.REJOIN_VARIABLE: "1"} if life.plan.kept else {}
         return {**newcomer, **_verdict(spec)}
     run_id = base.get("FTFSDP_RUN_ID") or spec.run_id
     return {
@@ -154,7 +147,7 @@ def _verdict(spec: RunSpec) -> dict[str, str]:
     """A lost node is known by the end of its lease, which may be the coordinator's too."""
     if spec.agreement is None:
         return {}
-    return {VERDICT_VARIABLE: f"{_LEASES * spec.agreement.lease_ttl_s + _ELECTED_S:g}"}
+    return {wire.VERDICT_VARIABLE: f"{_LEASES * spec.agreement.lease_ttl_s + _ELECTED_S:g}"}
 
 
 def _always(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[str, str]:
@@ -181,8 +174,8 @@ def _always(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dic
         "FAULTRUN_BOOT_ID": life.boot,
         "FAULTRUN_INCARNATION": str(life.plan.incarnation),
         "FAULTRUN_GRACE_S": f"{spec.supervision.windows.grace_s:g}",
-        SOCKET_VARIABLE: life.socket,
-        PROGRESS_VARIABLE: f"{life.progress_page}:{seat.local_rank}",
+        wire.SOCKET_VARIABLE: life.socket,
+        wire.PROGRESS_VARIABLE: f"{life.progress_page}:{seat.local_rank}",
         **({FOLDERS_VARIABLE: spec.identity.folder} if spec.identity.folder else {}),
     }
 
@@ -214,7 +207,7 @@ def _fewer(
     if not spec.resizes:
         return {}
     full, now = spec.topology.world_size, life.plan.topology.world_size
-    told = {FULL_VARIABLE: str(full), ACCUMULATE_VARIABLE: str(-(-full // now))}
+    told = {wire.FULL_VARIABLE: str(full), wire.ACCUMULATE_VARIABLE: str(-(-full // now))}
     if not seat.places or spec.framework in (Framework.MINDSPORE, Framework.TENSORFLOW):
         return told
     seen = {"CUDA_VISIBLE_DEVICES": _devices(base, "CUDA_VISIBLE_DEVICES", seat.places)}

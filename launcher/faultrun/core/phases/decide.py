@@ -51,42 +51,10 @@ from faultrun.model.events import (
 )
 from faultrun.model.exits import Exited
 from faultrun.model.incident import Cause, Incident
-from faultrun.model.observed.agreement import (
-    AgreementSilent,
-    IncarnationOver,
-    LookAgain,
-    MembershipLost,
-    OwnNodeAside,
-)
-from faultrun.model.observed.dying_gasp import (
-    GaspAcknowledged,
-    GaspFailed,
-    GaspRequested,
-    GaspSaved,
-    GaspVerified,
-    SaveRequested,
-    SaveSeen,
-)
+from faultrun.model.observed import agreement, dying_gasp, hang, rejoin
 from faultrun.model.observed.elastic import NodesWaiting, SaveWhileNodesWait, SlotsUsable
-from faultrun.model.observed.hang import (
-    HangDetected,
-    HangDismissed,
-    HangElsewhere,
-    HangSuspected,
-    HangWarned,
-    NodeSpoke,
-    PauseOver,
-)
 from faultrun.model.observed.mindspore_rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.observed.recovery import Began, FirstStepLogged, RecoveryTimed, ResumeChecked
-from faultrun.model.observed.rejoin import (
-    DeathsExamined,
-    MemoryFaultFound,
-    RankCannotRejoin,
-    RankCanRejoin,
-    RankRejoined,
-    SurvivorsFreed,
-)
 from faultrun.model.observed.saves import CheckpointsOpened, FirstSaveTold, SavesObserved
 from faultrun.model.observed.standby import RoomFound, StandbyChanged
 from faultrun.model.run import Phase, RunState, Step
@@ -116,13 +84,13 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: PLR0911  one row a c
             return drain.stop(state, event)
         case FaultNotice():
             return _notice(state, event)
-        case MembershipLost():
+        case agreement.MembershipLost():
             return drain.fence(state, event)
-        case AgreementSilent(why=why):
+        case agreement.AgreementSilent(why=why):
             return Step(state=state, why=f"{why}; what was agreed on goes on")
-        case SaveSeen() | SavesObserved() | FirstSaveTold() | CheckpointsOpened():
+        case dying_gasp.SaveSeen() | SavesObserved() | FirstSaveTold() | CheckpointsOpened():
             return saves_seen.noted(state, event)
-        case WorkerExit() | RankCannotRejoin() if _lived_on(state, event):
+        case WorkerExit() | rejoin.RankCannotRejoin() if _lived_on(state, event):
             return _decide_in_phase(state, event)
         case _ if event.incarnation != state.incarnation:
             return Step(state=state, why=f"stale: incarnation {event.incarnation} is gone")
@@ -142,7 +110,7 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return look_for_checkpoint.look_again(state)
         case Phase.AWAITING_PLAN, TimerFired(timer=Timer.LACK):
             return look_for_checkpoint.look_by_itself(state)
-        case _, LookAgain():
+        case _, agreement.LookAgain():
             return look_for_checkpoint.asked_to_look(state, event)
         # From a plan to workers.
         case Phase.BACKING_OFF, TimerFired(timer=Timer.BACKOFF):
@@ -159,24 +127,27 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return node_statement.give_up(failed, event.at_s, (event.exit_code, event.why))
         case Phase.AWAITING_GO, GoGiven():
             return begin.spawn(state, event)
-        case _, OwnNodeAside(why=why):
+        case _, agreement.OwnNodeAside(why=why):
             return Step(state=state, why=f"this node gets no rank: {why}")
         # Survivors stay: a rank is replaced, or repaired.
         case Phase.REPLACING, WorkerExit():
             return replace_ranks.another(state, event)
-        case Phase.REPLACING, DeathsExamined():
+        case Phase.REPLACING, rejoin.DeathsExamined():
             return replace_ranks.examined(state, event)
-        case Phase.REPLACING, SurvivorsFreed():
+        case Phase.REPLACING, rejoin.SurvivorsFreed():
             return replace_ranks.freed(state, event)
-        case Phase.RUNNING, IncarnationOver(stays=True):
+        case Phase.RUNNING, agreement.IncarnationOver(stays=True):
             return replace_ranks.begun_elsewhere(state, event)
-        case Phase.REPLACING, IncarnationOver():
+        case Phase.REPLACING, agreement.IncarnationOver():
             return replace_ranks.over(state, event)
         case ((Phase.RUNNING | Phase.REPLACING), TimerFired(timer=Timer.REJOIN)):
             return replace_ranks.overdue(state, event)
-        case ((Phase.RUNNING | Phase.REPLACING), (RankCanRejoin() | RankRejoined() | RankCannotRejoin())):
+        case (
+            (Phase.RUNNING | Phase.REPLACING),
+            (rejoin.RankCanRejoin() | rejoin.RankRejoined() | rejoin.RankCannotRejoin()),
+        ):
             return replace_ranks.heard(state, event)
-        case Phase.RUNNING, MemoryFaultFound():
+        case Phase.RUNNING, rejoin.MemoryFaultFound():
             return replace_ranks.repair(state, event)
         # A worker ends, or an incarnation.
         case Phase.RUNNING, WorkerExit(clean=True, rank=rank) if rank in state.life.rejoining:
@@ -189,22 +160,22 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return replace_ranks.begin(state, event)
         case Phase.RUNNING, WorkerExit() | HelperExit() | SpawnFailed():
             return drain.fault(state, event)
-        case _, IncarnationOver():
+        case _, agreement.IncarnationOver():
             return drain.over_elsewhere(state, event)
         # Nothing moves.
-        case Phase.RUNNING, HangSuspected():
+        case Phase.RUNNING, hang.HangSuspected():
             return hang_response.look_into(state, event)
-        case Phase.RUNNING, HangDismissed():
+        case Phase.RUNNING, hang.HangDismissed():
             return hang_response.works(state, event)
-        case Phase.RUNNING, HangWarned():
+        case Phase.RUNNING, hang.HangWarned():
             return hang_response.warn(state, event)
-        case Phase.RUNNING, PauseOver():
+        case Phase.RUNNING, hang.PauseOver():
             return hang_response.goes_on(state, event)
-        case Phase.RUNNING, HangDetected():
+        case Phase.RUNNING, hang.HangDetected():
             return hang_response.hang(state, event)
-        case Phase.RUNNING, HangElsewhere():
+        case Phase.RUNNING, hang.HangElsewhere():
             return hang_response.ask(state, event)
-        case Phase.RUNNING, NodeSpoke():
+        case Phase.RUNNING, hang.NodeSpoke():
             return hang_response.other_node(state, event)
         case Phase.RUNNING, TimerFired(timer=Timer.ANSWERS):
             return hang_response.nobody_answers(state)
@@ -223,20 +194,20 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
         case _, RanksMet() | ClusterFormed() | SchedulerFailed() | TimerFired(timer=Timer.FORMING):
             return mindspore_rendezvous.heard(state, event)
         # The window to save, the kill, the sweep.
-        case Phase.RUNNING, SaveRequested(window_s=window_s):
+        case Phase.RUNNING, dying_gasp.SaveRequested(window_s=window_s):
             asked = RequestSave(window_s=window_s)
             return Step(state=state, actions=(asked,), why="somebody asked for a save")
-        case Phase.RUNNING, GaspSaved():
+        case Phase.RUNNING, dying_gasp.GaspSaved():
             noted = replace(state, run=grace_window.noted(state.run, event))
             why = f"rank {event.rank} saved step {event.step}"
             return node_statement.saves_known(noted, state, event.at_s, why)
-        case Phase.DRAINING, GaspAcknowledged():
+        case Phase.DRAINING, dying_gasp.GaspAcknowledged():
             return drain.acknowledged(state, event)
-        case ((Phase.DRAINING | Phase.KILLING | Phase.SWEEPING), GaspSaved()):
+        case ((Phase.DRAINING | Phase.KILLING | Phase.SWEEPING), dying_gasp.GaspSaved()):
             return drain.saved(state, event)
-        case ((Phase.DRAINING | Phase.SWEEPING), GaspFailed()):
+        case ((Phase.DRAINING | Phase.SWEEPING), dying_gasp.GaspFailed()):
             return drain.cannot_save(state, event)
-        case _, GaspVerified():
+        case _, dying_gasp.GaspVerified():
             return drain.read_back(state, event)
         case Phase.DRAINING, TimerFired(timer=Timer.GRACE):
             return drain.kill(state, event.at_s, "the grace window is over")
@@ -277,13 +248,18 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return Step(state=state, why="it is about standbys (core.standby)")
         case _, (WorkerStarted() | IncarnationStarted() | FirstStep() | FirstStepLogged() | HelperExit()):
             return Step(state=state, why="noted")
-        case _, (ConfigRewritten() | GaspRequested() | GaspAcknowledged() | GaspFailed()):
+        case _, (
+            ConfigRewritten()
+            | dying_gasp.GaspRequested()
+            | dying_gasp.GaspAcknowledged()
+            | dying_gasp.GaspFailed()
+        ):
             return Step(state=state, why="noted")
         case _:
             return Step(state=state, why=f"{type(event).__name__} means nothing while {state.phase.value}")
 
 
-def _lived_on(state: RunState, event: WorkerExit | RankCannotRejoin) -> bool:
+def _lived_on(state: RunState, event: WorkerExit | rejoin.RankCannotRejoin) -> bool:
     """Whether it is of a worker that outlived the incarnation in which it said so, or was seen to end."""
     plan = state.plan
     kept = frozenset() if plan is None else plan.kept

@@ -16,31 +16,15 @@ from faultrun.core.diagnosis.diagnose import conclude, new_incident, open_incide
 from faultrun.core.phases import drain
 from faultrun.core.phases.may_stay import elsewhere, repair_refusal, unkept, why_not_stay
 from faultrun.core.phases.node_statement import statement
-from faultrun.model.actions import (
-    Action,
-    ExamineDeaths,
-    FreeSurvivors,
-    Kill,
-    RaiseAlarm,
-    Spawn,
-    StartTimer,
-    SweepRanks,
-)
+from faultrun.model import actions
 from faultrun.model.events import PlanAdopted, Timer, TimerFired, WorkerExit
 from faultrun.model.incident import Cause, Incident
+from faultrun.model.observed import rejoin
 from faultrun.model.observed.agreement import IncarnationOver
 from faultrun.model.observed.evidence import FaultClass
 from faultrun.model.observed.hang import Standstill
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.observed.progress import RankStep
-from faultrun.model.observed.rejoin import (
-    DeathsExamined,
-    MemoryFaultFound,
-    RankCannotRejoin,
-    RankCanRejoin,
-    RankRejoined,
-    SurvivorsFreed,
-)
 from faultrun.model.plan import Plan
 from faultrun.model.run import Drain, Life, Phase, RunState, Step
 
@@ -62,7 +46,7 @@ def hung(state: RunState, incident: Incident, rank: int) -> Step:
     """
     state = replace(state, phase=Phase.REPLACING, life=replace(state.life, drain=Drain(incident=incident)))
     why = f"rank {rank} hangs: {incident.explanation}; it alone is killed"
-    kill = Kill(ranks=frozenset({rank}))
+    kill = actions.Kill(ranks=frozenset({rank}))
     return Step(state=state, actions=(kill, *_rejoin_timer(state, incident.at_s)), why=why)
 
 
@@ -70,7 +54,7 @@ def begun_elsewhere(state: RunState, event: IncarnationOver) -> Step:
     """Another node frees its survivors: so does this one, or has all begin anew because one cannot stay."""
     if refused := why_not_stay(state):
         step = drain.over_elsewhere(state, event, unkept(state))
-        alarm = RaiseAlarm(incarnation=state.incarnation, why=f"on node {state.node} {refused}")
+        alarm = actions.RaiseAlarm(incarnation=state.incarnation, why=f"on node {state.node} {refused}")
         return replace(step, actions=(*step.actions, alarm), why=f"{step.why}; {refused}")
     why = f"node {event.node}: {event.why}" if event.node else event.why
     incident = replace(new_incident(state, event.at_s, Cause.ELSEWHERE, why), node=event.node)
@@ -80,7 +64,7 @@ def begun_elsewhere(state: RunState, event: IncarnationOver) -> Step:
     return Step(state=state, actions=freeing, why=f"{why}; {len(life.alive)} stay")
 
 
-def freed(state: RunState, event: SurvivorsFreed) -> Step:
+def freed(state: RunState, event: rejoin.SurvivorsFreed) -> Step:
     """Survivors of all nodes could meet here: tell the agreement who lives, once that is known."""
     if state.life.meeting_port:
         return Step(state=state, why="they were free already")
@@ -92,7 +76,7 @@ def freed(state: RunState, event: SurvivorsFreed) -> Step:
     return Step(state=state, actions=(told,), why=f"{len(state.life.alive)} stay")
 
 
-def repair(state: RunState, event: MemoryFaultFound) -> Step:
+def repair(state: RunState, event: rejoin.MemoryFaultFound) -> Step:
     """Memory of a living rank is bad: all leave the group, and it gets its state in the next one.
 
     Where it cannot, nothing is done: the rank ends of its error, and is replaced or not as any.
@@ -133,7 +117,7 @@ def left(state: RunState, event: WorkerExit) -> Step:
     return abandon(gone, event.at_s, why, event.rank)
 
 
-def examined(state: RunState, event: DeathsExamined) -> Step:
+def examined(state: RunState, event: rejoin.DeathsExamined) -> Step:
     """It is known what they died of: tell the agreement who lives."""
     life, opened = state.life, state.life.incident
     if opened is None or event.dead != _dead(state):
@@ -170,7 +154,7 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         meeting_port=0,
     )
     state = replace(state, phase=Phase.RUNNING, run=replace(state.run, plan=plan), life=following)
-    spawn = Spawn(
+    spawn = actions.Spawn(
         plan=plan,
         ranks=tuple(sorted(ranks - plan.kept)),
         master_addr=life.master_addr or state.addr,
@@ -181,9 +165,9 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
     running = statement(state, event.at_s, NodeStatus.RUNNING)
     anew = f"{_ranks(spawn.ranks)} anew" if spawn.ranks else "nobody anew"
     why = f"incarnation {plan.incarnation}: {anew}, {len(plan.kept)} stay"
-    last: tuple[Action, ...] = _rejoin_timer(state, event.at_s)
+    last: tuple[actions.Action, ...] = _rejoin_timer(state, event.at_s)
     if state.recovers_itself:
-        last = (SweepRanks(incarnation=plan.incarnation - 1, ranks=ranks - plan.kept),)
+        last = (actions.SweepRanks(incarnation=plan.incarnation - 1, ranks=ranks - plan.kept),)
     return Step(state=state, actions=(running, spawn, *last), why=why)
 
 
@@ -193,27 +177,29 @@ def _too_late(state: RunState, event: PlanAdopted) -> Step:
     gone = plan.kept.intersection(plan.topology.ranks_of(state.node)) - state.life.alive
     why = f"{_ranks(gone)}, which incarnation {plan.incarnation} keeps, died on node {state.node}"
     step = abandon(state, event.at_s, why)
-    return replace(step, actions=(*step.actions, RaiseAlarm(incarnation=plan.incarnation, why=why)))
+    return replace(step, actions=(*step.actions, actions.RaiseAlarm(incarnation=plan.incarnation, why=why)))
 
 
-def heard(state: RunState, event: RankCanRejoin | RankRejoined | RankCannotRejoin) -> Step:
+def heard(
+    state: RunState, event: rejoin.RankCanRejoin | rejoin.RankRejoined | rejoin.RankCannotRejoin
+) -> Step:
     """What a living rank says of its group."""
     life, rank = state.life, event.rank
     match event:
         case _ if rank not in life.alive:
             return Step(state=state, why=f"rank {rank} does not live")
-        case RankCanRejoin():
+        case rejoin.RankCanRejoin():
             able = replace(life, rejoinable=life.rejoinable | {rank})
             return Step(state=replace(state, life=able), why=f"rank {rank} can survive another's death")
-        case RankCannotRejoin(why=why) if state.phase is Phase.RUNNING and rank not in life.rejoining:
+        case rejoin.RankCannotRejoin(why=why) if state.phase is Phase.RUNNING and rank not in life.rejoining:
             unable = replace(life, rejoinable=life.rejoinable - {rank})
             why = f"rank {rank} cannot survive another's death: {why}"
             return Step(state=replace(state, life=unable), why=why)
-        case RankCannotRejoin(why=why):
+        case rejoin.RankCannotRejoin(why=why):
             return abandon(state, event.at_s, f"rank {rank} cannot rejoin: {why}", rank)
-        case RankRejoined() if rank not in life.rejoining:
+        case rejoin.RankRejoined() if rank not in life.rejoining:
             return Step(state=state, why="noted")
-        case RankRejoined(step=step):
+        case rejoin.RankRejoined(step=step):
             missing = life.rejoining - {rank}
             at_step = life.stepped((RankStep(rank=rank, step=step),))
             state = replace(state, life=replace(at_step, rejoining=missing))
@@ -230,11 +216,11 @@ def _unswept(life: Life, plan: Plan, dead: frozenset[int]) -> tuple[tuple[int, i
     return (*before, *((rank, plan.incarnation - 1) for rank in sorted(dead)))
 
 
-def _sweep(life: Life) -> Iterator[SweepRanks]:
+def _sweep(life: Life) -> Iterator[actions.SweepRanks]:
     """What came in for a rank was started behind the incarnation in which that died, and lives."""
     for died in sorted({incarnation for _, incarnation in life.unswept}):
         ranks = frozenset(rank for rank, incarnation in life.unswept if incarnation == died)
-        yield SweepRanks(incarnation=died, ranks=ranks)
+        yield actions.SweepRanks(incarnation=died, ranks=ranks)
 
 
 def stepped(state: RunState) -> RunState:
@@ -284,23 +270,23 @@ def _stuck(state: RunState) -> int | None:
     return incident.rank
 
 
-def _rejoin_timer(state: RunState, now_s: float) -> tuple[StartTimer, ...]:
+def _rejoin_timer(state: RunState, now_s: float) -> tuple[actions.StartTimer, ...]:
     """So long may they need to be one group; those that form it by themselves tell nobody when they are."""
     if state.recovers_itself:
         return ()
     at_s = now_s + state.windows.rejoin_s
-    return (StartTimer(timer=Timer.REJOIN, at_s=at_s, incarnation=state.incarnation),)
+    return (actions.StartTimer(timer=Timer.REJOIN, at_s=at_s, incarnation=state.incarnation),)
 
 
-def _freeing(state: RunState, now_s: float, why: str = "") -> tuple[Action, ...]:
+def _freeing(state: RunState, now_s: float, why: str = "") -> tuple[actions.Action, ...]:
     """Have the living leave their group, those of other nodes too if ``why`` is news; not for ever."""
-    free = FreeSurvivors(incarnation=state.incarnation, ranks=state.life.alive)
-    alarm = RaiseAlarm(incarnation=state.incarnation, why=why, stays=True)
+    free = actions.FreeSurvivors(incarnation=state.incarnation, ranks=state.life.alive)
+    alarm = actions.RaiseAlarm(incarnation=state.incarnation, why=why, stays=True)
     return (free, *((alarm,) if why and elsewhere(state) else ()), *_rejoin_timer(state, now_s))
 
 
-def _examine(state: RunState) -> ExamineDeaths:
-    return ExamineDeaths(incarnation=state.incarnation, dead=_dead(state))
+def _examine(state: RunState) -> actions.ExamineDeaths:
+    return actions.ExamineDeaths(incarnation=state.incarnation, dead=_dead(state))
 
 
 def _dead(state: RunState) -> tuple[int, ...]:

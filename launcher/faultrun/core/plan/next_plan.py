@@ -12,17 +12,9 @@ from faultrun.core.placement.node_seats import Known, NoSeating, Seating, can_do
 from faultrun.core.placement.place import missing, place, replaced
 from faultrun.core.placement.resize import seats_without
 from faultrun.core.placement.slots import accuse, condemned, elsewhere, grown, without_the_bad
-from faultrun.core.plan import standing
+from faultrun.core.plan import joint_incident, standing
 from faultrun.core.plan.after_incident import NextStep, adopted, after_incident, end_incarnation, finished
 from faultrun.core.plan.choose_scheduler import left_init, with_scheduler
-from faultrun.core.plan.joint_incident import (
-    aftermath,
-    first_incident,
-    loss_words,
-    only_followed,
-    told_before,
-    told_together,
-)
 from faultrun.core.plan.joint_saves import joint_saves
 from faultrun.core.plan.keep_survivors import keep, keep_fewer, reseated, seats_beside
 from faultrun.core.plan.restart_budget import furthest, ledger_told
@@ -123,7 +115,7 @@ def _over(
     """The plan's incarnation ends because of ``node``; None: nobody is bound to it any more."""
     plan, stop = nodes.plan, None
     if isinstance(first, standing.Lost):
-        why = loss_words(plan.topology, node, rules.lease_ttl_s)
+        why = joint_incident.loss_words(plan.topology, node, rules.lease_ttl_s)
     else:
         why, stop = first.why, first.stop
     beside = seats_beside(nodes) if rules.stays else None
@@ -139,16 +131,16 @@ def last_incident(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFa
     if plan is None:
         return None
     spoken = [fact for fact in facts.values() if any(seat.node == fact.node for seat in plan.topology.nodes)]
-    incident = told_together(plan, spoken, rules.lease_ttl_s)
+    incident = joint_incident.told_together(plan, spoken, rules.lease_ttl_s)
     if incident is None or incident.incarnation != plan.incarnation:
         return None
-    return aftermath(incident, plan, plan, spoken)
+    return joint_incident.aftermath(incident, plan, plan, spoken)
 
 
 def _keep(rules: Rules, nodes: standing.Standings, now_s: float) -> NextStep:
     """Survivors stay, unless the slot that failed shall get no worker any more: then all begin anew."""
     plan, members = nodes.plan, nodes.members
-    incident = told_together(plan, members, rules.lease_ttl_s)
+    incident = joint_incident.told_together(plan, members, rules.lease_ttl_s)
     answer = keep(rules.policy, rules.resume_args, nodes, incident, now_s)
     if rules.elastic is None or incident is None or not isinstance(answer, PlanAdopted):
         return answer
@@ -253,10 +245,10 @@ def _replan(
     """Plan the incarnation that the nodes of ``seating`` begin, or end the run."""
     by_node = {fact.node: fact for fact in spoken}
     members = [by_node[seat.node] for seat in seating.seats.nodes]
-    incident, avoids = first_incident(spoken), tuple[Attempt, ...]()
+    incident, avoids = joint_incident.first_incident(spoken), tuple[Attempt, ...]()
     if plan is not None:
         plan = replace(plan, ledger=replace(plan.ledger, attempts=attempts_seen(plan, spoken)))
-        incident = told_together(plan, spoken, rules.lease_ttl_s)
+        incident = joint_incident.told_together(plan, spoken, rules.lease_ttl_s)
         avoids = quarantine_after(plan, incident)
     point = common_point(seating.seats, [seating.of_use(fact) for fact in members], avoids)
     newest = max(fact.incarnation for fact in spoken)
@@ -284,7 +276,7 @@ def _replan(
             answer = replace(answer, wanting=tuple(by_node))  # the budget is counted from the point
         return for_the_unfit(answer, spoken)
     if incident is not None and incident.number <= plan.ledger.incidents:
-        following = replace(following, aftermath=told_before(plan, incident))
+        following = replace(following, aftermath=joint_incident.told_before(plan, incident))
     return adopted(without_the_bad(rules.elastic, rules.topology, plan, following, members), now_s)
 
 
@@ -302,7 +294,7 @@ def _is_new(incident: Incident | None, plan: Plan, spoken: list[NodeFact]) -> Ty
     """
     if incident is None or incident.number <= plan.ledger.incidents:
         return False
-    return not (only_followed(incident) and any(fact.stop is not None for fact in spoken))
+    return not (joint_incident.only_followed(incident) and any(fact.stop is not None for fact in spoken))
 
 
 def _answer(
@@ -320,7 +312,7 @@ def _answer(
     answer = _after(rules, counted, incident, following, high_step, members)
     if not isinstance(answer, PlanAdopted):
         return answer
-    told = aftermath(incident, plan, answer.plan, spoken)
+    told = joint_incident.aftermath(incident, plan, answer.plan, spoken)
     return adopted(with_scheduler(replace(answer.plan, aftermath=told), members), answer.at_s)
 
 

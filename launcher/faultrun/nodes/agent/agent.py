@@ -37,22 +37,7 @@ from faultrun.nodes.etcd.gateway import Gateway
 from faultrun.nodes.etcd.prefix_watch import PrefixWatch
 from faultrun.nodes.etcd.store import PrefixState
 from faultrun.nodes.protocol.judge import judge
-from faultrun.nodes.values.membership import (
-    PLAN_KEY,
-    Act,
-    AskPeers,
-    Commit,
-    Fence,
-    Fetch,
-    GrantLease,
-    KnownKeys,
-    MemberClock,
-    OwnState,
-    Remembered,
-    Tell,
-    WarnPeers,
-    node_key,
-)
+from faultrun.nodes.values import membership
 from faultrun.nodes.values.roster import Alarm, PlanHeader
 from faultrun.nodes.values.transaction import Transaction
 from faultrun.workers.forked_helper import Orders
@@ -100,7 +85,7 @@ class MemberProcess:
         self._over = self._quiet = False
         self._fact: NodeFact | None = None
         self._raised: Alarm | None = None
-        self._remembered = Remembered()
+        self._remembered = membership.Remembered()
         self._lease = OwnLease(gateway, setting, self._errands, self._troubled, self._keys.same_store)
         self._watches: dict[str, PrefixWatch] = {}
         self._parts: dict[str, Any] = {}
@@ -156,8 +141,8 @@ class MemberProcess:
         fact = replace(fact, unfit=fact.unfit and not self._setting.serves)
         before, self._fact, self._peers.boot = self._fact, fact, fact.boot
         if before is not None and before.boot != fact.boot:
-            self._unwatch(node_key(before.node, before.boot))
-        self._watch(node_key(fact.node, fact.boot))
+            self._unwatch(membership.node_key(before.node, before.boot))
+        self._watch(membership.node_key(fact.node, fact.boot))
 
     def _heard_of_ranks(self, word: NodeSpoke) -> None:
         self._words.write({pipe.TELLS: encode(replace(word, at_s=self._setting.clock.now()))})
@@ -178,8 +163,8 @@ class MemberProcess:
 
     # what is judged
 
-    def _judge(self, own: OwnState) -> None:
-        clock = MemberClock(now_s=boot_now(), run_s=self._setting.clock.now())
+    def _judge(self, own: membership.OwnState) -> None:
+        clock = membership.MemberClock(now_s=boot_now(), run_s=self._setting.clock.now())
         self._judged_revision = self._seen_revision()  # a watch may bring a write of ours meanwhile
         setting, known = self._setting, self._known()
         judged = judge(setting.rules, self._terms, own, known, self._remembered, clock)
@@ -195,19 +180,20 @@ class MemberProcess:
             self._unwatch("node/")
         self._aloud.tell(judged)
 
-    def _own_state(self) -> OwnState | None:
+    def _own_state(self) -> membership.OwnState | None:
         if self._fact is None:
             return None
         present, behind_s = self._lease.present, self._lease.behind_s
-        return OwnState(fact=self._fact, lease=present, raised=self._raised, frozen_s=behind_s)
+        return membership.OwnState(fact=self._fact, lease=present, raised=self._raised, frozen_s=behind_s)
 
     def _header(self) -> PlanHeader | None:
         common = self._keys.common(self._state_of("all/"))
         return None if common is None else common.header
 
-    def _known(self) -> KnownKeys:
-        own, common = self._state_of(node_key(self._terms.node, self._peers.boot)), self._state_of("all/")
-        return KnownKeys(
+    def _known(self) -> membership.KnownKeys:
+        common = self._state_of("all/")
+        own = self._state_of(membership.node_key(self._terms.node, self._peers.boot))
+        return membership.KnownKeys(
             common=self._keys.common(common),
             own=None if own is None else self._keys.own(own),
             nodes=self._keys.nodes(self._state_of("node/")),
@@ -226,22 +212,22 @@ class MemberProcess:
 
     # what is done
 
-    def _perform(self, act: Act) -> None:
+    def _perform(self, act: membership.Act) -> None:
         match act:
-            case Tell(event=event):
+            case membership.Tell(event=event):
                 self._words.write({pipe.TELLS: encode(event)})
-            case Fence(incarnation=incarnation, why=why):
+            case membership.Fence(incarnation=incarnation, why=why):
                 self._fence(incarnation, why)
-            case Commit(transaction=transaction):
+            case membership.Commit(transaction=transaction):
                 self._commit(transaction)
-            case GrantLease():
+            case membership.GrantLease():
                 self._errand("grant", self._lease.grant)
-            case Fetch(keys=keys):
+            case membership.Fetch(keys=keys):
                 for key in keys:
                     self._errand(f"fetch {key}", partial(self._fetched, key))
-            case AskPeers():
+            case membership.AskPeers():
                 self._errand("ask", partial(self._peers.ask, act))
-            case WarnPeers():
+            case membership.WarnPeers():
                 name = f"warn {act.alarm.incarnation} {act.alarm.stays}"
                 self._errand(name, partial(self._peers.warn, act))
             case _:
@@ -269,7 +255,7 @@ class MemberProcess:
         """Once at a time for each key, and again only when what was written would have been seen."""
         keys = [operation.key for operation in transaction.then]
         # The parts of a plan have a new name each time that it is made: it is one write all the same.
-        name = f"write {PLAN_KEY if PLAN_KEY in keys else keys[0]}"
+        name = f"write {membership.PLAN_KEY if membership.PLAN_KEY in keys else keys[0]}"
 
         def work(lease: int = self._lease.number) -> Callable[[], object]:
             outcome = self._keys.commit(transaction, lease)

@@ -9,19 +9,11 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
+from faultrun.nodes.etcd import store
 from faultrun.nodes.etcd.answers import EtcdRefused, Json, watch_refused
 from faultrun.nodes.etcd.connection import NoAnswer
 from faultrun.nodes.etcd.gateway import Gateway, MessageStream
 from faultrun.nodes.etcd.restarting_thread import RestartingThread, Troubled
-from faultrun.nodes.etcd.store import (
-    KeyValue,
-    PrefixState,
-    check_not_behind,
-    key_range,
-    key_value,
-    newest_revision,
-    read,
-)
 
 _SILENCE_S, _AGAIN_S = 60.0, 0.05
 _TOKENS = 3
@@ -46,19 +38,20 @@ class PrefixWatch:
         self._gateway, self._prefix, self._changed = gateway, prefix, changed
         self._silence_s = silence_s
         self._lock = threading.Lock()
-        self._keys: dict[str, KeyValue] = {}
+        self._keys: dict[str, store.KeyValue] = {}
         self._revision = 0
-        self._newest: PrefixState | None = None
+        self._newest: store.PrefixState | None = None
         self._read_again = True
         self._cancelled = 0
         self._stream: MessageStream | None = None
         self._thread = RestartingThread(f"watch {prefix}", self._turn, troubled, self._cut)
 
-    def state(self) -> PrefixState | None:
+    def state(self) -> store.PrefixState | None:
         """The newest state; None before anything was read, which is not the same as an empty one."""
         with self._lock:
             if self._newest is None and self._revision:
-                self._newest = PrefixState(keys=MappingProxyType(dict(self._keys)), revision=self._revision)
+                keys = MappingProxyType(dict(self._keys))
+                self._newest = store.PrefixState(keys=keys, revision=self._revision)
             return self._newest
 
     def start(self) -> None:
@@ -76,14 +69,14 @@ class PrefixWatch:
     def _turn(self) -> float:
         """Read if that is needed, then follow one stream to its end."""
         if self._read_again:
-            found = read(self._gateway, self._prefix)
+            found = store.read(self._gateway, self._prefix)
             self._check(found.revision)
             self._set(dict(found.keys), found.revision)
             self._read_again = False
         else:
-            self._check(newest_revision(self._gateway, self._prefix))
+            self._check(store.newest_revision(self._gateway, self._prefix))
         create = {
-            **key_range(self._prefix),
+            **store.key_range(self._prefix),
             # The revision of the last event, not that of a message's header, which may be ahead of us.
             "start_revision": str(self._revision + 1),
         }
@@ -125,7 +118,7 @@ class PrefixWatch:
     def _apply(self, events: list[dict[str, Any]]) -> None:
         with self._lock:
             for event in events:
-                key, value = key_value(event["kv"])
+                key, value = store.key_value(event["kv"])
                 if event.get("type") == "DELETE":
                     self._keys.pop(key, None)
                 else:
@@ -134,11 +127,11 @@ class PrefixWatch:
             self._newest = None
         self._changed()
 
-    def _set(self, keys: dict[str, KeyValue], revision: int) -> None:
+    def _set(self, keys: dict[str, store.KeyValue], revision: int) -> None:
         with self._lock:
             self._keys, self._revision, self._newest = keys, revision, None
         self._changed()
 
     def _check(self, revision: int) -> None:
         """An etcd that was set back is behind what we have seen, and a watch would wait for ever."""
-        check_not_behind(self._gateway, revision, self._revision)
+        store.check_not_behind(self._gateway, revision, self._revision)

@@ -11,35 +11,25 @@ from faultrun.nodes.protocol import lease_deadline
 from faultrun.nodes.protocol.election import plan_as_seen
 from faultrun.nodes.protocol.judge_input import JudgeInput
 from faultrun.nodes.protocol.peer_completion import members_to_ask
-from faultrun.nodes.values.membership import (
-    Act,
-    AskPeers,
-    Commit,
-    Fetch,
-    GrantLease,
-    PeerQuestion,
-    WarnPeers,
-    alarm_key,
-    node_key,
-)
+from faultrun.nodes.values import membership
 from faultrun.nodes.values.roster import PlanPhase, Statement
 from faultrun.nodes.values.transaction import Absent, Compare, Delete, Operation, Put, Transaction, Unchanged
 
 LONGEST_WORDS, QUESTIONS_A_HOLD = 200, 4
 
 
-def present(case: JudgeInput) -> Iterator[Act]:
+def present(case: JudgeInput) -> Iterator[membership.Act]:
     """A lease, and under it what the supervisor stated last."""
     if case.parts_missing:
-        yield Fetch(keys=case.parts_missing)
+        yield membership.Fetch(keys=case.parts_missing)
     lease, own = case.own.lease, case.known.own
     if lease is None or lease.dropped:
-        yield GrantLease()
+        yield membership.GrantLease()
     elif case.known.common is not None:
         statement = _statement(case)
         known = None if own is None or own.lease != lease.number else own.statement
         if known is None or not (known == statement or _starts_now(case)):
-            yield Commit(transaction=_stating(case, statement))
+            yield membership.Commit(transaction=_stating(case, statement))
 
 
 def _starts_now(case: JudgeInput) -> bool:
@@ -67,38 +57,38 @@ def _statement(case: JudgeInput) -> Statement:
 def _stating(case: JudgeInput, statement: Statement) -> Transaction:
     """Only over the statement that was read: one that travels for long must not come after a newer one."""
     fact, own = statement.fact, case.known.own
-    key = node_key(fact.node, fact.boot)
+    key = membership.node_key(fact.node, fact.boot)
     writes: list[Operation] = [Put(key=key, value=statement, leased=True)]
     if own is not None:
         compare = Unchanged(key=key, changed=own.changed)
         return Transaction(what=f"state {fact.word.value}", compares=(compare,), then=tuple(writes))
     if (fenced := case.remembered.fenced) is not None and fenced != fact.boot:
-        writes.append(Delete(key=node_key(fact.node, fenced)))
+        writes.append(Delete(key=membership.node_key(fact.node, fenced)))
     before = None if case.roster is None else case.roster.entry(fact.node)
     if before is not None and before.boot != fact.boot and before.machine == case.terms.machine != "":
         # This supervisor is here, on the same machine: the one before is dead, and its lease needs no wait.
-        writes.append(Delete(key=node_key(before.node, before.boot)))
+        writes.append(Delete(key=membership.node_key(before.node, before.boot)))
     return Transaction(what=f"join as {fact.word.value}", compares=(Absent(key=key),), then=tuple(writes))
 
 
-def warned(case: JudgeInput) -> Iterator[Act]:
+def warned(case: JudgeInput) -> Iterator[membership.Act]:
     """A fact needs nobody's leave: the peers hear it at once, whether the store lives or not."""
     alarm, header = case.own.raised, case.header
     if alarm is None or header is None or alarm.incarnation != header.incarnation:
         return
     if members := lease_deadline.peers_of(case.own.fact, header, case.roster):
-        yield WarnPeers(alarm=alarm, members=members)
+        yield membership.WarnPeers(alarm=alarm, members=members)
     written = case.common.alarm(alarm.incarnation)
     if case.known.common is not None and (written is None or (written.stays and not alarm.stays)):
-        key = alarm_key(alarm.incarnation)
+        key = membership.alarm_key(alarm.incarnation)
         compares: tuple[Compare, ...] = (plan_as_seen(case.common),)
         compares = compares if written else (Absent(key=key), *compares)
         what = f"say that incarnation {alarm.incarnation} is over"
         put = Put(key=key, value=replace(alarm, why=alarm.why[:LONGEST_WORDS]))
-        yield Commit(transaction=Transaction(what=what, compares=compares, then=(put,)))
+        yield membership.Commit(transaction=Transaction(what=what, compares=compares, then=(put,)))
 
 
-def questions(case: JudgeInput) -> Iterator[AskPeers]:
+def questions(case: JudgeInput) -> Iterator[membership.AskPeers]:
     """A node whose workers live by the lease asks whether it may do without; one without any, who is done."""
     fact, asked_at_s = case.own.fact, case.remembered.asked_at_s
     if fact.busy:
@@ -109,5 +99,7 @@ def questions(case: JudgeInput) -> Iterator[AskPeers]:
         return
     if asked_at_s is None or case.clock.now_s >= asked_at_s + case.terms.times.hold_s / QUESTIONS_A_HOLD:
         incarnation = fact.incarnation
-        question = PeerQuestion(node=fact.node, boot=fact.boot, incarnation=incarnation, status=fact.word)
-        yield AskPeers(question=question, members=members)
+        question = membership.PeerQuestion(
+            node=fact.node, boot=fact.boot, incarnation=incarnation, status=fact.word
+        )
+        yield membership.AskPeers(question=question, members=members)
