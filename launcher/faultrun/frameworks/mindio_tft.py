@@ -47,8 +47,7 @@ def normalised(text: str) -> str:
             raise _unreadable(text, f"{item['key']} is {switches[item['key']]} and {item['value']}")
         position = item.end()
     spelled = [f"{key}:{value}" for key, value in switches.items()]
-    others = sorted(_NOT_WITH_ATO.intersection(spelled))
-    if switches.get("ATO") == "1" and others:
+    if switches.get("ATO") == "1" and (others := sorted(_NOT_WITH_ATO.intersection(spelled))):
         raise _unreadable(text, f"MindSpore refuses ATO:1 together with {others[0]}")
     return "{" + ",".join(spelled) + "}"
 

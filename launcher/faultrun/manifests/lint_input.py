@@ -147,8 +147,7 @@ class LintInput:
     def platform_maps(self) -> Iterator[tuple[ConfigMap, ScalarNode, PlatformMap]]:
         """Those of the platform, with their names."""
         for config_map in self.config_maps:
-            platform = platform_map(config_map.named)
-            if config_map.name is not None and platform is not None:
+            if config_map.name is not None and (platform := platform_map(config_map.named)) is not None:
                 yield config_map, config_map.name, platform
 
     @cached_property

@@ -107,8 +107,7 @@ def from_file(file: str, text: str) -> tuple[GivenValue, ...]:
         raise ConfigError(f"{file}:{error.line} is not YAML", because=error.because, hint=hint) from None
     if not roots:
         return ()
-    root = roots[0]
-    if len(roots) > 1 or not isinstance(root, MappingNode):
+    if len(roots) > 1 or not isinstance((root := roots[0]), MappingNode):
         because = "it holds several documents" if len(roots) > 1 else "it is not a mapping"
         raise ConfigError(f"{file} holds no values", because=because, hint=hint)
     for first, again in root.doubles:

@@ -17,8 +17,7 @@ def every_node_has_a_pod(page: LintInput) -> Iterator[LintFinding]:
     """As many pods as nodes, or more; and more pods than one only for several nodes."""
     for call in page.calls:
         pod, nodes = call.container.pod, call.asked.nodes
-        numbers = [one.number for one in pod.counts]
-        if pod.job.kind not in _GANGS or None in numbers:
+        if pod.job.kind not in _GANGS or None in (numbers := [one.number for one in pod.counts]):
             continue
         pods = prod(number for number in numbers if number is not None)
         where: Node = next((one for one in pod.counts if one.number != 1), call.where)
@@ -142,8 +141,7 @@ def _headless(page: LintInput, service: MappingNode) -> Iterator[LintFinding]:
         ("clusterIP", "None", "headless-service/address"),
         ("publishNotReadyAddresses", "true", "headless-service/ready"),
     ):
-        written = scalar(spec, name)
-        if spec is None or (written is not None and written.value == wanted):
+        if spec is None or ((written := scalar(spec, name)) is not None and written.value == wanted):
             continue
         fresh = first_entry(page.text, spec, f"{name}: {wanted}")
         where = written or scalar(service, "metadata", "name") or service

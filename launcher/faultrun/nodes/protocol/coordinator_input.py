@@ -44,8 +44,7 @@ class CoordinatorInput:
         if self.roster is None or self.body is None:
             return None
         plan = self.roster.completes(self.body)
-        before = self.common.header
-        if self.header is not None or before is None:
+        if self.header is not None or (before := self.common.header) is None:
             return plan
         plan = replace(plan, slots=None)  # it begins with all that are asked for
         if before.stopped:

@@ -30,8 +30,7 @@ def nodes_waiting(case: JudgeInput, given: CoordinatorInput | None) -> list[Tell
 
 def newcomers(elastic: Elastic, plan: Plan, facts: Mapping[NodeId, NodeFact]) -> tuple[NodeId, ...]:
     """Nodes without a seat that could take one which is vacant, in the order in which they came."""
-    ledger = plan.slots
-    if elastic.grow is Grow.NEVER or ledger is None or ledger.stays_small:
+    if elastic.grow is Grow.NEVER or (ledger := plan.slots) is None or ledger.stays_small:
         return ()
     vacant = {one.seat for one in ledger.vacant}
     out = {*(seat.node for seat in plan.topology.nodes), *set_aside(ledger, facts)}

@@ -148,8 +148,7 @@ def numbers_at(file: OpenFile, offsets: Mapping[str, int]) -> dict[str, float | 
             record, _ = _record(window, at - window_at)
         except _NOT_READ:
             return None
-        number = record.scalar
-        if record.tag != tag or number is None:
+        if record.tag != tag or (number := record.scalar) is None:
             return None
         numbers[tag] = number
     return numbers

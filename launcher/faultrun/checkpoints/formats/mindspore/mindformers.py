@@ -33,8 +33,7 @@ class MindFormers:
     def claim(self, listing: Listing) -> Iterator[Claim]:
         """Claim a folder of one iteration with files of that name in it."""
         number = _ITERATION.fullmatch(base_name(listing.path))
-        files = sorted(filter(_FILE.fullmatch, listing.files))
-        if number is None or not files:
+        if number is None or not (files := sorted(filter(_FILE.fullmatch, listing.files))):
             return
         told = [name for name in (_COMMON, _METADATA) if name in listing.files]
         several = any(int(found["ranks"]) > 1 for found in map(_FILE.fullmatch, files) if found)
