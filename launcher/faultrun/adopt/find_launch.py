@@ -179,10 +179,8 @@ def _configured(words: tuple[str, ...], places: NearbyFiles) -> tuple[str, ...]:
     """The words with what accelerate's own configuration adds before the options that are typed."""
     if launcher_of(words) != "accelerate launch":
         return words
-    at = (
-        next((n for n, word in enumerate(words) if word == "launch" or word.endswith("commands.launch")), 0)
-        + 1
-    )
+    found = (n for n, word in enumerate(words) if word == "launch" or word.endswith("commands.launch"))
+    at = next(found, 0) + 1
     named = ""
     for number, word in enumerate(words[at:], start=at):
         if word.endswith(".py"):

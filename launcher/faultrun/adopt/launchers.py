@@ -164,10 +164,8 @@ def _over_nodes(given: Mapping[str, tuple[str, ...]]) -> bool:
 
 
 def _of_others(name: str, behind: tuple[str, ...], same: SameOptions, deepest: int) -> FoundLaunch:
-    row, found = (
-        LAUNCHERS[name],
-        FoundLaunch(launcher=name, program=(), environment=ALWAYS_SETS.get(name, ())),
-    )
+    found = FoundLaunch(launcher=name, program=(), environment=ALWAYS_SETS.get(name, ()))
+    row = LAUNCHERS[name]
     given, rest = _split(behind, row)
     if name == "srun" and rest:
         spread = _srun_over_nodes(given, behind[: len(behind) - len(rest)], rest, same, deepest)

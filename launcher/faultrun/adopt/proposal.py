@@ -91,9 +91,8 @@ def propose(
     ``no_effect`` says of options by name why they would do nothing here.
     """
     kept = list({one.name: one for one in launch.options if one.name not in no_effect}.values())
-    dropped = tuple(
-        Remark(what=one.read, why=no_effect[one.name]) for one in launch.options if one.name in no_effect
-    )
+    options = (one for one in launch.options if one.name in no_effect)
+    dropped = tuple(Remark(what=one.read, why=no_effect[one.name]) for one in options)
     source = program.source if launch.launcher == "python" else None
     devices = _devices_of(source) if source is not None else None
     if devices is not None and not any(one.name in _COUNTS for one in kept):
@@ -260,9 +259,8 @@ def yaml_page(proposal: Proposal, found_in: str) -> str:
 
 def _open(proposal: Proposal) -> Iterator[str]:
     """Lines that a person is to fill in, as comments."""
-    rows = [
-        (f"# {one.option}: {yaml_value([one.sample], one.option)}", one.hint) for one in proposal.questions
-    ]
+    asked = ((one.option, yaml_value([one.sample], one.option), one.hint) for one in proposal.questions)
+    rows = [(f"# {option}: {value}", hint) for option, value, hint in asked]
     rows += [
         (f"# {one.name}: {yaml_value(one.values, one.name)}", f"{one.read}; alone it resumes nothing")
         for one in proposal.left_out

@@ -127,9 +127,8 @@ class ScriptSource:
                 yield from self._of_call(call, absl=name.startswith(DEFINES))
 
     def _of_call(self, call: ast.Call, *, absl: bool) -> Iterator[ScriptOption]:
-        texts = [
-            one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)
-        ]
+        values = (one.value for one in call.args if isinstance(one, ast.Constant))
+        texts = [one for one in values if isinstance(one, str)]
         told = {one.arg: one.value for one in call.keywords if one.arg}
         if absl:
             texts = [f"--{texts[0]}"] if texts else []

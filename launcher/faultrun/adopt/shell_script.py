@@ -148,12 +148,8 @@ def _array(piece: Sequence[Token], state: _State, own: str) -> bool:
     if not at:
         return False
     name = piece[at - 1].text.rstrip("=+")
-    words = [
-        w
-        for one in piece[at + 1 :]
-        if isinstance(one, Word)
-        for w in expanded(one.text, state.variables, own)
-    ]
+    ahead = (expanded(one.text, state.variables, own) for one in piece[at + 1 :] if isinstance(one, Word))
+    words = [word for each in ahead for word in each]
     before = state.variables.get(name, ()) if piece[at - 1].text.endswith("+=") else ()
     state.variables[name] = (*before, *words)[:_MOST_WORDS]
     return True

@@ -47,11 +47,8 @@ def expanded(text: str, variables: Variables, folder: str) -> tuple[str, ...]:
     fields = _Fields()
     at = 0
     while at < len(text):
-        at = (
-            _quoted(text, at, fields, variables, folder)
-            if text[at] == '"'
-            else _plain(text, at, fields, variables, folder)
-        )
+        behind = _quoted if text[at] == '"' else _plain
+        at = behind(text, at, fields, variables, folder)
     fields.end()
     return tuple(fields.done)
 

@@ -16,11 +16,8 @@ def _keys(node: ast.AST) -> Iterator[ast.expr | None]:
     """The names that ``node`` sets in ``os.environ``; None for those that only running it would tell."""
     match node:
         case ast.Assign(targets=targets) | ast.Delete(targets=targets):
-            yield from (
-                target.slice
-                for target in targets
-                if isinstance(target, ast.Subscript) and _is_environ(target.value)
-            )
+            places = (one for one in targets if isinstance(one, ast.Subscript))
+            yield from (one.slice for one in places if _is_environ(one.value))
         case ast.Call(func=ast.Attribute(value=owner, attr="setdefault" | "pop"), args=[key, *_]) if (
             _is_environ(owner)
         ):

@@ -66,9 +66,8 @@ def installed_version(command: Command, our_python: str, import_path: Sequence[s
     if (python := _python_of(command)) is None or Path(python).parent == Path(our_python).parent:
         return next((version for folder in import_path if (version := _in_folder(Path(folder)))), None)
     try:
-        asked = subprocess.run(
-            [python, "-c", _ASK], capture_output=True, text=True, timeout=_PATIENCE_S, check=True
-        )
+        argv = [python, "-c", _ASK]
+        asked = subprocess.run(argv, capture_output=True, text=True, timeout=_PATIENCE_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return asked.stdout.strip() or None

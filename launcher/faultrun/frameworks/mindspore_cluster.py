@@ -159,10 +159,8 @@ class MindSporeCluster:
         leaving, self._leaving = self._leaving, {}
         self._gone.update(leaving)
         success = Name.SUCCESS
-        return [
-            SchedulerAnswer(link=link, name=success, body=success.value)
-            for _, link in sorted(leaving.items())
-        ]
+        links = (link for _, link in sorted(leaving.items()))
+        return [SchedulerAnswer(link=link, name=success, body=success.value) for link in links]
 
     def _write(self, link: int, key: bytes, value: bytes) -> list[SchedulerAnswer]:
         writer = key.removeprefix(_ADDRESS).rpartition(b"_")[2]

@@ -114,9 +114,8 @@ class LintInput:
             for one in self.objects
             if is_object(one, "v1", "Service") and text_at(one, "metadata", "name") in subdomains
         }
-        kinds = [
-            f"{text_at(one.root, 'kind')} (all but its pods)" for one in self.workloads if one.is_foreign
-        ]
+        foreign = (one.root for one in self.workloads if one.is_foreign)
+        kinds = [f"{text_at(root, 'kind')} (all but its pods)" for root in foreign]
         kinds += [text_at(one, "kind") for one in self.objects if id(one) not in known]
         without = len(self.documents) > len(self.objects)
         kinds += ["what has no apiVersion and kind"] if without else []

@@ -154,10 +154,8 @@ def write(template: ManifestTemplate, given: Sequence[GivenValue], reader: Reade
     """The finished text. ConfigError when it would break one of the rules of ``faultrun lint``."""
     values = settle(template, given)
     # the command that makes this text again
-    note = [
-        f"{RENDERED[2:]} {template.name}",
-        *(f"{_SET} {one.name}={shlex.quote(one.text)}" for one in given),
-    ]
+    sets = (f"{_SET} {one.name}={shlex.quote(one.text)}" for one in given)
+    note = [f"{RENDERED[2:]} {template.name}", *sets]
     text = template.filled(values, " ".join(note))
     if template.yaml:
         grace_s = values.get("grace_over_time")
@@ -210,9 +208,8 @@ def _unknown(template: ManifestTemplate, one: GivenValue, known: list[str]) -> F
     close = get_close_matches(one.name, known, n=1)
     elsewhere = f"the template {template.name} has no such value"
     because = elsewhere if one.name in template_values() else "there is no such value"
-    return one.wrong(
-        because, f"did you mean {close[0]}?" if close else f"faultrun render {template.name} --list"
-    )
+    hint = f"did you mean {close[0]}?" if close else f"faultrun render {template.name} --list"
+    return one.wrong(because, hint)
 
 
 def _read(value: TemplateValue, one: GivenValue) -> str | int | bool:

@@ -140,9 +140,8 @@ def _end(header: PlanHeader | None) -> RunEnd | None:
 
 
 def _set_aside(plan: Plan | None) -> frozenset[NodeId]:
-    return (
-        frozenset() if plan is None or plan.slots is None else frozenset(one.node for one in plan.slots.nodes)
-    )
+    slots = None if plan is None else plan.slots
+    return frozenset() if slots is None else frozenset(one.node for one in slots.nodes)
 
 
 def _nodes(

@@ -139,9 +139,8 @@ def usable_processors(sys_root: Path = Path("/sys")) -> Processors:
     nodes = {}
     for entry in (sys_root / "devices/system/node").glob("node[0-9]*"):
         listed = (entry / "cpulist").read_text().strip()
-        nodes[int(entry.name.removeprefix("node"))] = tuple(
-            cpu for cpu in (expand(listed) if listed else ()) if cpu in allowed
-        )
+        cpus = expand(listed) if listed else ()
+        nodes[int(entry.name.removeprefix("node"))] = tuple(cpu for cpu in cpus if cpu in allowed)
     return Processors(allowed=allowed, nodes={at: nodes[at] for at in sorted(nodes) if nodes[at]})
 
 

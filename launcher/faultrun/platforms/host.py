@@ -91,10 +91,8 @@ def listener(port: int) -> SeenProcess | None:
 
 
 def _ulimit(soft: int, hard: int) -> Ulimit:
-    return Ulimit(
-        soft=None if soft == resource.RLIM_INFINITY else soft,
-        hard=None if hard == resource.RLIM_INFINITY else hard,
-    )
+    endless = resource.RLIM_INFINITY
+    return Ulimit(soft=None if soft == endless else soft, hard=None if hard == endless else hard)
 
 
 def _has_pidfd() -> bool:

@@ -134,9 +134,8 @@ def _told(table: Table) -> _Told:
 def _world_size(names: Collection[str], told: _Told) -> int | None:
     """How many ranks must load it; None where any number can."""
     grid = told.grid or 1 + max((_mp_rank(name) for name in _model_parts(names)), default=0)
-    sharded = (
-        told.zero or grid > 1 or any(name.startswith(("zero_", "bf16_zero_", "expp_")) for name in names)
-    )
+    named = any(name.startswith(("zero_", "bf16_zero_", "expp_")) for name in names)
+    sharded = told.zero or grid > 1 or named
     return told.dp_world_size * grid if sharded and told.dp_world_size else None
 
 

@@ -95,9 +95,8 @@ def _verify_places(entry: Entry, places: Sequence[str], look: Look) -> Verdict:
 
 def _missing_place(places: Sequence[str]) -> str:
     """The first place of the grid that is not there: its sides are as long as the highest numbers tell."""
-    found = [
-        tuple(int(one) for one in found.groups() if one) for found in map(_PLACE.fullmatch, places) if found
-    ]
+    each = filter(None, map(_PLACE.fullmatch, places))
+    found = [tuple(int(one) for one in place.groups() if one) for place in each]
     if len({len(one) for one in found}) > 1:
         return "its mp_rank folders are of two grids"
     sides = [1 + max(numbers) for numbers in zip(*found, strict=True)]
@@ -114,15 +113,13 @@ def _missing_file(path: str, files: dict[str, set[str]]) -> str:
             return f"it has no {place}/{_MODEL}"
     first = min(files)
     arguments = _arguments(_peeked(path, f"{first}/{_MODEL}"))
-    grid = [
-        _count(arguments.get(f"{name}_model_parallel_size")) or 1 for name in ("tensor", "pipeline", "expert")
-    ]
+    sizes = ("tensor", "pipeline", "expert")
+    grid = [_count(arguments.get(f"{name}_model_parallel_size")) or 1 for name in sizes]
     wanted = grid[0] * grid[1] * grid[2]
     if isinstance(arguments.get("tensor_model_parallel_size"), int) and len(files) < wanted:
         return f"it has {len(files)} mp_rank folders, and its arguments tell of {wanted}"
-    distributed = (
-        arguments.get("use_distributed_optimizer") is True and arguments.get("no_save_optim") is not True
-    )
+    saves = arguments.get("no_save_optim") is not True
+    distributed = arguments.get("use_distributed_optimizer") is True and saves
     for place, there in files.items():
         if _OPTIMIZER not in there and (distributed or any(_OPTIMIZER in other for other in files.values())):
             return f"it has no {place}/{_OPTIMIZER}"

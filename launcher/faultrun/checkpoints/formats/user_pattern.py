@@ -46,9 +46,8 @@ class Pattern:
         for name in listing.files:
             path = listing.join(name)
             if found := self._pattern.fullmatch(path if self._whole_path else name):
-                facts = {
-                    key: int(text) for key, text in found.groupdict().items() if text and text.isdecimal()
-                }
+                told = found.groupdict().items()
+                facts = {key: int(text) for key, text in told if text and text.isdecimal()}
                 yield Claim(
                     path=path,
                     members=(name,),

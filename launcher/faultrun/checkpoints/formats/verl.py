@@ -84,9 +84,8 @@ def _verify_folder(entry: Entry, name: str, look: Look) -> None:
         return
     for file in names_in(inner.path):
         if file.endswith(".safetensors"):
-            _raise_unless(
-                SAFETENSORS.verify(replace(inner, path=f"{inner.path}/{file}"), look), f"{name}/{file}"
-            )
+            path = f"{inner.path}/{file}"
+            _raise_unless(SAFETENSORS.verify(replace(inner, path=path), look), f"{name}/{file}")
 
 
 def _raise_unless(verdict: Verdict, name: str) -> None:

@@ -75,11 +75,8 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: PLR0911  one row a c
         case RunFinished():
             return begin.finish(state, event)
         case PlanAdopted():
-            return (
-                replace_ranks.adopt(state, event)
-                if state.phase is Phase.REPLACING
-                else begin.adopt(state, event)
-            )
+            adopt = replace_ranks.adopt if state.phase is Phase.REPLACING else begin.adopt
+            return adopt(state, event)
         case StopRequested():
             return drain.stop(state, event)
         case FaultNotice():

@@ -99,11 +99,8 @@ def aftermath(
     """
     if plan.of_one_node and following.of_one_node:
         return None
-    of_it = [
-        fact.left
-        for fact in spoken
-        if fact.left.incident is not None and fact.incarnation == incident.incarnation
-    ]
+    life = incident.incarnation
+    of_it = [fact.left for fact in spoken if fact.left.incident is not None and fact.incarnation == life]
     stopped = {rank for left in of_it if left.incident is not None for rank in left.incident.followers}
     followers = tuple(sorted(stopped - {incident.rank, *incident.together}))
     saved = {save.rank for left in of_it for save in left.saves}

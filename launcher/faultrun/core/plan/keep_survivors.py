@@ -95,9 +95,8 @@ def seats_beside(nodes: Standings) -> Topology | None:
     spares = iter(sorted(able, key=lambda one: (bool(one.resume.lacks), one.arrived, one.node)))
     if len(able) < lost:
         return None
-    return Topology(
-        nodes=tuple(one if one.node in nodes.facts else replace(one, node=next(spares).node) for one in seats)
-    )
+    every = (one if one.node in nodes.facts else replace(one, node=next(spares).node) for one in seats)
+    return Topology(nodes=tuple(every))
 
 
 def reseated(plan: Plan, seats: Topology, here: Mapping[NodeId, NodeFact]) -> Plan:

@@ -88,9 +88,7 @@ def next_step(
         case standing.KeptByPlan(ranks=left) if len(plan.topology.nodes) == 1:
             return keep_fewer(plan, left, now_s)
         case standing.KeptByPlan() | standing.Behind():
-            behind = [
-                one for one, where in nodes.seats if isinstance(where, standing.KeptByPlan | standing.Behind)
-            ]
+            behind = [one for one, at in nodes.seats if isinstance(at, standing.KeptByPlan | standing.Behind)]
             prepared = any(isinstance(where, standing.AwaitsGo) for _, where in nodes.seats)
             return Waiting(reason=f"{', '.join(behind)} to {'be prepared' if prepared else 'hear the plan'}")
         case standing.AwaitsGo():

@@ -74,10 +74,8 @@ def least_preferred(entries: Iterable[Entry]) -> Kind:
 def _preference(entry: Entry) -> tuple[int, int, int, int, int, int, str]:
     """Which of several files of one step is tried first; names and times only break ties."""
     rank = -1 if entry.rank is None else entry.rank
-    return (
-        _PREFERENCE[entry.kind], -(entry.incarnation or 0), -entry.session, entry.turn, rank, -entry.mtime_ns,
-        entry.path,
-    )  # fmt: skip
+    newest = -(entry.incarnation or 0), -entry.session, entry.turn
+    return _PREFERENCE[entry.kind], *newest, rank, -entry.mtime_ns, entry.path
 
 
 def _places_of_silent(

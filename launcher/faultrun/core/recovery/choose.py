@@ -89,9 +89,8 @@ def choose(
             judged = trusted
             answer = _serve(fit, judged, groups, partly=need.disks.partly)
         if need.world.elastic and isinstance(answer, tuple) and _fixed_by(answer, moment, need):
-            free = [
-                entry for entry in fit if serves_any_world(entry, need.world.groups, need.world.resharded)
-            ]
+            world = need.world
+            free = [entry for entry in fit if serves_any_world(entry, world.groups, world.resharded)]
             answer = freer if not isinstance(freer := _serve(free, judged, groups), _Unserved) else answer
         if isinstance(answer, NeedVerdicts):
             return answer
@@ -209,9 +208,8 @@ def _groups_of(fit: Sequence[Entry], need: Need, named_elsewhere: Sequence[Group
     tell whom it serves is a shard where others of its run are. Of groups that overlap the smaller counts.
     """
     everybody = frozenset(range(need.world.size))
-    named = (
-        need.world.groups if need.world.groups is not None else _named_groups(fit, need) or named_elsewhere
-    )
+    given = need.world.groups
+    named = given if given is not None else _named_groups(fit, need) or named_elsewhere
     if not named:
         return (everybody,)
     known: list[Group] = []
@@ -295,11 +293,8 @@ def _point(service: _Service, *, unverified: bool) -> RecoveryPoint:
     the commas: rank 1 is not in "10,18".
     """
     first = service[0][1]
-    files = (
-        RankFile(rank=rank, path=entry.path, from_rank=entry.rank)
-        for group, entry in service
-        for rank in group
-    )
+    each = ((rank, entry) for group, entry in service for rank in group)
+    files = (RankFile(rank=rank, path=entry.path, from_rank=entry.rank) for rank, entry in each)
     suppliers = {
         ",".join(map(str, sorted(group))): entry.rank if entry.rank in group else min(group)
         for group, entry in service

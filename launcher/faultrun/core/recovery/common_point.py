@@ -34,9 +34,8 @@ def common_point(
 
 
 def _without(avoids: Sequence[Attempt], fact: NodeFact) -> NodeFact:
-    kept = [
-        one for one in fact.resume.points if not any(bad.accuses(one.path, one.identity) for bad in avoids)
-    ]
+    points = fact.resume.points
+    kept = [one for one in points if not any(bad.accuses(one.path, one.identity) for bad in avoids)]
     return fact.able_to_resume(kept)
 
 
@@ -78,10 +77,8 @@ def _put_together(parts: Sequence[RecoveryPoint], files: tuple[RankFile, ...], n
 
 def _whole_point(topology: Topology, facts: Sequence[NodeFact]) -> RecoveryPoint | None:
     apart = on_own_disks(facts)
-    best = [
-        next((point for point in fact.resume.points if _reaches_all(point, facts, apart)), None)
-        for fact in facts
-    ]
+    able = ((point for point in fact.resume.points if _reaches_all(point, facts, apart)) for fact in facts)
+    best = [next(points, None) for points in able]
     chosen = max((point for point in best if point is not None), key=_position, default=None)
     if chosen is None:
         return None
@@ -150,9 +147,8 @@ def on_own_disks(facts: Sequence[NodeFact]) -> bool:
     sees files of some ranks where another sees those of all: the rest was not written yet when it looked.
     """
     newest = max((fact.incarnation for fact in facts), default=-1)
-    wholes = any(
-        not point.part_of for fact in facts if fact.incarnation == newest for point in fact.resume.points
-    )
+    new = (fact.resume.points for fact in facts if fact.incarnation == newest)
+    wholes = any(not point.part_of for points in new for point in points)
     seen = [
         {point.path: point.identity for point in fact.resume.points}
         for fact in facts
@@ -165,9 +161,8 @@ def on_own_disks(facts: Sequence[NodeFact]) -> bool:
 
 def _same_folder(one: Mapping[str, Identity | None], other: Mapping[str, Identity | None]) -> bool:
     both = [(one[path], other[path]) for path in one.keys() & other.keys()]
-    return bool(both) and all(
-        first is None or second is None or first.same_as(second) for first, second in both
-    )
+    alike = (one is None or other is None or one.same_as(other) for one, other in both)
+    return bool(both) and all(alike)
 
 
 def _reaches_all(point: RecoveryPoint, facts: Sequence[NodeFact], apart: bool) -> bool:

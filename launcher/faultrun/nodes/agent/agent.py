@@ -125,9 +125,8 @@ class MemberProcess:
                 life, node, stays = said.incarnation, self._terms.node, said.stays
                 self._raised = Alarm(incarnation=life, node=node, why=said.why, stop=said.stop, stays=stays)
             if pipe.RANKS in order:
-                spoken = partial(
-                    self._peers.tell_of_ranks, self._known().members, order[pipe.RANKS], order[pipe.WHY]
-                )
+                works, members = order[pipe.WHY], self._known().members
+                spoken = partial(self._peers.tell_of_ranks, members, order[pipe.RANKS], works)
                 self._errands.send(f"ranks {order[pipe.WHY]}", spoken)
             self._over |= pipe.LEAVE in order
         if not more:

@@ -59,9 +59,8 @@ class Resolver:
         """Ask once at a time: a name server that is away for an hour must not cost a thread an attempt."""
         if (asked := self._asked.get(name)) is None:
             asked = self._asked[name] = threading.Event()
-            threading.Thread(
-                target=self._look_up, args=(name,), name=f"resolve {name[0]}", daemon=True
-            ).start()
+            thread = f"resolve {name[0]}"
+            threading.Thread(target=self._look_up, args=(name,), name=thread, daemon=True).start()
         return asked
 
     def _look_up(self, name: tuple[str, int]) -> None:

@@ -214,9 +214,8 @@ def _careful(program: Path) -> dict[str, str]:
 @functools.cache
 def _version_said(program: Path) -> str:
     """Asked once: an etcd that is started again after its end shall serve soon."""
-    return subprocess.run(
-        [program, "--version"], capture_output=True, text=True, timeout=_VERSION_WITHIN_S, check=False
-    ).stdout
+    argv = [str(program), "--version"]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=_VERSION_WITHIN_S, check=False).stdout
 
 
 def _await_port(listen: str) -> None:

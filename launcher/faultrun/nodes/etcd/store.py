@@ -69,9 +69,8 @@ def folders(gateway: Gateway, prefix: str, most: int, *, within_s: float = WITHI
         name, slash, _ = _text(first[0]["key"])[len(prefix) :].partition("/")
         if slash:
             found.append(name)
-        behind = (
-            key_range(f"{prefix}{name}/")["range_end"] if slash else _base64(f"{prefix}{name}\0".encode())
-        )
+        start = f"{prefix}{name}"
+        behind = key_range(f"{start}/")["range_end"] if slash else _base64(f"{start}\0".encode())
         below = {**below, "key": behind}
     return found
 

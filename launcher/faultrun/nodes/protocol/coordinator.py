@@ -54,9 +54,8 @@ def coordinated(
         case Waiting(missing=nodes, hopeless=hopeless) if nodes and (wait_is_over or (waited and hopeless)):
             look = look_for_more(given, facts, members(given), run_s, waited=True) if hopeless else None
             told = last_incident(rules, given.plan, facts)
-            return look or _end(
-                given, run_s, _not_come_back(given, _also_told(given, following), run_s), told
-            )
+            end = _not_come_back(given, _also_told(given, following), run_s)
+            return look or _end(given, run_s, end, told)
         case Waiting():
             return _saves_noted(given, run_s) or _also_told(given, following)
         case IncarnationOver():
@@ -193,11 +192,8 @@ def _put_body(body: Plan) -> Put:
 def _outdated(given: CoordinatorInput, header: PlanHeader) -> list[str]:
     """Parts that only the plan before named, and alarms that say of older incarnations that they are over."""
     before = given.common.header
-    keys = [
-        alarm_key(alarm.incarnation)
-        for alarm in given.common.alarms
-        if alarm.incarnation < header.incarnation
-    ]
+    alarms = given.common.alarms
+    keys = [alarm_key(one.incarnation) for one in alarms if one.incarnation < header.incarnation]
     if before is not None and before.body not in ("", header.body):
         keys += [f"{folder}{before.body}" for folder in (BODIES, SMALL_BODIES)]
     if before is not None and before.last:

@@ -66,9 +66,8 @@ def _to_the_busy(
     if newer and roster is not None and not roster.has(fact.node, fact.boot):
         yield Fence(incarnation=life, why=f"incarnation {header.incarnation} is planned without this node")
     elif alarm is not None and not (alarm.stays and isinstance(fact.status, NodeReplacing)):
-        yield IncarnationOver(
-            at_s=run_s, incarnation=life, why=alarm.why, node=alarm.node, stop=alarm.stop, stays=alarm.stays
-        )
+        why, node, stop, stays = alarm.why, alarm.node, alarm.stop, alarm.stays
+        yield IncarnationOver(at_s=run_s, incarnation=life, why=why, node=node, stop=stop, stays=stays)
     elif newer or (header.incarnation == life and header.phase is PlanPhase.LOOK):
         yield IncarnationOver(at_s=run_s, incarnation=life, why="the other nodes have ended it")
     elif header.incarnation == life and _starts(fact, header):

@@ -99,7 +99,6 @@ def questions(case: JudgeInput) -> Iterator[membership.AskPeers]:
         return
     if asked_at_s is None or case.clock.now_s >= asked_at_s + case.terms.times.hold_s / QUESTIONS_A_HOLD:
         incarnation = fact.incarnation
-        question = membership.PeerQuestion(
-            node=fact.node, boot=fact.boot, incarnation=incarnation, status=fact.word
-        )
+        node, boot = fact.node, fact.boot
+        question = membership.PeerQuestion(node=node, boot=boot, incarnation=incarnation, status=fact.word)
         yield membership.AskPeers(question=question, members=members)

@@ -34,6 +34,5 @@ def _has_seen(fact: NodeFact, plan: Plan) -> bool:
     point, ranks = plan.point, plan.topology.ranks_of(fact.node)
     if point is None:
         return True
-    return any(
-        all(own.path_for(rank) == point.path_for(rank) for rank in ranks) for own in fact.resume.points
-    )
+    points = fact.resume.points
+    return any(all(own.path_for(rank) == point.path_for(rank) for rank in ranks) for own in points)

@@ -51,9 +51,8 @@ def _goes_on_without(case: JudgeInput) -> bool:
 def _stopped(case: JudgeInput, stop: StopSource) -> RunFinished:
     others = "etcd does not answer" if case.deaf else "the other nodes go on"
     why = f"stopped by {stop.value}; {others}"
-    return ends(
-        case.own.fact, case.clock, stop_exit_code(case.rules.exit_code_on_stop, stop), why, stopped=True
-    )
+    code = stop_exit_code(case.rules.exit_code_on_stop, stop)
+    return ends(case.own.fact, case.clock, code, why, stopped=True)
 
 
 def _is_needed(case: JudgeInput, leaving_since_s: float) -> bool:
@@ -71,11 +70,8 @@ def _is_needed(case: JudgeInput, leaving_since_s: float) -> bool:
 def _nobody_decided(case: JudgeInput) -> str:
     """With what is known of the incarnation that nobody could answer."""
     fact, wait = case.own.fact, span(case.terms.times.node_wait_s)
-    waited = (
-        f"etcd did not answer for {wait}"
-        if case.deaf
-        else f"no node that may decide for the run came within {wait}"
-    )
+    silent, alone = "etcd did not answer for", "no node that may decide for the run came within"
+    waited = f"{silent if case.deaf else alone} {wait}"
     if (alarm := case.known.alarm(fact.incarnation)) is not None:
         return f"{waited}; node {alarm.node}: {alarm.why}" if alarm.node else f"{waited}; {alarm.why}"
     if case.completion is not None and case.completion.over:
@@ -96,9 +92,8 @@ def known_end(case: JudgeInput) -> RunFinished | None:
     if then.finished_since_s is not None and case.clock.now_s >= then.finished_since_s + times.leave_s:
         why = "every rank finished, by the word of each node: etcd does not answer"
         return ends(fact, case.clock, 0, why)
-    too_late = (
-        then.waiting_since_s is not None and case.clock.now_s >= then.waiting_since_s + times.node_wait_s
-    )
+    since_s = then.waiting_since_s
+    too_late = since_s is not None and case.clock.now_s >= since_s + times.node_wait_s
     if not isinstance(fact.status, NodeDone) or others.everywhere or not too_late:
         return None
     silent = node_names(others.silent)

@@ -29,9 +29,8 @@ class LeaseTimes:
     @classmethod
     def of(cls, ttl_s: float, node_wait_s: float = 600.0) -> "LeaseTimes":
         """What follows from a lease of ``ttl_s``: a tenth of it is the margin for clocks and schedulers."""
-        return cls(
-            ttl_s=ttl_s, fence_s=0.9 * ttl_s, deaf_s=ttl_s / 2, hold_s=ttl_s / 3, node_wait_s=node_wait_s
-        )
+        deaf_s, hold_s = ttl_s / 2, ttl_s / 3
+        return cls(ttl_s=ttl_s, fence_s=0.9 * ttl_s, deaf_s=deaf_s, hold_s=hold_s, node_wait_s=node_wait_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

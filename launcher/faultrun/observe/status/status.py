@@ -216,10 +216,8 @@ class RunStatus:
 
 def document(status: RunStatus) -> dict[str, Any]:
     """What ``--json`` prints; ``docs/watching.md`` and ``docs/several-nodes.md`` describe it."""
-    return {
-        "schema": _SCHEMA,
-        **(_of_log_dir(status) if status.agreed is None else _of_etcd(status, status.agreed)),
-    }
+    told = _of_log_dir(status) if status.agreed is None else _of_etcd(status, status.agreed)
+    return {"schema": _SCHEMA, **told}
 
 
 def _of_log_dir(status: RunStatus) -> dict[str, Any]:

@@ -192,9 +192,8 @@ def _by_servers(servers: Sequence[Mapping[str, object]]) -> list[RankPlace]:
         if (name := _name(server)) in seen:
             raise ValueError(f"it lists server {name} twice")
         seen.add(name)
-        names = frozenset(
-            str(server[key]) for key in ("server_id", "host_ip", "container_ip") if server.get(key)
-        )
+        keys = ("server_id", "host_ip", "container_ip")
+        names = frozenset(str(server[key]) for key in keys if server.get(key))
         places += [
             RankPlace(
                 rank=_number(device, "rank_id"), device=_number(device, "device_id"), server=name, names=names
@@ -212,9 +211,8 @@ def _by_ranks(ranks: Sequence[Mapping[str, object]]) -> list[RankPlace]:
         if (local := _number(rank, "local_id")) <= last or server < 0:
             server += 1
         last = local
-        places.append(
-            RankPlace(rank=_number(rank, "rank_id"), device=_number(rank, "device_id"), server=str(server))
-        )
+        device = _number(rank, "device_id")
+        places.append(RankPlace(rank=_number(rank, "rank_id"), device=device, server=str(server)))
     return places
 
 

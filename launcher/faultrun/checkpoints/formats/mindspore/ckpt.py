@@ -228,17 +228,15 @@ def _mislabelled(entry: Entry, outline: Outline, family: _Family) -> str:
     ]
     if entry.global_step - counted - max(usual, default=0) != 1:
         return ""
-    return (
-        f"labelled step {entry.global_step}, its optimizer counts {counted}: saved in the middle of an update"
-    )
+    torn = "saved in the middle of an update"
+    return f"labelled step {entry.global_step}, its optimizer counts {counted}: {torn}"
 
 
 def _checked(file: OpenFile, outline: Outline) -> Verdict:
     crc = file.crc32(0, outline.end)
     same = crc == outline.crc
-    why = (
-        f"{len(outline.sizes)} records, checksum matches" if same else "its checksum does not match its bytes"
-    )
+    matches = f"{len(outline.sizes)} records, checksum matches"
+    why = matches if same else "its checksum does not match its bytes"
     return Verdict(whole=same, why=why, depth=Depth.CHECKSUM, digest=f"crc32:{crc:08x}")
 
 
@@ -255,11 +253,8 @@ def _judge_end(
         why = f"lacks {', '.join(absent)}: cut within the records appended at its end"
         return Verdict(whole=False, why=why, depth=Depth.STRUCTURE)
     # Saves of one moment may have been cut by one event; only another step proves anything.
-    twins = (
-        one
-        for one, other in family
-        if one.identity.told != entry.identity.told and other.sizes == outline.sizes
-    )
+    told, sizes = entry.identity.told, outline.sizes
+    twins = (one for one, other in family if one.identity.told != told and other.sizes == sizes)
     if (twin := next(twins, None)) is not None:
         why = f"{count}, the same as {base_name(twin.path)}"
         return Verdict(whole=True, why=why, depth=Depth.STRUCTURE, provisional=True)

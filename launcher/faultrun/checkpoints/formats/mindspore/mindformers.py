@@ -39,9 +39,8 @@ class MindFormers:
         several = any(int(found["ranks"]) > 1 for found in map(_FILE.fullmatch, files) if found)
         needed = (_COMMON, _METADATA) if several else (_COMMON,)
         lacking = next((name for name in needed if name not in told), "")
-        unfinished = (
-            f"it has no {lacking}, which is written last: the save was not finished" if lacking else ""
-        )
+        last = f"it has no {lacking}, which is written last: the save was not finished"
+        unfinished = last if lacking else ""
         claim = claim_directory(listing, (*told, *files))
         yield replace(claim, rank=None, global_step=int(number[1]), unfinished=unfinished)
 
@@ -74,9 +73,8 @@ def _placed(path: str) -> list[str]:
     if not isinstance((storage := _json(path, _METADATA).get("storage_data")), dict):
         raise Unreadable(f"its {_METADATA} does not say which file holds which parameter")
     slices = [one for places in storage.values() if isinstance(places, list) for one in places]
-    named = {
-        one["file_name"] for one in slices if isinstance(one, dict) and isinstance(one.get("file_name"), str)
-    }
+    names = (one.get("file_name") for one in slices if isinstance(one, dict))
+    named = {one for one in names if isinstance(one, str)}
     if not named or not all(map(_FILE.fullmatch, named)):
         raise Unreadable(f"its {_METADATA} does not say which file holds which parameter")
     return sorted(named)

@@ -135,9 +135,8 @@ def _check_storages(file: OpenFile, archive: _Archive) -> str:
         if (record := archive.records.get(f"{root}/data/{key}")) is None:
             raise Unreadable(f"its storage {shown(key)} is missing")
         if item_bytes is not None and record.size_bytes != elements * item_bytes:
-            raise Unreadable(
-                f"its storage {shown(key)} has {record.size_bytes} bytes, {elements * item_bytes} are needed"
-            )
+            needed = elements * item_bytes
+            raise Unreadable(f"its storage {shown(key)} has {record.size_bytes} bytes, {needed} are needed")
     return f"{len(wanted)} storages complete"
 
 
@@ -249,9 +248,8 @@ def _directory(data: bytes) -> Iterator[_Record]:
             name = data[name_at:extra_at].decode()
         except UnicodeDecodeError as error:
             raise Unreadable("the archive's directory has a name that is no UTF-8") from error
-        size_bytes, packed, offset = _widened(
-            (size_bytes, packed, offset), data[extra_at : extra_at + extra_length]
-        )
+        extra = data[extra_at : extra_at + extra_length]
+        size_bytes, packed, offset = _widened((size_bytes, packed, offset), extra)
         if method != 0 or packed != size_bytes or flags & ~_USUAL_FLAGS:
             what = f"its record {shown(name)} is compressed or encrypted: not an archive of torch.save"
             raise Unreadable(what)
