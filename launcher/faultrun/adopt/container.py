@@ -100,13 +100,10 @@ def dockerfile_start(text: str, file: str) -> ContainerStart:
         raise ConfigError(f"{file} starts nothing", because=because, hint=hint)
     shell = shell_of(tuple(words))
     line = (found.get("ENTRYPOINT") or found["CMD"])[1]
+    named, script = (shell.name, shell.script) if shell else ("", "")
+    folder, argv = found.get("WORKDIR", ("", 0))[0].strip(), tuple(words)
     return ContainerStart(
-        words=tuple(words),
-        shell=shell.name if shell else "",
-        script=shell.script if shell else "",
-        line=line,
-        name="the image",
-        work_dir=found.get("WORKDIR", ("", 0))[0].strip(),
+        words=argv, shell=named, script=script, line=line, name="the image", work_dir=folder
     )
 
 

@@ -103,11 +103,8 @@ class ScriptSource:
     @cached_property
     def texts(self) -> dict[str, str]:
         """Its literal texts, each with the last place where it stands."""
-        return {
-            node.value: self.where(node)
-            for node in self.nodes
-            if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        }
+        constants = (node for node in self.nodes if isinstance(node, ast.Constant))
+        return {node.value: self.where(node) for node in constants if isinstance(node.value, str)}
 
     @property
     def _reads_classes(self) -> bool:

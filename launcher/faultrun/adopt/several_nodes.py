@@ -54,13 +54,9 @@ def over_slurm_nodes(
         doubts.append(Remark(what=what, why=why))
     if not any(one.name in ("master_addr", "rdzv_endpoint") for one in own):
         options.append(AdoptedOption(name="master_addr", values=(FIRST_NODE,), read=read))
-    return replace(
-        launch,
-        options=(*options, *own),
-        before=(*before, *launch.before),
-        no_effect=(*launch.no_effect, Remark(what=f"{read} tasks", why=_WHY)),
-        doubts=tuple(doubts),
-    )
+    no_effect = (*launch.no_effect, Remark(what=f"{read} tasks", why=_WHY))
+    launch = replace(launch, options=(*options, *own), no_effect=no_effect, doubts=tuple(doubts))
+    return replace(launch, before=(*before, *launch.before))
 
 
 def _name(option: str) -> str:

@@ -36,11 +36,5 @@ def wordings() -> dict[str, tuple[str, str, str]]:
 def found(wording: str, where: Node, /, *patches: Patch | None, **values: object) -> LintFinding:
     """Make a finding at ``where``; ``values`` go into its words. None is a patch that could not be made."""
     what, why, fix = (words.format(**values) for words in wordings()[wording])
-    return LintFinding(
-        line=where.line,
-        rule=wording.partition("/")[0],
-        what=what,
-        why=why,
-        fix=fix,
-        patches=tuple(patch for patch in patches if patch is not None),
-    )
+    rule, made = wording.partition("/")[0], tuple(patch for patch in patches if patch is not None)
+    return LintFinding(line=where.line, rule=rule, what=what, why=why, fix=fix, patches=made)

@@ -91,11 +91,8 @@ class LintInput:
     @cached_property
     def objects(self) -> tuple[MappingNode, ...]:
         """The documents with ``apiVersion`` and ``kind``."""
-        return tuple(
-            one
-            for one in self.documents
-            if isinstance(one, MappingNode) and text_at(one, "apiVersion") and text_at(one, "kind")
-        )
+        mappings = (one for one in self.documents if isinstance(one, MappingNode))
+        return tuple(one for one in mappings if text_at(one, "apiVersion") and text_at(one, "kind"))
 
     @cached_property
     def workloads(self) -> tuple[Workload, ...]:
@@ -109,11 +106,8 @@ class LintInput:
         known |= {id(one.root) for one, *_ in self.platform_maps}
         known |= {id(one.root) for one in self.config_maps if scalar(one.root, "data", _SCHEDULER)}
         subdomains = {text_at(pod.spec, "subdomain") for pod in self.pods} - {""}
-        known |= {
-            id(one)
-            for one in self.objects
-            if is_object(one, "v1", "Service") and text_at(one, "metadata", "name") in subdomains
-        }
+        services = (one for one in self.objects if is_object(one, "v1", "Service"))
+        known |= {id(one) for one in services if text_at(one, "metadata", "name") in subdomains}
         foreign = (one.root for one in self.workloads if one.is_foreign)
         kinds = [f"{text_at(root, 'kind')} (all but its pods)" for root in foreign]
         kinds += [text_at(one, "kind") for one in self.objects if id(one) not in known]

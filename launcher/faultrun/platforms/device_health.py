@@ -67,13 +67,9 @@ def ask(device: AskedDevice, environ: Mapping[str, str], within_s: float) -> Dev
     """Ask ``device``, and wait ``within_s`` at most. A child that a driver holds is left behind, killed."""
     told, tell = os.pipe()
     try:
+        command, quiet = [sys.executable, "-m", _PROBE, device.kind, str(device.number)], subprocess.DEVNULL
         child = subprocess.Popen(
-            [sys.executable, "-m", _PROBE, device.kind, str(device.number)],
-            stdin=subprocess.DEVNULL,
-            stdout=tell,
-            stderr=subprocess.DEVNULL,
-            env=dict(environ),
-            start_new_session=True,
+            command, stdin=quiet, stdout=tell, stderr=quiet, env=dict(environ), start_new_session=True
         )
     except OSError as error:
         os.close(told)

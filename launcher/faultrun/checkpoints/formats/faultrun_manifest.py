@@ -132,13 +132,8 @@ class GaspManifest:
         depth = Depth.CHECKSUM if all(one is Depth.CHECKSUM for one in depths) else Depth.STRUCTURE
         how = "match their digests" if depth is Depth.CHECKSUM else "are as long as they should be"
         # The entry's stamp is its manifest's: what is proved now, a change in the folder would not take back.
-        return Verdict(
-            whole=True,
-            why=f"all {len(depths)} files {how}",
-            depth=depth,
-            digest=manifest.digest if depth is Depth.CHECKSUM else "",
-            provisional=True,
-        )
+        why, digest = f"all {len(depths)} files {how}", manifest.digest if depth is Depth.CHECKSUM else ""
+        return Verdict(whole=True, why=why, depth=depth, digest=digest, provisional=True)
 
 
 GASP_MANIFEST = GaspManifest()

@@ -211,10 +211,8 @@ def _read_header(file: OpenFile) -> _Header:
     metadata = members.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise Unreadable("its metadata are not texts")
-    tensors = sorted(
-        (_tensor(name, fields, 8 + length) for name, fields in members.items()),
-        key=lambda tensor: (tensor.start, tensor.end),
-    )
+    every = (_tensor(name, fields, 8 + length) for name, fields in members.items())
+    tensors = sorted(every, key=lambda tensor: (tensor.start, tensor.end))
     end = 8 + length
     for tensor in tensors:
         if tensor.start != end:

@@ -110,12 +110,9 @@ def _claim(listing: Listing, prefix: str, data: list[str]) -> Claim:
     elif index not in listing.files:
         unfinished = f"it has no {index}, which is written last: the save was not finished"
     members = (*([index] if index in listing.files else []), *data)
-    return replace(
-        claim_file(listing, prefix, *members),
-        rank=rank_of_directory(listing.path),
-        global_step=int(number[1]) if number else None,
-        unfinished=unfinished,
-    )
+    rank, step = rank_of_directory(listing.path), int(number[1]) if number else None
+    claim = claim_file(listing, prefix, *members)
+    return replace(claim, rank=rank, global_step=step, unfinished=unfinished)
 
 
 def _data_path(entry: Entry, shard: int, index: Index) -> str:

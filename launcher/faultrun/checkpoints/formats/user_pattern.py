@@ -29,11 +29,9 @@ class Pattern:
         try:
             compiled = re.compile(expression)
         except re.error as err:
-            raise UsageError(
-                f"bad checkpoint pattern {expression!r}",
-                because=str(err),
-                hint="use Python's syntax, e.g. 'state-(?P<step>\\d+)\\.bin'",
-            ) from err
+            what = f"bad checkpoint pattern {expression!r}"
+            hint = r"use Python's syntax, e.g. 'state-(?P<step>\d+)\.bin'"
+            raise UsageError(what, because=str(err), hint=hint) from err
         if unknown := sorted(set(compiled.groupindex) - GROUPS):
             what = f"bad checkpoint pattern {expression!r}"
             hint = f"name groups {', '.join(sorted(GROUPS))}"

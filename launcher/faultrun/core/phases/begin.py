@@ -158,14 +158,8 @@ def spawn(state: RunState, event: GoGiven) -> Step:
         patience=state.run.patience,
     )
     awaited = frozenset(ranks) if state.plan.kept else frozenset()
-    life = replace(
-        state.life,
-        alive=frozenset(ranks),
-        master_addr=event.master_addr,
-        master_port=event.master_port,
-        rejoining=awaited,
-        regroups=1 if awaited else 0,
-    )
+    life = replace(state.life, alive=frozenset(ranks), rejoining=awaited, regroups=1 if awaited else 0)
+    life = replace(life, master_addr=event.master_addr, master_port=event.master_port)
     run = replace(state.run, platform=platform_notices.started(state.run.platform))
     state = replace(state, phase=Phase.RUNNING, run=run, life=life)
     running = statement(state, event.at_s, NodeStatus.RUNNING)

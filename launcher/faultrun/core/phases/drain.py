@@ -120,11 +120,9 @@ def _laid_to_the_fence(state: RunState, event: MembershipLost, since_s: float) -
         first = replace(first, explanation=event.why)  # who saw the ranks end does not know why
     elif first is not None and first.status == KILLED and first.at_s >= since_s:
         ranks = {first.rank, *first.followers, *first.together}
-        first = replace(
-            new_incident(state, first.at_s, Cause.FENCE, event.why),
-            number=first.number,
-            followers=tuple(sorted(rank for rank in ranks if rank is not None)),
-        )
+        followers = tuple(sorted(rank for rank in ranks if rank is not None))
+        fenced = new_incident(state, first.at_s, Cause.FENCE, event.why)
+        first = replace(fenced, number=first.number, followers=followers)
     drain = replace(drain, incident=first, deadline=min(drain.deadline, Deadline(at_s=since_s)))
     return replace(state, life=replace(state.life, drain=drain))
 

@@ -92,13 +92,9 @@ def _resume(life: Life, look: int) -> Resumable:
 
 def _left(life: Life) -> LeftBehind:
     """What is known of ranks that ended."""
-    return LeftBehind(
-        incident=life.incident,
-        saves=life.saves,
-        unsaved=grace_window.unsaved(life),
-        reached=life.reached,
-        forming=life.forming,
-    )
+    unsaved, reached = grace_window.unsaved(life), life.reached
+    left = LeftBehind(incident=life.incident, saves=life.saves, unsaved=unsaved)
+    return replace(left, reached=reached, forming=life.forming)
 
 
 def saves_known(state: RunState, before: RunState, now_s: float, why: str) -> Step:

@@ -74,15 +74,9 @@ def _with_lost(
     gone.sort(key=lambda node: loss_words(plan.topology, node, lease_ttl_s) != incident.explanation)
     words = [loss_words(plan.topology, node, lease_ttl_s) for node in gone]
     before = [] if incident.explanation in words else [f"before that: {incident.explanation}"]
-    return replace(
-        incident,
-        cause=Cause.NODE,
-        rank=None,
-        status=None,
-        node=gone[0],
-        together=tuple(rank for node in gone for rank in plan.topology.ranks_of(node)),
-        explanation="; ".join((*words, *before)),
-    )
+    together = tuple(rank for node in gone for rank in plan.topology.ranks_of(node))
+    joint = replace(incident, cause=Cause.NODE, rank=None, status=None, node=gone[0], together=together)
+    return replace(joint, explanation="; ".join((*words, *before)))
 
 
 def only_followed(incident: Incident) -> bool:

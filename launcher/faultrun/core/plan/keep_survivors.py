@@ -50,18 +50,8 @@ def keep(
     if not kept or (len(free) > 1 and not meets_at):
         why = "no node listens for survivors" if kept else "no rank lives"
         return end_incarnation(life, why, now_s)
-    following = replace(
-        plan,
-        incarnation=life + 1,
-        reason=Reason.FAULT,
-        point=None,
-        start_at_s=now_s,
-        kept=kept,
-        since=plan.started,
-        replaced=(),
-        aftermath=None,
-        meets_at=meets_at,
-    )
+    following = replace(plan, incarnation=life + 1, reason=Reason.FAULT, point=None, kept=kept, replaced=())
+    following = replace(following, start_at_s=now_s, since=plan.started, aftermath=None, meets_at=meets_at)
     incidents = max(plan.ledger.incidents, incident.number)
     ledger = replace(plan.ledger, incidents=incidents, attempts=attempts_seen(plan, members))
     counted = replace(plan, ledger=ledger)

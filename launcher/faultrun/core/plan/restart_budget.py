@@ -89,12 +89,8 @@ def furthest(ledger: Ledger, high_step: int, point: RecoveryPoint | None) -> Led
     if point is None:
         return replace(ledger, high_step=max(high_step, ledger.high_step))
     epoch = (-1, -1) if point.epoch is None else (point.epoch, _known(point.step_in_epoch))
-    return replace(
-        ledger,
-        high_step=max(high_step, ledger.high_step),
-        saved_step=max(_known(point.global_step), ledger.saved_step),
-        saved_epoch=max(epoch, ledger.saved_epoch),
-    )
+    high, saved = max(high_step, ledger.high_step), max(_known(point.global_step), ledger.saved_step)
+    return replace(ledger, high_step=high, saved_step=saved, saved_epoch=max(epoch, ledger.saved_epoch))
 
 
 def ledger_told(facts: Iterable[NodeFact]) -> Ledger:

@@ -48,13 +48,9 @@ def _sharded_point(topology: Topology, facts: Sequence[NodeFact]) -> RecoveryPoi
             next((one for one in fact.resume.points if (one.part_of, _position(one)) == state), None)
             for fact in facts
         ]
-        files = tuple(
-            file
-            for fact, part in zip(facts, own, strict=True)
-            if part is not None
-            for file in part.files
-            if file.rank in topology.ranks_of(fact.node)
-        )
+        both = ((fact, part) for fact, part in zip(facts, own, strict=True) if part is not None)
+        held = ((topology.ranks_of(fact.node), file) for fact, part in both for file in part.files)
+        files = tuple(file for ranks, file in held if file.rank in ranks)
         if len(files) == topology.world_size:
             return _put_together([part for part in own if part is not None], files, facts[0].node)
     return None

@@ -237,13 +237,9 @@ class MemberProcess:
         boot = self._peers.boot = BootId(os.urandom(8).hex())
         now_s, over_s = self._setting.clock.now(), boot_now() - self._setting.deadline.at_s
         known = self._keys.common(self._state_of("all/"))
+        since_s, revision = now_s - max(0.0, over_s), 0 if known is None else known.revision
         lost = MembershipLost(
-            at_s=now_s,
-            incarnation=incarnation,
-            why=why,
-            boot=boot,
-            since_s=now_s - max(0.0, over_s),
-            revision=0 if known is None else known.revision,
+            at_s=now_s, incarnation=incarnation, why=why, boot=boot, since_s=since_s, revision=revision
         )
         self._words.write({pipe.TELLS: encode(lost)})
         self._setting.deadline.killed_at_s = boot_now()

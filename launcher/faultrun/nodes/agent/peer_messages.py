@@ -98,13 +98,9 @@ class PeerMessages:
     def _note(self, one: PeerQuestion | PeerAnswer, heard_at_s: float) -> None:
         """The newest word of each counts; an answer is no newer than its question."""
         if (before := self._words.get((one.node, one.boot))) is None or before.heard_at_s <= heard_at_s:
-            self._words[one.node, one.boot] = PeerWord(
-                node=one.node,
-                boot=one.boot,
-                incarnation=one.incarnation,
-                status=one.status,
-                heard_at_s=heard_at_s,
-            )
+            node, boot, life = one.node, one.boot, one.incarnation
+            word = PeerWord(node=node, boot=boot, incarnation=life, status=one.status, heard_at_s=heard_at_s)
+            self._words[node, boot] = word
 
     def tell_of_ranks(
         self, members: tuple[RosterEntry, ...], incarnation: int, works: str

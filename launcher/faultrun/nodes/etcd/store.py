@@ -77,10 +77,8 @@ def folders(gateway: Gateway, prefix: str, most: int, *, within_s: float = WITHI
 
 def transact(gateway: Gateway, write: GuardedWrite, *, within_s: float = WITHIN_S) -> WriteOutcome:
     """Write all or nothing, at most once. EtcdSilent and EtcdRefused: nothing was written."""
-    body = {
-        "compare": [_compared(guard) for guard in write.guards],
-        "success": [_operation(operation) for operation in write.then],
-    }
+    compare, success = list(map(_compared, write.guards)), list(map(_operation, write.then))
+    body = {"compare": compare, "success": success}
     if isinstance((answered := gateway.ask_once("kv/txn", body, within_s=within_s)), AnswerLost):
         return answered
     revision = int(answered.result["header"]["revision"])

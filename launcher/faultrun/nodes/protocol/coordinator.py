@@ -150,18 +150,13 @@ def _from_nothing(
 
 def _plan(given: CoordinatorInput, by_node: Mapping[NodeId, Stated], plan: Plan, run_s: float) -> Transaction:
     """The next incarnation, to be prepared or begun; what belonged to the one before is removed."""
-    roster = Roster(
-        entries=tuple(
-            RosterEntry(
-                node=seat.node,
-                slots=seat.slots,
-                boot=by_node[seat.node].boot,
-                peer_addr=by_node[seat.node].statement.peer_addr,
-                machine=by_node[seat.node].statement.machine,
-            )
-            for seat in plan.topology.nodes
-        )
-    )
+    entries = []
+    for seat in plan.topology.nodes:
+        boot, said = by_node[seat.node].boot, by_node[seat.node].statement
+        node, addr, machine = seat.node, said.peer_addr, said.machine
+        entry = RosterEntry(node=node, slots=seat.slots, boot=boot, peer_addr=addr, machine=machine)
+        entries.append(entry)
+    roster = Roster(entries=tuple(entries))
     body = replace(plan, topology=Topology(nodes=()), boots=())
     before = given.common.header
     seated = [by_node[seat.node].statement.fact for seat in plan.topology.nodes]
@@ -208,14 +203,8 @@ def _go(given: CoordinatorInput, go: GoGiven, run_s: float) -> Transaction | Wai
         return Waiting(reason="the start of all nodes")
     if given.common.alarm(go.incarnation) is not None:
         return Waiting(reason=f"the end of incarnation {go.incarnation}, which is over before it began")
-    started = replace(
-        header,
-        phase=PlanPhase.GO,
-        run_s=run_s,
-        saved=given.saved,
-        master_addr=go.master_addr,
-        master_port=go.master_port,
-    )
+    started = replace(header, phase=PlanPhase.GO, run_s=run_s, saved=given.saved)
+    started = replace(started, master_addr=go.master_addr, master_port=go.master_port)
     return guarded(given, f"start incarnation {go.incarnation}", Put(key=PLAN_KEY, value=started))
 
 

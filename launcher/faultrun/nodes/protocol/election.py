@@ -82,17 +82,10 @@ def waits_in_line_s(terms: NodeSettings, boot: BootId, roster: Roster | None) ->
 
 def election(terms: NodeSettings, boot: BootId, common: CommonKeys) -> Transaction:
     """Become the coordinator, if nobody is and the plan is still the one that this node knows."""
-    return Transaction(
-        what=f"elect node {terms.node}",
-        compares=(Absent(key=COORDINATOR_KEY), plan_as_seen(common)),
-        then=(
-            Put(
-                key=COORDINATOR_KEY,
-                value=Leadership(node=terms.node, boot=boot, asked=terms.asked),
-                leased=True,
-            ),
-        ),
-    )
+    office = Leadership(node=terms.node, boot=boot, asked=terms.asked)
+    put = Put(key=COORDINATOR_KEY, value=office, leased=True)
+    compares = (Absent(key=COORDINATOR_KEY), plan_as_seen(common))
+    return Transaction(what=f"elect node {terms.node}", compares=compares, then=(put,))
 
 
 def resignation(common: CommonKeys) -> Transaction:

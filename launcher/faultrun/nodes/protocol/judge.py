@@ -224,18 +224,10 @@ def _said(common: CommonKeys, waits: Waiting | None) -> tuple[Act, ...]:
     reason, hopeless = ("", False) if waits is None else (waits.reason, waits.hopeless)
     if (said := replace(common.coordinator, waits=reason, hopeless=hopeless)) == common.coordinator:
         return ()
-    return (
-        Commit(
-            transaction=Transaction(
-                what=f"wait for {reason or 'nobody'}",
-                compares=(
-                    still_coordinator(common),
-                    Unchanged(key=COORDINATOR_KEY, changed=common.coordinator_changed),
-                ),
-                then=(Put(key=COORDINATOR_KEY, value=said, leased=True),),
-            )
-        ),
-    )
+    seen = Unchanged(key=COORDINATOR_KEY, changed=common.coordinator_changed)
+    compares, put = (still_coordinator(common), seen), Put(key=COORDINATOR_KEY, value=said, leased=True)
+    what = f"wait for {reason or 'nobody'}"
+    return (Commit(transaction=Transaction(what=what, compares=compares, then=(put,))),)
 
 
 def _unled(case: JudgeInput) -> Remembered:

@@ -46,14 +46,9 @@ def answer(
     """What to answer a peer that has not heard of the store; whoever asked fills in when."""
     silent = lease is not None and (is_deaf(lease, times, now_s) or now_s < lease.heard_at_s + times.hold_s)
     deaf = silent and fact.incarnation == question.incarnation
-    return PeerAnswer(
-        node=fact.node,
-        boot=fact.boot,
-        incarnation=fact.incarnation,
-        deaf=deaf,
-        asked_at_s=NEVER_S,
-        status=told_status(fact, header),
-    )
+    node, boot, life = fact.node, fact.boot, fact.incarnation
+    status = told_status(fact, header)
+    return PeerAnswer(node=node, boot=boot, incarnation=life, deaf=deaf, asked_at_s=NEVER_S, status=status)
 
 
 def free_to_decide(lease: Lease, times: LeaseTimes, now_s: float, *, heir: bool) -> bool:

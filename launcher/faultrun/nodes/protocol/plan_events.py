@@ -46,14 +46,9 @@ def heeded(
 def _end(fact: NodeFact, header: PlanHeader, run_s: float) -> NodesEvent | Fence:
     if fact.busy:
         return Fence(incarnation=fact.incarnation, why="the run has ended without this node")
-    return RunFinished(
-        at_s=run_s,
-        incarnation=fact.incarnation,
-        exit_code=header.exit_code,
-        why=header.why,
-        stopped=header.stopped,
-        stop=header.stop,
-    )
+    life, code, why = fact.incarnation, header.exit_code, header.why
+    stopped, stop = header.stopped, header.stop
+    return RunFinished(at_s=run_s, incarnation=life, exit_code=code, why=why, stopped=stopped, stop=stop)
 
 
 def _to_the_busy(

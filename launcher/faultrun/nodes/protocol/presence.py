@@ -45,13 +45,8 @@ def _starts_now(case: JudgeInput) -> bool:
 
 def _statement(case: JudgeInput) -> Statement:
     terms = case.terms
-    return Statement(
-        fact=case.own.fact,
-        peer_addr=terms.peer_addr,
-        machine=terms.machine,
-        asked=terms.asked,
-        node_rank=terms.node_rank,
-    )
+    fact, addr, machine, asked = case.own.fact, terms.peer_addr, terms.machine, terms.asked
+    return Statement(fact=fact, peer_addr=addr, machine=machine, asked=asked, node_rank=terms.node_rank)
 
 
 def _stating(case: JudgeInput, statement: Statement) -> Transaction:

@@ -64,15 +64,8 @@ def _look(
     missing = names_lost(given)
     asked = header.phase is PlanPhase.LOOK and header.missing == missing
     if again and not asked:
-        looking = replace(
-            header,
-            phase=PlanPhase.LOOK,
-            look=header.look + 1,
-            missing=missing,
-            run_s=run_s,
-            fewer=fewer,
-            saved=given.saved,
-        )
+        looking = replace(header, phase=PlanPhase.LOOK, look=header.look + 1, missing=missing)
+        looking = replace(looking, run_s=run_s, fewer=fewer, saved=given.saved)
         what = f"look again, for the {looking.look}. time"
         return guarded(given, what, Put(key=PLAN_KEY, value=looking))
     behind = [fact.node for fact in seated if asked and fact.resume.look < header.look]

@@ -194,12 +194,8 @@ def _by_servers(servers: Sequence[Mapping[str, object]]) -> list[RankPlace]:
         seen.add(name)
         keys = ("server_id", "host_ip", "container_ip")
         names = frozenset(str(server[key]) for key in keys if server.get(key))
-        places += [
-            RankPlace(
-                rank=_number(device, "rank_id"), device=_number(device, "device_id"), server=name, names=names
-            )
-            for device in _objects(server, "device")
-        ]
+        devices = ((_number(one, "rank_id"), _number(one, "device_id")) for one in _objects(server, "device"))
+        places += [RankPlace(rank=rank, device=device, server=name, names=names) for rank, device in devices]
     return places
 
 

@@ -131,12 +131,9 @@ def with_numbers(entry: Entry, numbers: dict[str, float | int]) -> Entry:
     epoch = _count(numbers, "epoch_num")
     running = [_count(numbers, "global_step"), _running_step_num(entry, numbers)]
     known = [step for step in running if step is not None]
-    return replace(
-        entry,
-        epoch=entry.epoch if epoch is None else epoch,
-        step_in_epoch=_step_in_epoch(entry, numbers),
-        global_step=max(known, default=entry.global_step),
-    )
+    step = _step_in_epoch(entry, numbers)
+    epoch, reached = entry.epoch if epoch is None else epoch, max(known, default=entry.global_step)
+    return replace(entry, epoch=epoch, step_in_epoch=step, global_step=reached)
 
 
 def _running_step_num(entry: Entry, numbers: dict[str, float | int]) -> int | None:
