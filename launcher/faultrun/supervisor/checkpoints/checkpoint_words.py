@@ -7,14 +7,18 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from faultrun.checkpoints.formats.unrecognised import pattern_of
+from faultrun.checkpoints.catalog import Catalog
+from faultrun.checkpoints.find import Findings
+from faultrun.checkpoints.formats.unrecognised import pattern_of, unknown_files
 from faultrun.checkpoints.names import base_name, step_in
 from faultrun.checkpoints.reading import naming
+from faultrun.checkpoints.save_groups import main_files, other_kinds
 from faultrun.configs.apply import check
 from faultrun.core import template
+from faultrun.core.recovery.candidate_order import own_saves
 from faultrun.errors import ConfigError
 from faultrun.model.checkpoint import Entry, Refusal
-from faultrun.model.observed.saves import FirstSaveTold
+from faultrun.model.observed.saves import FirstSaveTold, SavesSeen
 from faultrun.model.spec.run_spec import Recovery, RunSpec
 
 OF_NO_FORMAT = (
@@ -25,6 +29,35 @@ NOT_WATCHED = (
     " what belongs to a save, and what a script loads"
 )
 _MOST_FILES = 4
+
+
+def tell_first_save(
+    told: FirstSaveTold,
+    spec: RunSpec,
+    catalog: Catalog,
+    elsewhere: Sequence[str],
+    *,
+    whole: bool,
+    seen: SavesSeen,
+) -> FirstSaveTold | None:
+    """``told`` with what would be handed over; None where all of ``elsewhere`` is no checkpoint.
+
+    ``whole``: nothing that was saved or loaded can have been missed.
+    """
+    saves = [one for one in own_saves(catalog.scan().entries, ()) if one.path not in seen.prepared]
+    newest = next((one for one in saves if not one.lacks), None)
+    if newest is None:
+        found = catalog.holding(elsewhere) if not saves else ""
+        unknown = unknown_files(catalog.roots, catalog.registry.formats)
+        none = f"first save: {unknown}" if unknown else OF_NO_FORMAT
+        words = saved_elsewhere(found, spec.recovery) if found else none
+        return None if saves or (elsewhere and not found) else replace(told, words=words)
+    beside, by_pattern = catalog.beside(newest.path), newest.format == "pattern"
+    mains = (newest.path,) if by_pattern or not newest.save else main_files([newest.path, *beside])
+    others = () if by_pattern else other_kinds(newest.path, seen)
+    instead = tuple(path for path in (*(mains or beside), *others) if path != newest.path)
+    told = replace(told, path=newest.path, beside=beside, instead=instead)
+    return replace(told, words=f"{first_save_words(told, spec, newest)}{'' if whole else NOT_WATCHED}")
 
 
 def first_save_words(told: FirstSaveTold, spec: RunSpec, newest: Entry) -> str:
@@ -99,7 +132,38 @@ def of_no_save(entry: Entry) -> Refusal:
     return Refusal(path=entry.path, global_step=entry.global_step, why=why)
 
 
-def made_to_fit(entries: Sequence[Entry]) -> str:
+def none_usable(
+    found: Findings,
+    refused: Sequence[Refusal],
+    roots: str,
+    as_many: int | None,
+    unverifiable: int,
+    *,
+    shared: bool,
+) -> str:
+    """Why a run cannot go on from what lies in ``roots``, and what to try.
+
+    ``as_many`` workers wrote it, if not as many as there are; ``unverifiable`` of it can be proved by nobody;
+    ``shared``: another run saves there, too.
+    """
+    count = len(found.scan.entries) + len(found.scan.refused)
+    none = "usable" if found.scan.entries and not found.verdicts else "whole"  # nothing was worth reading
+    what, because = f"no {none} checkpoint in {roots}", f"{count} found, none {none}"
+    hint = f"faultrun ckpt list --why {roots}"
+    if as_many:
+        hint = f"--worker_num={as_many}, as many as wrote them{_made_to_fit(found.scan.entries)}"
+    if unverifiable:
+        what = f"no checkpoint in {roots} can be verified" if unverifiable == count else what
+        because = f"{count} found, {unverifiable} of them not torn, but nothing can prove them whole"
+        hint = "the same command with --trust, to resume from what cannot be verified"
+    if shared:
+        hint = "a --checkpoint_dir for each run; or --resume=always, to take the newest whoever wrote it"
+    told = (*found.refused[:1], *refused[len(found.refused) :])
+    because += "".join(f"; {one.path}: {one.why}" for one in told)
+    return f"{what}\n  because: {because}\n  try:     {hint}"
+
+
+def _made_to_fit(entries: Sequence[Entry]) -> str:
     """What else a person can do for another number of workers."""
     if any(one.replica_group and not one.replicated for one in entries):
         return ": a shard serves no other world"

@@ -8,7 +8,6 @@ from pathlib import Path
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import Findings, VerifyProgress, further, scan_and_choose
 from faultrun.checkpoints.formats.unrecognised import unknown_files
-from faultrun.checkpoints.save_groups import main_files, other_kinds
 from faultrun.core.recovery import choose
 from faultrun.core.recovery.candidate_order import own_saves
 from faultrun.core.recovery.need import Disks, Doubt, Need, Whose, World, last_resorts
@@ -21,13 +20,10 @@ from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChos
 from faultrun.model.observed.saves import NOTHING_SEEN, FirstSaveTold, SavesSeen
 from faultrun.model.spec.run_spec import Resume, RunSpec
 from faultrun.supervisor.checkpoints.checkpoint_words import (
-    NOT_WATCHED,
-    OF_NO_FORMAT,
     as_opened,
-    first_save_words,
-    made_to_fit,
+    none_usable,
     of_no_save,
-    saved_elsewhere,
+    tell_first_save,
 )
 from faultrun.supervisor.checkpoints.mounts import Mounts, unreadable
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
@@ -100,11 +96,10 @@ class CheckpointFinder:
             self._catalog.adopt(str(Path(folder).absolute()))
         if not self._catalog.places:
             return self._chosen(request, at_s)
-        self._beside = self._neighbours.others() if self._neighbours is not None else ()
+        seen = self._look_around()
         grounds = self._grounds = self._grounds or Mounts(
             self._catalog.places, Path(self._spec.logs.log_dir), anew=not request.continuing
         )
-        seen = self._catalog.seen = self._saves.seen()
         begun = self._begun(request, at_s)
         if begun is not None:
             return begun
@@ -199,30 +194,16 @@ class CheckpointFinder:
 
         ``elsewhere`` are files that were written where nobody looks; None where none of them is a checkpoint.
         """
-        seen = self._catalog.seen = self._saves.seen()
-        at_s, recovery = self._clock.now(), self._spec.recovery
-        saves = [one for one in own_saves(self._catalog.scan().entries, ()) if one.path not in seen.prepared]
-        newest = next((one for one in saves if not one.lacks), None)
-        if newest is None:
-            found = self._catalog.holding(elsewhere) if not saves else ""
-            unknown = f"first save: {self._unknown_files()}" if self._unknown_files() else OF_NO_FORMAT
-            words = saved_elsewhere(found, recovery) if found else unknown
-            nothing = saves or (elsewhere and not found)
-            told = FirstSaveTold(at_s=at_s, incarnation=incarnation, path="", words=words)
-            return None if nothing else told
-        beside = self._catalog.beside(newest.path)
-        named = not newest.save or newest.format == "pattern"
-        mains = (newest.path,) if named else main_files([newest.path, *beside])
-        others = () if newest.format == "pattern" else other_kinds(newest.path, seen)
-        told = FirstSaveTold(
-            at_s=at_s,
-            incarnation=incarnation,
-            path=newest.path,
-            beside=beside,
-            instead=tuple(path for path in (*(mains or beside), *others) if path != newest.path),
-        )
-        words = first_save_words(told, self._spec, newest)
-        return replace(told, words=words if self._saves.whole else f"{words}{NOT_WATCHED}")
+        at_s, seen = self._clock.now(), self._look_around()
+        told = FirstSaveTold(at_s=at_s, incarnation=incarnation, path="")
+        return tell_first_save(told, self._spec, self._catalog, elsewhere, whole=self._saves.whole, seen=seen)
+
+    def _look_around(self) -> SavesSeen:
+        """Who else saves here now, and what was seen of our own saves."""
+        if self._neighbours is not None:
+            self._beside = self._neighbours.others()
+        self._catalog.seen = self._saves.seen()
+        return self._catalog.seen
 
     def read_back(self, path: str) -> Verdict:
         """Whether a save that was just reported is whole, and a candidate; ``find`` need not read it anew."""
@@ -350,27 +331,12 @@ class CheckpointFinder:
     def _nothing(
         self, request: FindRecoveryPoint, found: Findings, replicas: KnownReplicas, unverifiable: int
     ) -> NothingWhole:
-        newest = found.refused[0] if found.refused else None
-        count = len(found.scan.entries) + len(found.scan.refused)
-        roots = " ".join(self._catalog.places)
-        none = "usable" if found.scan.entries and not found.verdicts else "whole"  # nothing was worth reading
-        what = f"no {none} checkpoint in {roots}"
-        because = f"{count} found, none {none}"
-        hint = f"faultrun ckpt list --why {roots}"
+        refused, roots = (*found.refused, *replicas.refused), " ".join(self._catalog.places)
         as_many = written_by(found.scan.entries, self._world_size(request))
-        if as_many:
-            hint = f"--worker_num={as_many}, as many as wrote them{made_to_fit(found.scan.entries)}"
-        if unverifiable:
-            what = f"no checkpoint in {roots} can be verified" if unverifiable == count else what
-            because = f"{count} found, {unverifiable} of them not torn, but nothing can prove them whole"
-            hint = "the same command with --trust, to resume from what cannot be verified"
-        if self._beside:
-            hint = "a --checkpoint_dir for each run; or --resume=always, to take the newest whoever wrote it"
-        because += f"; {newest.path}: {newest.why}" if newest else ""
-        because += "".join(f"; {doubt.path}: {doubt.why}" for doubt in replicas.refused)
+        words = none_usable(found, refused, roots, as_many, unverifiable, shared=bool(self._beside))
         return NothingWhole(
             at_s=self._clock.now(),
             incarnation=request.incarnation,
-            refused=(*found.refused, *replicas.refused)[:_SHOWN],
-            why=f"{what}\n  because: {because}\n  try:     {hint}",
+            refused=refused[:_SHOWN],
+            why=words,
         )
