@@ -114,7 +114,10 @@ def test_what_stays_is_not_set_aside_with_its_neighbours(tmp_path: Path) -> None
     assert files_below(aside / "original") == {"index.json", "001-a.yaml"}
 
 
-REPORTS = {"report.html": "<title>r (faultrun report)</title>", "report.json": '{"schema": 1}'}
+REPORTS = {
+    "report.html": "<title>r (faultrun report)</title>",
+    "report.json": '{"schema": 1, "productive_share": 1}',
+}
 
 OURS = {
     *(
@@ -247,9 +250,20 @@ def test_of_two_runs_with_one_name_neither_is_overwritten(tmp_path: Path) -> Non
 
 
 def test_a_journal_without_a_start_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch()
     (tmp_path / FILE_NAME).write_bytes(b'{"seq":0,"event":"Runs')
     claimed = claim(tmp_path, START, "new")
     assert (claimed.run_id, claimed.past) == ("new", None)
+
+
+@pytest.mark.parametrize("name", ["run.json", "report.json", "report.md", "incident_1.txt", "journal.jsonl"])
+def test_a_folder_in_which_a_run_would_write_over_files_of_others_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_text('{"schema": 1}')
+    with pytest.raises(LogDirError, match=f"has files that a run would write over: {name}"):
+        claim(tmp_path, START, "new")
+    assert [one.name for one in tmp_path.iterdir()] == [name]
 
 
 def test_a_torn_journal_is_mentioned(tmp_path: Path) -> None:

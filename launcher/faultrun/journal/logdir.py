@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 from filelock import BaseFileLock
 
 from faultrun.errors import LogDirError
-from faultrun.files import replace_durably, sync_folder
+from faultrun.files import bytes_from, replace_durably, sync_folder
 from faultrun.journal.append import FILE_NAME, utc_now
 from faultrun.journal.codec import CodecError, decode
 from faultrun.journal.lines import journal_lines
-from faultrun.journal.own_names import own_entries
+from faultrun.journal.own_names import in_the_way, own_entries
 from faultrun.journal.read import Past, replay
 from faultrun.locks import Busy, hold
 from faultrun.model.events import RunStarted
@@ -76,6 +76,7 @@ def claim(
     LogDirError when the folder cannot be written or belongs to a living run.
     """
     make(path)
+    _prove_free(path)
     lock = _lock(path)
     found = _found(path, start, run_id)
     script = other_script(read_record(path)) if found.past is not None else ""
@@ -83,6 +84,23 @@ def claim(
         anew = replace(found, past=None, run_id=run_id, note="", untold=None)
         found = replace(anew, ended_run=found.run_id, other_script=script)
     return replace(found, lock=lock)
+
+
+def _prove_free(path: Path) -> None:
+    """LogDirError where a run would write over files of somebody else: no run of ours ever was there.
+
+    Our lock stays in every log_dir; a copy of one has its journal.
+    """
+    begins = bytes_from(path / FILE_NAME, 0, _PROBE_BYTES)
+    ours = (path / _LOCK).exists() or all(mark in begins for mark in (b'"seq":', b'"run_s":', b'"event":'))
+    if ours or not (names := in_the_way(path)):
+        return
+    shown = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
+    raise LogDirError(
+        f"the log_dir {path} has files that a run would write over: {shown}",
+        because="no run of faultrun was ever there, so they are somebody else's",
+        hint="--log_dir=DIR with a folder of its own, or move these files",
+    )
 
 
 def _found(path: Path, start: RunState, run_id: str) -> Claimed:

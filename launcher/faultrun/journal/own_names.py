@@ -23,8 +23,15 @@ _FILES = re.compile(
     """,
     re.VERBOSE,
 )
-_REPORTS = {"report.html": b"faultrun report", "report.md": b"# Run ", "report.json": b'"schema"'}
-"""Others write files of these names, too, so ours are known by what they begin with."""
+_REPORTS = {
+    "report.html": (b"faultrun report",),
+    "report.md": (b"# Run ", b" worker"),
+    "report.json": (b'"schema"', b'"productive_share"'),
+}
+"""Others write files of these names, too, so ours are known by what their beginnings hold."""
+_WRITTEN = re.compile(
+    r"journal\.jsonl|run\.json|mounts\.json|checkpoints\.jsonl|incident_\d+\.(?:txt|json)|traces\.log"
+)
 _HEAD_BYTES = 8192
 _WHOLE_FOLDERS = re.compile(r"incarnation_\d+")
 _INDEXES = ("index.json", "by_hand.json")
@@ -66,9 +73,16 @@ def own_entries(log_dir: Path) -> Iterator[Path]:
                 yield from (one for one in sorted(entry.iterdir()) if _is_own(one.name, inside))
 
 
+def in_the_way(log_dir: Path) -> list[str]:
+    """Files whose names a run writes at its start or its end; where no run of ours ever was."""
+    files = (entry.name for entry in log_dir.iterdir() if not entry.is_dir())
+    return sorted(name for name in files if name in _REPORTS or _WRITTEN.fullmatch(name))
+
+
 def is_own_report(file: Path) -> bool:
     """Whether ``file``, of a report's name, is one that faultrun wrote."""
-    return _REPORTS[file.name] in bytes_from(file, 0, _HEAD_BYTES)
+    head = bytes_from(file, 0, _HEAD_BYTES)
+    return all(mark in head for mark in _REPORTS[file.name])
 
 
 def _kept_originals(folder: Path) -> Iterator[Path]:
