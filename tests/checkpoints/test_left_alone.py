@@ -248,3 +248,17 @@ def test_a_list_of_a_version_before_knows_times_alone(tmp_path: Path) -> None:
     assert opened_again(tmp_path).scan().entries == ()
     path.touch()
     assert [one.path for one in opened_again(tmp_path).scan().entries] == [str(path)]
+
+
+def test_a_file_that_was_still_being_copied_stays_a_strangers_when_it_is_complete(tmp_path: Path) -> None:
+    (tmp_path / "ckpt").mkdir()
+    whole, file = bytes(range(256)) * 40, tmp_path / "ckpt/step_100.pt"
+    file.write_bytes(whole[:4000])
+    looking = opened_again(tmp_path)
+    (tmp_path / "log").mkdir()
+    looking.leave_alone(looking.scan().entries)
+    with file.open("ab") as copy:
+        copy.write(whole[4000:])
+    assert [one.path for one in looking.scan().left_alone] == [str(file)]
+    file.write_bytes(bytes(reversed(whole)))
+    assert not looking.scan().left_alone

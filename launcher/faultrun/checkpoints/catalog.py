@@ -100,8 +100,9 @@ class Catalog:
         entries = [self._as_of_now(one, marks) for one in self._reconciled(described)]
         self._memory.save()
         written = {path for save in self.seen.saves for path in save.files} - {*self.seen.prepared}
-        aside = [one for one in entries if self._left_alone.holds(one) and not self._holds(one, written)]
-        ours = [one for one in entries if not any(one is other for other in aside)]
+        aside = [one for one in entries if self._is_strangers(one, written)]
+        left = {one.path for one in aside}
+        ours = [one for one in entries if one.path not in left]
         members = {path: one.members for path, one in self._verifier.known.items()}
         run = SavesOfRun(
             seen=self.seen,
@@ -209,9 +210,10 @@ class Catalog:
             self._left_alone.keep()
         self._memory.forget_all_but((*self._with_members(scan.entries), *scan.left_alone))
 
-    def _holds(self, entry: Entry, written: AbstractSet[str]) -> bool:
-        """Whether one of the files that were seen to be ``written`` is of it: that is this run's."""
-        return not written.isdisjoint(self._verifier.known[entry.path].members)
+    def _is_strangers(self, entry: Entry, written: AbstractSet[str]) -> bool:
+        """Whether it is left alone; what was seen to be ``written`` is this run's."""
+        ours = not written.isdisjoint(self._verifier.known[entry.path].members)
+        return self._left_alone.holds(entry, written=ours)
 
     def _with_members(self, entries: Sequence[Entry]) -> list[Entry]:
         """``entries``, the files in their folders, and those of saves that are no entries."""

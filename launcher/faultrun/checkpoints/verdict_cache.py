@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.checkpoints.format import Stamp
+from faultrun.checkpoints.reading import sampled_digest
 from faultrun.files import replace_durably, sync_folder
 from faultrun.model.checkpoint import Depth, Entry, Identity, Kind, Verdict
 
@@ -181,15 +182,16 @@ class LeftAlone:
         """Whether there is any."""
         return any(self._known.values())
 
-    def holds(self, entry: Entry) -> bool:
+    def holds(self, entry: Entry, *, written: bool = False) -> bool:
         """Whether ``entry`` is one of them, under whatever name, and this run has not written it since.
 
         A training that is repeated may write the bytes of the one before: what has a new time counts as this
-        run's if it tells of a point of training that the run has ``reached``, or nobody knows how far it is.
+        run's if it was seen to be ``written``, or tells of a point of training that the run has ``reached``,
+        or nobody knows how far it is. One that was still being copied begins with what was there.
         """
-        if _is_in(self._known, entry) or _is_in(self._for_now, entry):
+        if _is_in(self._known, entry) or _is_in(self._for_now, entry) or self._has_grown(entry):
             return True
-        return not self._may_repeat(entry) and self._is_copy(entry)
+        return not (written or self._may_repeat(entry)) and self._is_copy(entry)
 
     def add(self, entries: Iterable[tuple[Entry, str]]) -> None:
         """Remember these with their digests, in this process; ``keep`` makes it last."""
@@ -224,6 +226,16 @@ class LeftAlone:
     def _may_repeat(self, entry: Entry) -> bool:
         step = entry.global_step
         return entry.identity.tells and (step is None or self.reached is None or step <= self.reached)
+
+    def _has_grown(self, entry: Entry) -> bool:
+        """Whether it is the file of a stranger, with more behind what was there."""
+        began = (
+            (one.size_bytes, digest)
+            for known in self._known.values()
+            for one, digest in known
+            if digest and one.inode == entry.inode and 0 < one.size_bytes < entry.size_bytes
+        )
+        return any(sampled_digest((entry.path,), most) == digest for most, digest in began)
 
     def _is_copy(self, entry: Entry) -> bool:
         told = entry.identity.told
