@@ -63,6 +63,17 @@ def test_a_value_that_somebody_has_set_since_is_his(tmp_path: Path, name: str) -
     assert not note_of(file).exists()
 
 
+def test_a_copy_of_a_configuration_that_a_run_has_set_says_what_the_original_did(tmp_path: Path) -> None:
+    file, copied, other = (tmp_path / name for name in ("a.yaml", "copied.yaml", "other.yaml"))
+    file.write_text(FILES["a.yaml"][0])
+    apply(setting(file, "/ckpt/5"), originals=tmp_path / "original")
+    copied.write_text(file.read_text().replace("seed: 3", "seed: 4"))
+    other.write_text(FILES["a.yaml"][0].replace("''", "/mine"))
+    assert take_back([copied, other]) == (copied,)
+    assert copied.read_text() == FILES["a.yaml"][0]
+    assert note_of(file).exists()
+
+
 @pytest.mark.parametrize(("name", "text"), [("a.ini", "[t]\npre = \n"), ("a.yaml", "pre:\nlr: 1\n")])
 def test_an_empty_value_is_empty_again(tmp_path: Path, name: str, text: str) -> None:
     file = tmp_path / name

@@ -27,7 +27,7 @@ from faultrun.configs.files import (
     snapshot,
     still,
 )
-from faultrun.configs.former import forget_former, formers, given_back, keep_former
+from faultrun.configs.former import forget_former, formers, formers_beside, given_back, keep_former, note_of
 from faultrun.configs.originals import Originals, folder_of_copy, holding
 from faultrun.core import template
 from faultrun.errors import ConfigError
@@ -110,7 +110,7 @@ def take_back(files: Sequence[Path], *, disk: Disk = LOCAL) -> tuple[Path, ...]:
     """
     changed: list[Path] = []
     for file in files:
-        if not (known := formers(file)):
+        if not (known := formers(file) or formers_beside(file)):
             continue
         with explained(file), locked(file):
             seen = snapshot(file)
@@ -118,7 +118,7 @@ def take_back(files: Sequence[Path], *, disk: Disk = LOCAL) -> tuple[Path, ...]:
             if data != seen.data and still(file, seen):
                 replace_file(disk, file, data, seen.attributes)
                 changed.append(file)
-            if not left:
+            if not left and note_of(file).exists():
                 forget_former(disk, file)
     return tuple(changed)
 

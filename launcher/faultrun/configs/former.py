@@ -36,8 +36,22 @@ def note_of(file: Path) -> Path:
 
 def formers(file: Path) -> dict[str, Former]:
     """The former values of ``file`` by key; none where there is no note that can be read."""
+    return _read(note_of(file))
+
+
+def formers_beside(file: Path) -> dict[str, Former]:
+    """Those of all files in its folder, for a copy of one that a run of ours had rewritten."""
+    found: dict[str, Former] = {}
+    for note in sorted(file.parent.glob(".*.faultrun.before")):
+        for key, one in _read(note).items():
+            known = found.get(key)
+            found[key] = one if known is None else replace(known, ours=(*known.ours, *one.ours))
+    return found
+
+
+def _read(note: Path) -> dict[str, Former]:
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-        keys = json.loads(note_of(file).read_bytes())["keys"]
+        keys = json.loads(note.read_bytes())["keys"]
         return {key: Former(**{**one, "ours": tuple(one["ours"])}) for key, one in keys.items()}
     return {}
 

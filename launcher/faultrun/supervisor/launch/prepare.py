@@ -7,7 +7,7 @@ from glob import escape
 from itertools import count
 from pathlib import Path
 
-from faultrun.configs.apply import carry_out, in_place, take_back
+from faultrun.configs.apply import carry_out, check, in_place, take_back
 from faultrun.configs.argv import pointed, resume_args
 from faultrun.configs.originals import restore
 from faultrun.configs.pointer import point as point_at
@@ -147,6 +147,8 @@ class Preparer:
         if plan.point is None:
             # Nothing to resume from: nobody's recovery point must be found there.
             self._restore()
+            if plan.incarnation == 0:
+                self._tell_begin()
             self._copies = ()
             return ()
         # Where each node has its own files, one of our ranks' stands for all of ours.
@@ -182,6 +184,15 @@ class Preparer:
                 self._say(f"{file} named the recovery point of another run; it is as it was before that")
         except ConfigError as error:
             self._say(f"a configuration may still name an earlier checkpoint:\n{error}")
+
+    def _tell_begin(self) -> None:
+        """A value that somebody set is theirs; that a first life begins from it is better said."""
+        with suppress(ConfigError):
+            for result in check(self._spec.recovery.rewrites, originals=self._originals):
+                for change in result.changes:
+                    there = (change.before or "").strip("\"' ")
+                    if there and Path(there).exists():
+                        self._say(f"{result.file}: {change.key} names {there}: the script may begin there")
 
     def _rewritten(self, plan: Plan, result: EditResult) -> Iterable[Event]:
         if result.copy is not None:
