@@ -45,7 +45,7 @@ class Catalog:
     verdicts, and beside it lies the list of what is left alone; None remembers
     only in this process. ``settle_s``: a file written to in the last seconds and not proved by a checksum
     must stay unchanged for so long; 0 when every writer is known to be dead. ``seen`` is what the run's
-    saves were seen to be made of.
+    saves were seen to be made of, ``foreign`` are folders of other runs: they are not looked through.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class Catalog:
         self._absolute_roots = tuple(str(Path(root).absolute()) for root in self.roots)
         self._adopted: tuple[str, ...] = ()
         self.seen = NOTHING_SEEN
+        self.foreign: tuple[str, ...] = ()
         self._unproved: set[Stamp] = set()
         self._others = frozenset[str]()
 
@@ -153,7 +154,7 @@ class Catalog:
             one
             for root in self.roots
             for found in walk(root)
-            if not isinstance(found, Refusal)
+            if not (isinstance(found, Refusal) or self._is_foreign(found.path))
             for one in claimed(found, root, self.registry.formats)
         )
         there = (one for one in named if isinstance(one, Named) and not one.unfinished)
@@ -241,6 +242,8 @@ class Catalog:
             if isinstance(found, Refusal):
                 pile.refused.append(found)
                 continue
+            if self._is_foreign(found.path):
+                continue
             if found.path in pile.parts:
                 pile.parts.update(map(found.join, found.directories))
                 continue
@@ -250,6 +253,9 @@ class Catalog:
                 pile.linked.update({one.path: one for one in links_out(found, formats)})
             for one in claimed(found, root, formats):
                 pile.add(one)
+
+    def _is_foreign(self, path: str) -> bool:
+        return any(f"{path}/".startswith(f"{folder}/") for folder in self.foreign)
 
     def _known_as(self, named: Named) -> ScannedPath:
         """What is known of a path, as long as its stamp is the same."""

@@ -60,6 +60,19 @@ def test_each_sees_the_other_whoever_came_first(tmp_path: Path) -> None:
     assert len(later) == 2
 
 
+def test_a_run_that_saves_below_is_known_by_its_folder_also_when_it_is_gone(tmp_path: Path) -> None:
+    root = root_in(tmp_path)
+    for name in ("gone", "empty", "a/b"):
+        (root / name).mkdir(parents=True)
+    Another(root / "gone").killed()
+    mine = OtherRuns([str(root)], "mine")
+    assert mine.folders_below() == ()
+    another = Another(root / "a/b")
+    living = mine.folders_below()
+    another.killed()
+    assert living == mine.folders_below() == (str(root / "a/b"),)
+
+
 def test_a_run_is_seen_while_one_of_its_nodes_is_there_whichever_came_first(tmp_path: Path) -> None:
     root = root_in(tmp_path)
     first = Another(root, apart="2379")

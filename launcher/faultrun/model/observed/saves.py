@@ -1,6 +1,7 @@
 """What was seen of a run's saves: which files one save is made of, and at which step of the training."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from faultrun.model.event_base import UNLESS_USED, Fact
 
@@ -35,6 +36,12 @@ class SavesSeen:
     saves: tuple[SeenSave, ...] = ()
     prepared: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
     opened: str = field(default="", metadata=UNLESS_USED)
+
+    def outside(self, folders: Iterable[str]) -> "SavesSeen":
+        """The saves that have no file in ``folders``: those are another run's."""
+        inside = tuple(f"{folder}/" for folder in folders)
+        saves = tuple(one for one in self.saves if not any(path.startswith(inside) for path in one.files))
+        return replace(self, saves=saves) if inside else self
 
 
 NOTHING_SEEN = SavesSeen()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import Findings, VerifyProgress, further, scan_and_choose
+from faultrun.checkpoints.format import Stamp
 from faultrun.checkpoints.formats.unrecognised import unknown_files
 from faultrun.core.recovery import choose
 from faultrun.core.recovery.candidate_order import own_saves
@@ -189,6 +190,11 @@ class CheckpointFinder:
     def _has_namesake(self) -> bool:
         return self._neighbours is not None and bool(self._neighbours.namesakes)
 
+    def listed(self) -> dict[str, Stamp]:
+        """What of ours lies there, by its names alone; from now on other runs know that we save there."""
+        self._look_around()
+        return self._catalog.listed()
+
     def first_save(self, incarnation: int, elsewhere: Sequence[str] = ()) -> FirstSaveTold | None:
         """What would be handed over if a fault came now; nothing is read but headers.
 
@@ -201,8 +207,8 @@ class CheckpointFinder:
     def _look_around(self) -> SavesSeen:
         """Who else saves here now, and what was seen of our own saves."""
         if self._neighbours is not None:
-            self._beside = self._neighbours.others()
-        self._catalog.seen = self._saves.seen()
+            self._beside, self._catalog.foreign = self._neighbours.others(), self._neighbours.folders_below()
+        self._catalog.seen = self._saves.seen().outside(self._catalog.foreign)
         return self._catalog.seen
 
     def read_back(self, path: str) -> Verdict:

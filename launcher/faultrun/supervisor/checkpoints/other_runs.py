@@ -6,8 +6,9 @@ when the process ends; the name stays as a trace for whoever is still there, unt
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -23,6 +24,7 @@ _MOMENT_S = 0.3
 _LOST_S, _LOOK_AGAIN_S = 100.0, 0.5
 """A file server keeps the locks of a machine that was lost for its lease, 90 s where nobody set another."""
 _LEASE = ".lease"
+_REGISTRY, _MOST_FOLDERS = ".faultrun", 1000
 _APART = "@"
 """It stands in no run id."""
 
@@ -55,7 +57,8 @@ class OtherRuns:
         self._living: set[Path] = set()
         self._living_here: set[Path] = set()
         self._traces: set[Path] = set()
-        self._waiting = list(roots)
+        self._roots, self._waiting = tuple(roots), list(roots)
+        self._first_below: dict[Path, frozenset[str]] = {}
         self._first: dict[Path, frozenset[str]] = {}
         self._came: set[str] = set()
         self._locks: list[BaseFileLock] = []
@@ -80,6 +83,18 @@ class OtherRuns:
                         self._came.add(name)
         self.namesakes = tuple(filter(self._is_namesake, found))
         return tuple(found.get(name, _shown(name)) for name in sorted(self._came | found.keys()))
+
+    def folders_below(self) -> tuple[str, ...]:
+        """Folders below ours in which another run keeps its checkpoints, that lives or came since; sorted."""
+        found = set()
+        for registry, folder in _registries_below(self._roots):
+            with suppress(OSError):
+                names = self._names(registry)
+                living = {name for name in names if self._holder(registry / name)}
+                first = self._first_below.setdefault(registry, frozenset(names) - living)
+                if not first.issuperset(names):
+                    found.add(folder)
+        return tuple(sorted(found))
 
     def _join(self, registry: Path) -> None:
         if registry in self._first:
@@ -133,6 +148,17 @@ class OtherRuns:
             self._living.add(path)
             self._living_here |= {path} if busy.pid is not None else set()
             return busy.holder
+
+
+def _registries_below(roots: Iterable[str]) -> Iterator[tuple[Path, str]]:
+    """The registries of folders below ``roots``, each with that folder. Hidden folders are not entered."""
+    for root in roots:
+        for folder, names, _ in islice(os.walk(root), _MOST_FOLDERS):
+            for name in names:
+                if (own := name.removesuffix(_REGISTRY)) != name:
+                    inside = f"{folder}/{own[1:]}" if own else folder
+                    yield from [(Path(folder, name), inside)] if inside != root else ()
+            names[:] = [name for name in names if not name.startswith(".")]
 
 
 def _shown(name: str) -> str:
