@@ -80,6 +80,9 @@ def test_a_run_that_is_continued_by_another_command_says_what_is_new(script: str
     assert continued(tmp_path, before, ("--worker_num=4", script, *before[3:])) == (
         "; the command has changed: --checkpoint_dir none (before: a)"
     )
+    assert continued(tmp_path, before, ("--resume=never", *before)) == (
+        "; --resume=never counts for a new run, so with --log_dir=OTHER"
+    )
 
 
 def test_a_record_that_cannot_be_read_tells_of_no_change(script: str, tmp_path: Path) -> None:

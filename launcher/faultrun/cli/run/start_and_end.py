@@ -134,6 +134,8 @@ def asked_otherwise(claimed: Claimed, spec: RunSpec, asked: RunId) -> str:
         were = " ".join(map(str, folders))
         found.append(f"--checkpoint_dir {now_folders or 'none'} (before: {were or 'none'})")
     changed = f"; the command has changed: {'; '.join(found)}" if found else ""
+    if spec.recovery.resume is Resume.NEVER:
+        changed += "; --resume=never counts for a new run, so with --log_dir=OTHER"
     if spec.agreement is None or asked == claimed.run_id:
         return changed
     return (

@@ -266,8 +266,8 @@ class ResumeOptions(Options):
     resume_arg = Repeatable("TEMPLATE", values.resume_arg, example="--resume_arg=--pre_trained={checkpoint}")
     """Script argument to replace or append on a restart."""
     resume = Option("WHEN", one_of(Resume), default=_RECOVERY.resume, example="always")
-    """What the first start does with checkpoints it finds: auto continues an unfinished run of this log_dir
-    or run_id, always uses whatever is whole, never starts anew.
+    """What a new run does with checkpoints it finds: auto uses those of its own run_id, always whatever is
+    whole, never none. An unfinished run of this log_dir goes on with its own in any case.
     """
     trust = Flag()
     """Use checkpoints that cannot be verified, e.g. encrypted ones, where a step has no other."""
