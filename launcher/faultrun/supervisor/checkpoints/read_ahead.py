@@ -16,7 +16,7 @@ _UNTOLD_S = 60.0
 """Who tells of no step for so long tells of none."""
 _SHARE = 0.05
 """Of the time since the start: every node of a run does this, on one file system."""
-_COST = 200
+_COST = 500
 """Looking takes at most one part of so many of the time."""
 _QUICK_S = 0.05
 """What survivors save is read back by the same thread."""
