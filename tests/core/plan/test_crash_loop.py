@@ -8,6 +8,7 @@ from faultrun.model.checkpoint import Identity, RecoveryPoint
 from faultrun.model.events import PlanAdopted, Timer
 from faultrun.model.exits import Exited, Signaled
 from faultrun.model.observed.evidence import DeathNote, FaultClass, Finding, Raised, Signature
+from faultrun.model.observed.saves import CheckpointsOpened
 from faultrun.model.run import Phase
 from faultrun.model.spec.run_spec import RestartPolicy
 from support.stories.story import SIGKILL, SIGSEGV, Story, checkpoint
@@ -119,6 +120,24 @@ def test_a_new_save_that_tells_nothing_is_no_proof_of_a_loop_and_no_refund() -> 
     assert not run.state.done
     assert fails(run, note(), save=rewritten(3)).state.exit_code == 1
     assert "restarts within 1 h are used up" in run.whys[-1]
+
+
+@pytest.mark.parametrize("told", [["epoch"], []])
+def test_who_saves_after_loading_is_not_unable_to_load(told: list[str]) -> None:
+    def saved(life: int) -> RecoveryPoint:
+        return rewritten(life, **dict.fromkeys(told, life))
+
+    loader = note(Raised(kind="RuntimeError", message="flaky", frame="train.py:9 in load"))
+    run = fails(story(max_restarts=9), loader, save=saved(1))
+    for life in (2, 3, 3, 3):
+        run.now(CheckpointsOpened, paths=("last",))
+        fails(run, loader, save=saved(life))
+    assert not run.state.done
+    run.now(CheckpointsOpened, paths=("last",))
+    older = replace(checkpoint(0, "older"), identity=Identity(inode=8, size_bytes=9, mtime_ns=0))
+    fails(run, loader, save=older).now(CheckpointsOpened, paths=("older",))
+    assert fails(run, loader, save=older).state.exit_code == 93
+    assert "cannot load what it saved" in run.whys[-1]
 
 
 def test_the_same_failure_from_an_older_checkpoint_is_another_attempt() -> None:

@@ -71,7 +71,8 @@ def _after_fault(
     if why:
         return finished(life, now_s, crash_loop.exit_code(incident, own_code), why)
     failures = crash_loop.alike(incident, plan, high_step, point)
-    attempts = attempts_of(incident, plan)
+    got_past = crash_loop.saved(plan, high_step, point)
+    attempts = plan.ledger.attempts if got_past else attempts_of(incident, plan)
     ledger = replace(plan.ledger, attempts=attempts, last_signature=incident.signature)
     ledger = replace(ledger, alike=failures, unopened=unopened_after(incident, plan))
     match charge(ledger, policy, now_s=now_s, high_step=high_step, point=point):

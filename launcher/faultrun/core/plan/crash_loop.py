@@ -54,7 +54,7 @@ def hopeless(incident: Incident, plan: Plan, high_step: int, point: RecoveryPoin
     ``point`` is where the next incarnation would begin: one that could not be
     got past is left out by then, and an older one deserves its own attempts.
     """
-    if _never_loads(incident, plan):
+    if _never_loads(incident, plan) and not saved(plan, high_step, point):
         return f"the script cannot load what it saved: {_words(incident)}"
     if nature(incident) is not Nature.CERTAIN:
         return ""
@@ -64,6 +64,12 @@ def hopeless(incident: Incident, plan: Plan, high_step: int, point: RecoveryPoin
     if _again(incident, plan) and same_start and not progressed(plan.ledger, high_step, point):
         return f"the same failure twice without progress: {_words(incident)}"
     return ""
+
+
+def saved(plan: Plan, high_step: int, point: RecoveryPoint | None) -> bool:
+    """Whether the life saved something, so that it was past loading: a later point, or its file anew."""
+    anew = point is not None and plan.point is not None and point.path == plan.point.path
+    return progressed(plan.ledger, high_step, point) or (anew and _new_and_mute(point, plan.point))
 
 
 def _never_loads(incident: Incident, plan: Plan) -> bool:
