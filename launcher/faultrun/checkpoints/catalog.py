@@ -160,6 +160,10 @@ class Catalog:
         there = (one for one in named if isinstance(one, Named) and not one.unfinished)
         return {one.first.path: stamp_in(one.first) for one in there}
 
+    def is_left_alone(self, path: str) -> bool:
+        """Whether ``path`` was there before this run, by what is in it; its header is read."""
+        return any(one.path == path for one in self.scan().left_alone)
+
     def holding(self, files: Iterable[str]) -> str:
         """The first checkpoint, by its name, of which one of ``files`` is a part, outside all ``places``."""
         there = [one for one in files if not any(one.startswith(f"{place}/") for place in self.places)]

@@ -37,14 +37,19 @@ class AtOnce:
     offer = send
 
 
-def seen(before: set[str], at_once: set[str], *, later: set[str] | None = None) -> list[str]:
+def seen(
+    before: set[str], at_once: set[str], *, later: set[str] | None = None, strangers: set[str] | None = None
+) -> list[str]:
     """What is told of a script that begins with ``at_once`` beside what lay there ``before``.
 
     ``later``: what is left of that at the next look; all if it is not given.
     """
     everything: Any = AtOnce()
     stamps = {path: Stamp(1, 1, 1) for path in before}
-    watch = FirstSaveWatch(everything, everything, lambda: dict(stamps))
+    is_strangers = (strangers or set()).__contains__
+    watch = FirstSaveWatch(
+        everything, everything, lambda: dict(stamps), lambda _: False, is_left_alone=is_strangers
+    )
     for event, step in (
         Story(1, POLICY, WINDOWS).begins().now(IncarnationStarted, ranks=(0,), master_port=29500).steps
     ):
@@ -68,6 +73,11 @@ def test_a_save_with_which_a_script_begins_is_seen_once_it_stands_still() -> Non
 
 def test_what_lay_there_before_is_no_save_of_this_run() -> None:
     assert seen({"old"}, set()) == []
+
+
+def test_what_somebody_touches_is_no_save_of_this_run() -> None:
+    assert seen({"old"}, {"old"}, strangers={"old"}) == []
+    assert seen({"old"}, {"old", "new"}, strangers={"old"}) == ["new"]
 
 
 def test_what_is_written_over_or_taken_away_meanwhile_is_none_yet() -> None:

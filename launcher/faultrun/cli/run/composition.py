@@ -179,7 +179,7 @@ class Supervisor:
             ResumeCheck(reactor, self._spec.recovery, saves),
             logs,
             HangWatch(self._spec.supervision.hang, group.incarnation, inspector, reactor, logs),
-            FirstSaveWatch(reactor, world.readings, finder.listed, saves.is_early),
+            FirstSaveWatch(reactor, world.readings, finder.listed, saves.is_early, catalog.is_left_alone),
             ReadAhead(reactor, world.readings, catalog.look_ahead),
             HeadroomWatch(self._spec.standby, self._spec.slots, processor_sample, reactor),
             *self._slot_watch(reactor, world, catalog, finder),

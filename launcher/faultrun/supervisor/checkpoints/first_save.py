@@ -27,7 +27,8 @@ class FirstSaveWatch:
     """Implements ``interfaces.EventListener``. Looks while workers run, until a save of the run is known.
 
     ``listed`` names the checkpoints that lie there; it is called by ``errands``, whose thread may hang
-    with its file system. What ``is_early``, written before training began, may be no save.
+    with its file system. What ``is_early``, written before training began, may be no save; what
+    ``is_left_alone`` is none of this run, also if it is touched or copied. That costs a look into the file.
     """
 
     def __init__(
@@ -36,11 +37,12 @@ class FirstSaveWatch:
         errands: BackgroundTasks,
         listed: Listed,
         is_early: Callable[[str], bool] = lambda _: False,
+        is_left_alone: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._reactor = reactor
         self._errands = errands
         self._listed = listed
-        self._is_early = is_early
+        self._is_early, self._is_left_alone = is_early, is_left_alone
         self._life = -1
         self._began_s = 0.0
         self._before: Mapping[str, Stamp] | None = None
@@ -101,14 +103,17 @@ class FirstSaveWatch:
         began_s = self._reactor.now()
         there = self._listed()
         self._took_s = self._reactor.now() - began_s
-        before, self._before = self._before, there if self._before is None else self._before
+        before = self._before
+        self._before = there if before is None else before
         if before is not None and life == self._life:
             fresh = {
                 path: stamp
                 for path, stamp in there.items()
                 if before.get(path) != stamp and not self._is_early(path)
             }
-            found = next((path for path, stamp in fresh.items() if self._fresh.get(path) == stamp), "")
+            still = [path for path, stamp in fresh.items() if self._fresh.get(path) == stamp]
+            found = next((path for path in still if not self._is_left_alone(path)), "")
             self._fresh = fresh
+            self._before = before if found else {**before, **{path: there[path] for path in still}}
             if found:
                 yield SaveSeen(at_s=self._reactor.now(), incarnation=life, path=found)
