@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.verdict_cache import LEFT_ALONE
+from faultrun.model.observed.saves import SavesSeen, SeenSave
 from support.checkpoints.catalogs import catalog_of
 from support.checkpoints.ckpt_bytes import ckpt, save
 
@@ -262,3 +263,25 @@ def test_a_file_that_was_still_being_copied_stays_a_strangers_when_it_is_complet
     assert [one.path for one in looking.scan().left_alone] == [str(file)]
     file.write_bytes(bytes(reversed(whole)))
     assert not looking.scan().left_alone
+
+
+@pytest.mark.parametrize(("steps", "own"), [((70,), False), ((70, 80), True)])
+def test_who_copies_an_old_save_here_is_no_part_of_the_run_unless_the_run_counts_otherwise(
+    tmp_path: Path, steps: tuple[int, ...], own: bool
+) -> None:
+    """The run is at its step 16 by the log."""
+    paths = [tmp_path / f"ckpt/step_{step}.pt" for step in steps]
+    for path, step in zip(paths, steps, strict=True):
+        save(path, bytes([step]) * 4000)
+    (tmp_path / "log").mkdir()
+    looking = opened_again(tmp_path)
+    looking.leave_alone(looking.scan().entries)
+    looking.reached(16)
+    for path in paths:
+        Path(shutil.copy(path, tmp_path / "copy")).rename(path)
+    looking.seen = SavesSeen(
+        saves=tuple(
+            SeenSave(step=step - 64, files=(str(path),)) for path, step in zip(paths, steps, strict=True)
+        )
+    )
+    assert bool(looking.scan().entries) is own

@@ -8,7 +8,6 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
 from heapq import nlargest
@@ -100,8 +99,8 @@ class Catalog:
         marks = frozenset[str]().union(*map(faultrun_manifest.marks_of, self.places))
         entries = [self._as_of_now(one, marks) for one in self._reconciled(described)]
         self._memory.save()
-        written = {path for save in self.seen.saves for path in save.files} - {*self.seen.prepared}
-        aside = [one for one in entries if self._is_strangers(one, written)]
+        written = self._written(entries)
+        aside = [one for one in entries if self._left_alone.holds(one, written=one.path in written)]
         left = {one.path for one in aside}
         ours = [one for one in entries if one.path not in left]
         members = {path: one.members for path, one in self._verifier.known.items()}
@@ -215,10 +214,22 @@ class Catalog:
             self._left_alone.keep()
         self._memory.forget_all_but((*self._with_members(scan.entries), *scan.left_alone))
 
-    def _is_strangers(self, entry: Entry, written: AbstractSet[str]) -> bool:
-        """Whether it is left alone; what was seen to be ``written`` is this run's."""
-        ours = not written.isdisjoint(self._verifier.known[entry.path].members)
-        return self._left_alone.holds(entry, written=ours)
+    def _written(self, entries: Sequence[Entry]) -> set[str]:
+        """Which of ``entries`` the run was seen to write; the kernel does not say who wrote.
+
+        Who copies an old one here is no part of the run. That tells of a point which the run has not reached;
+        only where two saves do, at two times, does the run count otherwise than its files.
+        """
+        early, reached = self.seen.prepared, self._left_alone.reached
+        at = {path: one.step for one in self.seen.saves for path in one.files if path not in early}
+        seen = {one.path: at[path] for one in entries for path in self._members(one) if path in at}
+        told = {one.path: one.global_step or 0 for one in entries if one.path in seen}
+        ahead = {path for path, step in told.items() if reached is not None and step > reached}
+        counts_alike = len({seen[path] for path in ahead}) < 2 or len({told[path] for path in ahead}) < 2
+        return seen.keys() - ahead if counts_alike else {*seen}
+
+    def _members(self, entry: Entry) -> Sequence[str]:
+        return self._verifier.known[entry.path].members
 
     def _with_members(self, entries: Sequence[Entry]) -> list[Entry]:
         """``entries``, the files in their folders, and those of saves that are no entries."""
