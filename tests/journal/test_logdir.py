@@ -120,10 +120,8 @@ REPORTS = {
 }
 
 OURS = {
-    *(
-        *("incident_1.txt", "incident_1.json", "incident_1/rank_0.txt"),
-        *("report.html", "report.json", "checkpoints.jsonl"),
-    ),
+    *("incident_1.txt", "incident_1.json", "incident_1/rank_0.txt"),
+    *("report.html", "report.json", "checkpoints.jsonl"),
     *(".run.json.4711", "standby_0.log", "rank_table_of_2_nodes.json", "rank_table_of_0_2.json"),
     *("device0/group_info.pb", "etcd/etcd.log", "etcd/data/member/wal", "edited/0123abcd/a.yaml"),
 }

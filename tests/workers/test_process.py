@@ -227,16 +227,15 @@ print("ours" if ours.wait() == 0 else "stolen", reap_strangers(frozenset()))
 """
 
 
+REAPS = "import os, subprocess\nfrom faultrun.workers.process import reap_strangers\n"
+
+
 def test_nobody_to_reap_is_no_error() -> None:
-    code = "from faultrun.workers.process import reap_strangers; print(reap_strangers(frozenset()))"
-    assert printed(code) == "0\n"
+    assert printed(f"{REAPS}print(reap_strangers(frozenset()))") == "0\n"
 
 
 def test_a_child_that_a_thread_of_ours_waits_for_in_the_same_moment_is_no_error() -> None:
-    code = """
-import os, subprocess
-from faultrun.workers.process import reap_strangers
-child, seen = subprocess.Popen(["true"]), os.waitid
+    code = f"""{REAPS}child, seen = subprocess.Popen(["true"]), os.waitid
 def waitid(*how):
     found = seen(*how)
     child.wait()

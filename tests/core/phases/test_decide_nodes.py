@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from faultrun.model.actions import FindRecoveryPoint, Kill, Prepare, Publish, RaiseAlarm, RequestGasp, Spawn
+from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import FaultNotice, GoGiven, RecoveryPointChosen, RunFinished, Timer
 from faultrun.model.exits import Signaled
 from faultrun.model.incident import Cause
@@ -14,6 +15,7 @@ from faultrun.model.observed.platform_notice import ResetNotice
 from faultrun.model.observed.saves import CheckpointsOpened
 from faultrun.model.plan import Attempt, Ledger, Plan, Reason
 from faultrun.model.run import Phase
+from faultrun.model.spec.windows import Windows
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from support.stories.story import NODE, SIGKILL, STAYING, WINDOWS, Story, checkpoint, first_plan, topology
@@ -24,6 +26,19 @@ TWO_NODES = Topology(nodes=(NodeSlots(node=NODE, slots=2), NodeSlots(node=OTHER,
 
 def plan(incarnation: int, seats: Topology = TWO_NODES, *, start_at_s: float = 0.0) -> Plan:
     return first_plan(4, incarnation=incarnation, topology=seats, reason=Reason.FAULT, start_at_s=start_at_s)
+
+
+def of_several(ranks: int = 2, *, has: RecoveryPoint | None = None, **how: Windows) -> Story:
+    """A node that has looked at its checkpoints and awaits what all agree on."""
+    story = Story(ranks, **how)
+    story.agreement_is_silent = True
+    return story.starts().chose(has)
+
+
+def begun(story: Story, planned: Plan) -> Story:
+    """All nodes were ready for ``planned``, and have begun."""
+    story.planned(planned).prepared()
+    return story.now(GoGiven, master_addr="10.0.0.1", master_port=1)
 
 
 def over(story: Story) -> Story:
@@ -93,18 +108,14 @@ def test_without_workers_a_node_takes_a_newer_plan_and_gives_up_one_that_is_over
 
 
 def test_who_gives_up_a_plan_tells_what_this_node_has_and_not_what_the_plan_resumed_from() -> None:
-    story = Story(2)
-    story.agreement_is_silent = True
-    story.starts().chose(checkpoint(5)).planned(replace(plan(1, start_at_s=5), point=checkpoint(9)))
+    story = of_several(has=checkpoint(5)).planned(replace(plan(1, start_at_s=5), point=checkpoint(9)))
     story.planned(replace(plan(2), point=checkpoint(8)))
     told = over(story).performed(Publish)[-1].fact
     assert (told.resume.point, told.resume.more_points) == (checkpoint(5), ())
 
 
 def waiting_in(phase: Phase) -> Story:
-    story = Story(2)
-    story.agreement_is_silent = True
-    story.starts().chose().planned(plan(1, start_at_s=5 if phase is Phase.BACKING_OFF else 0))
+    story = of_several().planned(plan(1, start_at_s=5 if phase is Phase.BACKING_OFF else 0))
     if phase is Phase.AWAITING_GO:
         story.prepared()
     assert story.phase is phase
@@ -113,9 +124,7 @@ def waiting_in(phase: Phase) -> Story:
 
 
 def test_a_plan_for_another_supervisor_of_this_node_is_not_taken() -> None:
-    story = Story(2)
-    story.agreement_is_silent = True
-    story.starts().chose().planned(replace(plan(1, topology(2)), boots=(BootId("before"),)))
+    story = of_several().planned(replace(plan(1, topology(2)), boots=(BootId("before"),)))
     assert story.phase is Phase.AWAITING_PLAN
 
 
@@ -128,10 +137,7 @@ def test_a_node_that_may_be_taken_for_lost_kills_its_workers_and_waits_for_nobod
 
 
 def test_a_node_that_was_taken_for_lost_goes_on_under_another_boot() -> None:
-    story = Story(2)
-    story.agreement_is_silent = True
-    story.starts().chose().planned(plan(0)).prepared()
-    go(story)
+    story = begun(of_several(), plan(0))
     lost = MembershipLost(at_s=story.now_s, incarnation=0, why="the lease is over", boot=BootId("second"))
     story.tell(lost).killed(0).killed(1).drained().chose()
     told = story.performed(Publish)[-1].fact
@@ -202,12 +208,8 @@ def test_what_was_torn_when_a_node_looked_may_be_whole_at_the_next_look() -> Non
     story = drained_beside_a_lost_node().chose(checkpoint(5))
     look(story, 1).found_nothing_whole()
     told = story.performed(Publish)[-1].fact
-    assert (told.resume.lacks, told.resume.point, told.failure, told.resume.look) == (
-        "3 found, none whole",
-        None,
-        None,
-        1,
-    )
+    assert (told.resume.lacks, told.resume.look) == ("3 found, none whole", 1)
+    assert (told.resume.point, told.failure) == (None, None)
     look(story, 2)
     look(story, 3).found_nothing_whole()
     assert len(story.performed(FindRecoveryPoint)) == 2, "the third was asked for during the second"
@@ -227,10 +229,7 @@ def test_where_the_next_ranks_could_meet_is_told_unless_the_platform_keeps_them_
 
 
 def test_who_has_finished_has_so_too_after_it_has_looked_again() -> None:
-    story = Story(2)
-    story.agreement_is_silent = True
-    story.starts().chose().planned(plan(0)).prepared()
-    go(story)
+    story = begun(of_several(), plan(0))
     story.returned(0, 0).returned(1, 0).drained()
     look(story, 1).chose(checkpoint(6))
     told = story.performed(Publish)[-1].fact
@@ -238,18 +237,13 @@ def test_who_has_finished_has_so_too_after_it_has_looked_again() -> None:
 
 
 def test_whoever_is_about_to_end_looks_for_nothing() -> None:
-    story = Story(2)
-    story.agreement_is_silent = True
-    story.starts().chose().told_to_stop()
+    story = of_several().told_to_stop()
     story.actions.clear()
     assert not look(story, 1).performed(FindRecoveryPoint)
 
 
 def drained_beside_a_lost_node() -> Story:
-    story = Story(2)
-    story.agreement_is_silent = True
-    story.starts().chose().planned(plan(0)).prepared()
-    go(story)
+    story = begun(of_several(), plan(0))
     over(story).returned(0, 143).returned(1, 143)
     story.actions.clear()
     return story.drained()
@@ -300,32 +294,19 @@ def test_the_same_stop_that_reaches_this_node_later_ends_it_without_an_incident(
 
 
 def test_a_node_that_only_hears_of_the_end_of_a_stop_was_stopped_and_not_given_up() -> None:
-    story = Story(2)
-    story.agreement_is_silent = True
-    story.starts().chose()
-    story.tell(
-        RunFinished(
-            at_s=1, incarnation=-1, exit_code=130, why="stopped", stopped=True, stop=StopSource.SIGINT
-        )
-    )
+    end = RunFinished(at_s=1, incarnation=-1, exit_code=130, why="told", stopped=True, stop=StopSource.SIGINT)
+    story = of_several().tell(end)
     assert (story.state.exit_code, story.state.given_up) == (130, False)
 
 
 def test_where_a_script_lets_nobody_stay_the_only_rank_of_a_node_dies_for_all() -> None:
     seats = Topology(nodes=(NodeSlots(node=NODE, slots=1), NodeSlots(node=OTHER, slots=1)))
-    story = Story(1, windows=STAYING)
-    story.agreement_is_silent = True
-    story.starts().chose().planned(first_plan(2, topology=seats)).prepared()
-    go(story)
-    story.killed(0, SIGKILL)
+    story = begun(of_several(1, windows=STAYING), first_plan(2, topology=seats)).killed(0, SIGKILL)
     assert story.phase is not Phase.REPLACING
 
 
 def of_two_nodes() -> Story:
-    story = Story(2)
-    story.agreement_is_silent = True
-    story.starts().chose().planned(plan(0)).prepared()
-    go(story)
+    story = begun(of_several(), plan(0))
     story.actions.clear()
     return story
 
@@ -346,17 +327,9 @@ def test_a_silent_agreement_stops_nobody() -> None:
 
 
 def test_the_window_ends_when_our_ranks_have_saved_whoever_else_there_is() -> None:
-    story = Story(2)
-    story.agreement_is_silent = True
-    story.starts().chose().planned(plan(0)).prepared()
-    go(story)
+    story = begun(of_several(), plan(0))
     assert [action.ranks for action in story.performed(Spawn)] == [(0, 1)]
     over(story.reported(r0=5, r1=5))
     story.saved(0, 5, group=(0, 2)).saved(1, 5, group=(1, 3)).read_back(0)
     assert not story.performed(Kill)
     assert story.read_back(1).performed(Kill) == [Kill(ranks=frozenset({0, 1}))]
-
-
-def go(story: Story) -> None:
-    life = story.state.incarnation
-    story.tell(GoGiven(at_s=story.now_s, incarnation=life, master_addr="10.0.0.1", master_port=1))

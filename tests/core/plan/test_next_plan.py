@@ -35,14 +35,9 @@ def fact(node: NodeId, standing: NodeStatus, **more: object) -> NodeFact:
 
 
 def incident(at_s: float = 0.0, status: ExitStatus | None = None, number: int = 1) -> Incident:
+    end = status or Exited(code=3)
     return Incident(
-        number=number,
-        incarnation=0,
-        at_s=at_s,
-        cause=Cause.EXIT,
-        rank=0,
-        status=status or Exited(code=3),
-        followers=(),
+        number=number, incarnation=0, at_s=at_s, cause=Cause.EXIT, rank=0, status=end, followers=()
     )
 
 
