@@ -23,8 +23,8 @@ WORLD_SIZE = 2
 START = new_run(WORLD_SIZE)
 
 
-def writer(path: Path, *, next_seq: int = 0) -> JournalWriter:
-    return JournalWriter(path, next_seq=next_seq, node=NODE, boot=BootId("b"))
+def writer(path: Path, *, next_seq: int = 0, **how: float) -> JournalWriter:
+    return JournalWriter(path, next_seq=next_seq, node=NODE, boot=BootId("b"), **how)
 
 
 def write(path: Path, story: Story) -> RunState:
@@ -238,10 +238,9 @@ def syncing() -> list[threading.Thread]:
 
 
 def test_lines_for_which_nobody_waits_cost_one_write_of_the_disk_and_none_outlives_the_journal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("faultrun.journal.append._SOON_S", 60.0)  # longer than the loop takes anywhere
-    journal = writer(tmp_path / "journal.jsonl")
+    journal = writer(tmp_path / "journal.jsonl", soon_s=60.0)  # longer than the loop takes anywhere
     for event, step in a_story().steps:
         journal.append(event, step)
         journal.sync_soon()

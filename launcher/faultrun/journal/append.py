@@ -18,7 +18,6 @@ from faultrun.model.topology import BootId, NodeId
 
 FILE_NAME = "journal.jsonl"
 BECAUSE = "because"
-_SOON_S = 0.05
 _PLACED = (TAG, "at_s", "incarnation", "why")
 
 
@@ -30,11 +29,13 @@ class JournalWriter:
     written is said for good: the kernel tells it once, and may have dropped it.
     """
 
-    def __init__(self, path: Path, *, next_seq: int, node: NodeId, boot: BootId) -> None:
+    def __init__(
+        self, path: Path, *, next_seq: int, node: NodeId, boot: BootId, soon_s: float = 0.05
+    ) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         with suppress(OSError):  # where a folder cannot be synced, its names are as safe as they get
             sync_folder(path.parent)
-        self._seq = next_seq
+        self._seq, self._soon_s = next_seq, soon_s
         self._stamp = {"node": node, "boot": boot}
         self._unwritten = b""
         self._all_synced = True
@@ -65,7 +66,7 @@ class JournalWriter:
             self._sync()
 
     def sync_soon(self) -> None:
-        """Have the disk take everything written within ``_SOON_S``, and do not wait for it.
+        """Have the disk take everything written within ``soon_s``, and do not wait for it.
 
         A recovery writes several such lines between those for which it waits, which take them along: alone,
         each would have the disk write for nothing, and hold up whoever else waits for it.
@@ -84,7 +85,7 @@ class JournalWriter:
         self._later = sync
 
     def _sync_later(self, before: threading.Thread | None) -> None:
-        self._closing.wait(_SOON_S)
+        self._closing.wait(self._soon_s)
         if before is not None:
             before.join()
         self._syncs_later = False
