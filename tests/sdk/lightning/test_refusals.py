@@ -54,10 +54,9 @@ def test_a_strategy_whose_ranks_have_all_is_taken(ours: Any) -> None:
     ours.strategies.check_strategy(strategies.SingleDeviceStrategy("cpu"))
 
 
-def test_as_a_callback_of_fabric_it_says_what_to_call(ours: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = Worker(Session())
-    monkeypatch.setattr("faultrun.sdk.lightning.callback.worker", lambda: worker)
+def test_as_a_callback_of_fabric_it_says_what_to_call(ours: Any) -> None:
     gasp = ours.DyingGasp()
+    gasp._worker = Worker(Session())
     with pytest.raises(FaultrunError, match="protects nothing in Fabric"):
         gasp.on_after_optimizer_step(strategy=None, optimizer=None)
 
