@@ -59,7 +59,7 @@ def _run(benchmark: Benchmark, asked: argparse.Namespace) -> int:
     )
     page = report.write(asked.results, benchmark, readings, around)
     print(page.read_text(encoding="utf-8"), flush=True)
-    return sum(promise.judge(readings).kept is False for promise in benchmark.promises)
+    return sum(promise.verdict(readings).kept is False for promise in benchmark.promises)
 
 
 def _say(line: str) -> None:

@@ -83,13 +83,11 @@ def judge(readings: Readings) -> Verdict:
     """
     words, verdicts = [], []
     for case in ("4 workers", "64 workers"):
-        series = readings.of(case, OURS, "decided")
-        if not series.values:
-            return Verdict(kept=None, measured=f"no kill with {case}")
+        series = readings.some(case, OURS, "decided")
         p50, p99 = series.percentile(50), series.percentile(99)
         words.append(f"{case}: p50 {p50 * 1e3:.2f} ms, p99 {p99 * 1e3:.2f} ms of {len(series)} kills")
         verdicts.append(p99 < LIMIT_S)
-    return Verdict(kept=all(verdicts), measured="; ".join(words))
+    return Verdict.of_all(verdicts, words)
 
 
 BENCHMARK = Benchmark(

@@ -89,7 +89,7 @@ def judge(readings: Readings) -> Verdict:
             kept += [value == 1.0 for value in series.values]
         if readings.of(case, OURS, "new").values:
             words.append(f"{case}: {readings.of(case, OURS, 'new').percentile(50):.2f} s")
-    return Verdict(kept=all(kept) if kept else None, measured="; ".join(words) or "nothing")
+    return Verdict.of_all(kept, words)
 
 
 BENCHMARK = Benchmark(

@@ -94,19 +94,14 @@ def _own_peak_mib() -> float:
 
 def judge_report(readings: Readings) -> Verdict:
     """Median time and memory of the report."""
-    took, memory = readings.of(REPORT, OURS, "took"), readings.of(REPORT, OURS, "memory")
-    if not took.values:
-        return Verdict(kept=None, measured="nothing")
+    took, memory = readings.some(REPORT, OURS, "took"), readings.of(REPORT, OURS, "memory")
     kept = took.median < _REPORT_LIMIT_S and memory.median < _REPORT_LIMIT_MIB
     return Verdict(kept=kept, measured=f"{took.median:.1f} s, {memory.median:.0f} MiB")
 
 
 def judge_status(readings: Readings) -> Verdict:
     """Median time of a status, Python's start included."""
-    took = readings.of(STATUS, OURS, "took")
-    if not took.values:
-        return Verdict(kept=None, measured="nothing")
-    used = readings.of(STATUS, OURS, "processor")
+    took, used = readings.some(STATUS, OURS, "took"), readings.of(STATUS, OURS, "processor")
     measured = f"{took.median:.2f} s, {used.median:.2f} s of a processor"
     return Verdict(kept=took.median < _STATUS_LIMIT_S, measured=measured)
 

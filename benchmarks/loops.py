@@ -6,7 +6,7 @@ from benchmarks.harness.benchmark import OURS, Attempt, Benchmark, Metric, NotMe
 from benchmarks.harness.launched import ROOT, Launched
 from benchmarks.harness.launchers import Job, launcher, missing
 from benchmarks.harness.notes import select
-from benchmarks.harness.series import Readings
+from benchmarks.harness.series import NotRun, Readings
 
 WORKERS, RESTARTS = 2, 3
 RIVALS = ("torchrun", "torchrun, unshared store")
@@ -38,14 +38,13 @@ def judge(readings: Readings) -> Verdict:
     """In every case: the exit code that says so, and sooner than the better torchrun is through."""
     words, kept = [], []
     for case in AT_STEP:
-        ours = readings.of(case, OURS, "end")
-        theirs = [times for name in RIVALS if (times := readings.of(case, name, "end")).values]
-        if not ours.values or not theirs:
-            return Verdict(kept=None, measured="not run")
-        better = min(theirs, key=lambda times: times.median)
-        kept += [ours.median < better.median, min(readings.of(case, OURS, "stopped").values) == 1.0]
-        words.append(f"{case}: {ours.median:.1f} s, torchrun {better.median:.1f} s")
-    return Verdict(kept=all(kept), measured="; ".join(words))
+        ours, theirs = readings.some(case, OURS, "end"), readings.medians(case, RIVALS, "end")
+        if not theirs:
+            raise NotRun
+        better_s = min(theirs.values())
+        kept += [ours.median < better_s, min(readings.of(case, OURS, "stopped").values) == 1.0]
+        words.append(f"{case}: {ours.median:.1f} s, torchrun {better_s:.1f} s")
+    return Verdict.of_all(kept, words)
 
 
 BENCHMARK = Benchmark(

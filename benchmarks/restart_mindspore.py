@@ -1,6 +1,7 @@
 """One MindSpore worker is killed: faultrun starts again, msrun ends and somebody else has to."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from benchmarks.harness.benchmark import OURS, Attempt, Benchmark, Metric, Promise, Unit, Verdict
 from benchmarks.harness.launched import ROOT, Launched
@@ -68,17 +69,8 @@ def _until_first_step(run: Launched, dying: Note, before: list[Note]) -> dict[st
     return {**measured, "first_step": [first_s - dying.at_s], "lost": [float(done - resumed)]}
 
 
-def judge_cold(readings: Readings) -> Verdict:
-    """The ratio of the medians, in the worst case."""
-    return _against_msrun(readings, OURS, COLD_RATIO)
-
-
-def judge_warm_ratio(readings: Readings) -> Verdict:
-    """The same with standbys."""
-    return _against_msrun(readings, WARM, WARM_RATIO)
-
-
-def _against_msrun(readings: Readings, name: str, limit: float) -> Verdict:
+def judge_ratio(readings: Readings, name: str, limit: float) -> Verdict:
+    """The ratio of the medians to msrun's, in the worst case."""
     words, kept = [], []
     for case in BENCHMARK.cases:
         ours, theirs = (readings.of(case, one, "first_step") for one in (name, MSRUN))
@@ -86,7 +78,7 @@ def _against_msrun(readings: Readings, name: str, limit: float) -> Verdict:
             ratio = ours.median / theirs.median
             words.append(f"{case}: {ours.median:.2f} s, msrun {theirs.median:.1f} s, 1/{1 / ratio:.1f}")
             kept.append(ratio <= limit)
-    return Verdict(kept=all(kept) if kept else None, measured="; ".join(words) or "not run")
+    return Verdict.of_all(kept, words)
 
 
 def judge_warm(readings: Readings) -> Verdict:
@@ -98,7 +90,7 @@ def judge_warm(readings: Readings) -> Verdict:
             with_cache = f", with the compile cache {cached.median:.2f} s" if cached.values else ""
             words.append(f"{case}: {ours.median:.2f} s (n={len(ours)}){with_cache}")
             kept.append(ours.median <= limit_s)
-    return Verdict(kept=all(kept) if kept else None, measured="; ".join(words) or "not run")
+    return Verdict.of_all(kept, words)
 
 
 BENCHMARK = Benchmark(
@@ -125,11 +117,13 @@ BENCHMARK = Benchmark(
     ),
     promises=(
         Promise(
-            text="MindSpore, kill → first step: cold ≤ 1/4 of (msrun's exit + start again)", judge=judge_cold
+            text="MindSpore, kill → first step: cold ≤ 1/4 of (msrun's exit + start again)",
+            judge=partial(judge_ratio, name=OURS, limit=COLD_RATIO),
         ),
         Promise(text="MindSpore, with standbys: ≤ 1.2 s with 2 workers, ≤ 2 s with 4", judge=judge_warm),
         Promise(
-            text="MindSpore, with standbys: ≤ 1/30 of (msrun's exit + start again)", judge=judge_warm_ratio
+            text="MindSpore, with standbys: ≤ 1/30 of (msrun's exit + start again)",
+            judge=partial(judge_ratio, name=WARM, limit=WARM_RATIO),
         ),
     ),
     rounds=3,

@@ -196,9 +196,7 @@ def _need_sockets(count: int) -> None:
 def judge(readings: Readings) -> Verdict:
     """What each supervisor of the larger crowd costs etcd, and whether it ever lost its leader."""
     case, size = list(SIZES.items())[-1]
-    keepalive, plan, lost = (readings.of(case, OURS, key) for key in ("keepalive", "plan_cpu", "lost"))
-    if not keepalive.values:
-        return Verdict(kept=None, measured="not run")
+    keepalive, plan, lost = (readings.some(case, OURS, key) for key in ("keepalive", "plan_cpu", "lost"))
     each_s = plan.median / size
     kept = keepalive.median < _KEEPALIVE_LIMIT_S and each_s < _PLAN_LIMIT_S and max(lost.values) == 0
     words = f"{keepalive.median * 1e3:.2f} ms, {each_s * 1e3:.2f} ms, {max(lost.values):.0f} watches lost"

@@ -5,6 +5,7 @@ import signal
 import statistics
 import time
 from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +16,7 @@ from benchmarks.harness.launchers import LAUNCHERS_OF_NODES, WARM, Meeting
 from benchmarks.harness.netns import refused
 from benchmarks.harness.nodes import Nodes, machines
 from benchmarks.harness.procfs import clones, peak_rss_mib, pss_mib
-from benchmarks.harness.series import Readings
+from benchmarks.harness.series import NotRun, Readings
 
 TORCHRUN = "torchrun"
 CASES = {"2 nodes": ("a", "b"), "3 nodes": ("a", "b", "c")}
@@ -202,69 +203,34 @@ def _of_all(readings: Readings, contender: str, metric: str) -> list[float]:
     return [value for case in CASES for value in readings.of(case, contender, metric).values]
 
 
-def judge_drain(readings: Readings) -> Verdict:
-    """The kernel's report to the last node's signals, on three nodes."""
-    return _within(_case(readings, "3 nodes", "drain"), _DRAIN_LIMIT_S)
+def judge_part(readings: Readings, part: str, limit_s: float) -> Verdict:
+    """Until the last of three nodes has done it, cold and with standbys."""
+    medians = readings.medians("3 nodes", (WARM, OURS), part)
+    words = (f"{name}: median {median * 1e3:.0f} ms" for name, median in medians.items())
+    return Verdict.of_all([median <= limit_s for median in medians.values()], words)
 
 
-def judge_spawn(readings: Readings) -> Verdict:
-    """Last rank gone to the last node's start, on three nodes."""
-    return _within(_case(readings, "3 nodes", "spawned"), _SPAWN_LIMIT_S)
-
-
-def _case(readings: Readings, case: str, metric: str) -> dict[str, list[float]]:
-    found = {name: list(readings.of(case, name, metric).values) for name in (WARM, OURS)}
-    return {name: values for name, values in found.items() if values}
-
-
-def _within(found: Mapping[str, list[float]], limit_s: float) -> Verdict:
-    if not found:
-        return Verdict(kept=None, measured="not run")
-    medians = {name: statistics.median(values) for name, values in found.items()}
-    words = ", ".join(f"{name}: median {median * 1e3:.0f} ms" for name, median in medians.items())
-    return Verdict(kept=max(medians.values()) <= limit_s, measured=words)
-
-
-def judge_warm(readings: Readings) -> Verdict:
-    """Standbys against torchrun, case by case."""
+def judge_ratio(readings: Readings, name: str, limit: float) -> Verdict:
+    """First steps against those of torchrun, case by case."""
     ratios = {}
     for case in CASES:
-        warm, rival = readings.of(case, WARM, "first_step"), readings.of(case, TORCHRUN, "first_step")
-        if warm.values and rival.values:
-            ratios[case] = warm.median / rival.median
-    if not ratios:
-        return Verdict(kept=None, measured="not run")
-    words = ", ".join(f"{case} 1/{1 / ratio:.1f}" for case, ratio in ratios.items())
-    return Verdict(kept=max(ratios.values()) <= 1 / 10, measured=words)
-
-
-def judge_cold(readings: Readings) -> Verdict:
-    """A cold start against torchrun's, case by case."""
-    ratios = {}
-    for case in CASES:
-        cold, rival = readings.of(case, OURS, "first_step"), readings.of(case, TORCHRUN, "first_step")
-        if cold.values and rival.values:
-            ratios[case] = cold.median / rival.median
-    if not ratios:
-        return Verdict(kept=None, measured="not run")
-    words = ", ".join(f"{case} {ratio:.2f} of torchrun's" for case, ratio in ratios.items())
-    return Verdict(kept=max(ratios.values()) <= 1, measured=words)
+        medians = readings.medians(case, (name, TORCHRUN))
+        if len(medians) == 2:
+            ratios[case] = medians[name] / medians[TORCHRUN]
+    words = (f"{case} {ratio:.2f} of torchrun's" for case, ratio in ratios.items())
+    return Verdict.of_all([ratio <= limit for ratio in ratios.values()], words)
 
 
 def judge_host(readings: Readings) -> Verdict:
     """What the spare takes when the lease is over."""
-    series = readings.of(A_HOST, WARM, "beyond_lease")
-    if not series.values:
-        return Verdict(kept=None, measured="not run")
+    series = readings.some(A_HOST, WARM, "beyond_lease")
     words = f"lease {series.median:+.2f} s (at most {series.most:+.2f} s, n={len(series)})"
     return Verdict(kept=series.median <= 1, measured=words)
 
 
 def judge_leader(readings: Readings) -> Verdict:
     """The longest gap, in usual steps."""
-    series = readings.of(THE_LEADER, WARM, "gap")
-    if not series.values:
-        return Verdict(kept=None, measured="not run")
+    series = readings.some(THE_LEADER, WARM, "gap")
     return Verdict(kept=series.median <= 2, measured=f"{series.median:.2f} (at most {series.most:.2f})")
 
 
@@ -272,7 +238,7 @@ def judge_memory(readings: Readings) -> Verdict:
     """The supervisor at its largest, and its largest helper."""
     ours, helper = _of_all(readings, WARM, "supervisor"), _of_all(readings, WARM, "member")
     if not ours:
-        return Verdict(kept=None, measured="not run")
+        raise NotRun
     words = f"at most {max(ours):.1f} MiB, its member process PSS {max(helper):.1f} MiB"
     return Verdict(kept=max(ours) <= _RSS_LIMIT_MIB, measured=words)
 
@@ -307,11 +273,21 @@ BENCHMARK = Benchmark(
         Metric(key="member", label="PSS of its largest helper process", unit=Unit.MEBIBYTES),
     ),
     promises=(
-        Promise(text="3 nodes: rank death → last node draining ≤ 25 ms", judge=judge_drain),
-        Promise(text="3 nodes: last rank gone → last node spawned ≤ 60 ms", judge=judge_spawn),
-        Promise(text="several nodes, kill → first step of all: warm ≤ 1/10 of torchrun's", judge=judge_warm),
         Promise(
-            text="several nodes, kill → first step of all: cold no slower than torchrun's", judge=judge_cold
+            text="3 nodes: rank death → last node draining ≤ 25 ms",
+            judge=partial(judge_part, part="drain", limit_s=_DRAIN_LIMIT_S),
+        ),
+        Promise(
+            text="3 nodes: last rank gone → last node spawned ≤ 60 ms",
+            judge=partial(judge_part, part="spawned", limit_s=_SPAWN_LIMIT_S),
+        ),
+        Promise(
+            text="several nodes, kill → first step of all: warm ≤ 1/10 of torchrun's",
+            judge=partial(judge_ratio, name=WARM, limit=1 / 10),
+        ),
+        Promise(
+            text="several nodes, kill → first step of all: cold no slower than torchrun's",
+            judge=partial(judge_ratio, name=OURS, limit=1),
         ),
         Promise(text="host death → a spare trains ≤ lease + 1 s", judge=judge_host),
         Promise(text="etcd's leader killed: longest time between steps ≤ 2 usual steps", judge=judge_leader),

@@ -1,6 +1,5 @@
 """What copies of shards in memory cost a training: as ``auto`` chose, at every step, and not at all."""
 
-import math
 from collections.abc import Mapping
 from statistics import median
 
@@ -8,7 +7,7 @@ from benchmarks.harness.benchmark import OURS, Attempt, Benchmark, Metric, Promi
 from benchmarks.harness.launched import ROOT, Launched
 from benchmarks.harness.launchers import Job, launcher, missing
 from benchmarks.harness.notes import select
-from benchmarks.harness.series import Readings
+from benchmarks.harness.series import NotRun, Readings
 
 SPEED_LIMIT = 0.99
 HOOK_LIMIT_S = 50e-6
@@ -41,18 +40,21 @@ def measure(attempt: Attempt) -> Mapping[str, list[float]]:
 
 def judge(readings: Readings) -> Verdict:
     """The median of all pairs, in the worst case."""
-    worst = min(_medians(readings, "kept"), default=math.nan)
-    return Verdict(kept=None if math.isnan(worst) else worst >= SPEED_LIMIT, measured=f"{worst:.3f}")
+    worst = min(_medians(readings, "kept"))
+    return Verdict(kept=worst >= SPEED_LIMIT, measured=f"{worst:.3f}")
 
 
 def judge_hook(readings: Readings) -> Verdict:
     """The slower rank's median, in the worst case."""
-    worst = max(_medians(readings, "hook"), default=math.nan)
-    return Verdict(kept=None if math.isnan(worst) else worst < HOOK_LIMIT_S, measured=f"{1e6 * worst:.0f} us")
+    worst = max(_medians(readings, "hook"))
+    return Verdict(kept=worst < HOOK_LIMIT_S, measured=f"{1e6 * worst:.0f} us")
 
 
 def _medians(readings: Readings, key: str) -> list[float]:
-    return [one.median for (_, _, name), one in readings.samples.items() if name == key]
+    found = [one.median for (_, _, name), one in readings.samples.items() if name == key]
+    if not found:
+        raise NotRun
+    return found
 
 
 BENCHMARK = Benchmark(

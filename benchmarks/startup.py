@@ -71,7 +71,7 @@ def judge_ready(readings: Readings) -> Verdict:
         if series.values:
             words.append(f"{case}: at most {series.most * 1e3:.0f} ms of {len(series)}")
             kept.append(series.most < LIMIT_S)
-    return Verdict(kept=all(kept) if kept else None, measured="; ".join(words) or "not run")
+    return Verdict.of_all(kept, words)
 
 
 def judge_clean(readings: Readings) -> Verdict:

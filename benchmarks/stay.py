@@ -67,9 +67,7 @@ def _timeline(notes: list[Note], dying: Note) -> dict[str, list[float]]:
 
 def judge_share(readings: Readings) -> Verdict:
     """Our median against torchrun's, in the form in which its first restart works."""
-    ours, rival = readings.of(_CASE, STAY, "first_step"), readings.of(_CASE, _UNSHARED, "first_step")
-    if not ours.values or not rival.values:
-        return Verdict(kept=None, measured="not run")
+    ours, rival = (readings.some(_CASE, name, "first_step") for name in (STAY, _UNSHARED))
     share = ours.median / rival.median
     words = f"{ours.median:.3f} s, 1/{1 / share:.0f} of {rival.median:.2f} s (n={len(ours)})"
     return Verdict(kept=share <= _SHARE_LIMIT, measured=words)
@@ -77,9 +75,7 @@ def judge_share(readings: Readings) -> Verdict:
 
 def judge_time(readings: Readings) -> Verdict:
     """Our median and 95th percentile."""
-    ours = readings.of(_CASE, STAY, "first_step")
-    if not ours.values:
-        return Verdict(kept=None, measured="not run")
+    ours = readings.some(_CASE, STAY, "first_step")
     tail_s = ours.percentile(95)
     kept = ours.median <= _MEDIAN_LIMIT_S and tail_s <= _TAIL_LIMIT_S
     return Verdict(kept=kept, measured=f"median {ours.median:.3f} s, p95 {tail_s:.3f} s (n={len(ours)})")
@@ -87,9 +83,7 @@ def judge_time(readings: Readings) -> Verdict:
 
 def judge_stayed(readings: Readings) -> Verdict:
     """Survivors' processes are the same, and no finished step was done again."""
-    stayed, lost = (readings.of(_CASE, STAY, name).values for name in ("stayed", "lost"))
-    if not stayed:
-        return Verdict(kept=None, measured="not run")
+    stayed, lost = (readings.some(_CASE, STAY, name).values for name in ("stayed", "lost"))
     kept = all(stayed) and not any(lost) and not any(one.contender == STAY for one in readings.failures)
     return Verdict(kept=kept, measured=f"{sum(stayed):.0f} of {len(stayed)}, {sum(lost):.0f} steps again")
 

@@ -7,7 +7,7 @@ from benchmarks.harness.benchmark import OURS, Attempt, Benchmark, Metric, Promi
 from benchmarks.harness.launched import ROOT, Launched
 from benchmarks.harness.launchers import Job, launcher, missing
 from benchmarks.harness.notes import select
-from benchmarks.harness.series import Readings
+from benchmarks.harness.series import NotRun, Readings
 
 WATCHED_S = 8.0
 """Longer than any launcher's polling period; the kernel's own unit of 10 ms is 0.13 % of it."""
@@ -64,7 +64,7 @@ def _worst(readings: Readings, metric: str, limit: float, words: Callable[[float
         if contender == OURS and key == metric
     ]
     if not worst:
-        return Verdict(kept=None, measured="not run")
+        raise NotRun
     value, case = max(worst)
     return Verdict(kept=value < limit, measured=f"at most {words(value)}, with {case}")
 

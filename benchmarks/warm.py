@@ -8,7 +8,7 @@ from benchmarks.harness.launched import ROOT, Launched, Overdue
 from benchmarks.harness.launchers import WARM, Job, launcher, missing
 from benchmarks.harness.notes import Note, select
 from benchmarks.harness.one_kill import SIGNAL, one_kill, weights_mib
-from benchmarks.harness.series import Readings
+from benchmarks.harness.series import NotRun, Readings
 
 WORKERS, VICTIM, SAVE_EVERY, STEPS_BEFORE, STEPS_AFTER = 2, 1, 10, 36, 9
 _CASE = f"{WORKERS} workers"
@@ -97,18 +97,14 @@ def _timeline(notes: list[Note], dying: Note) -> dict[str, list[float]]:
 
 def judge_signal(readings: Readings) -> Verdict:
     """Kill to the survivor's SIGTERM, the kernel's teardown of a torch process included."""
-    series = readings.of(HOLDS_ON, OURS, "signalled")
-    if not series.values:
-        return Verdict(kept=None, measured="not run")
+    series = readings.some(HOLDS_ON, OURS, "signalled")
     words = f"median {series.median * 1e3:.0f} ms, p99 {series.percentile(99) * 1e3:.0f} ms of {len(series)}"
     return Verdict(kept=series.median <= _TORCH_LIMIT_S, measured=words)
 
 
 def judge_warm(readings: Readings) -> Verdict:
     """Median and 95th percentile against torchrun's median and percentile, where torchrun recovers."""
-    warm, rival = readings.of(_CASE, WARM, "first_step"), readings.of(_CASE, _UNSHARED, "first_step")
-    if not warm.values or not rival.values:
-        return Verdict(kept=None, measured="not run")
+    warm, rival = (readings.some(_CASE, name, "first_step") for name in (WARM, _UNSHARED))
     medians, tails = warm.median / rival.median, warm.percentile(95) / rival.percentile(95)
     words = (
         f"median {warm.median:.3f} s, 1/{1 / medians:.1f} of {rival.median:.2f} s;"
@@ -119,11 +115,9 @@ def judge_warm(readings: Readings) -> Verdict:
 
 def judge_cold(readings: Readings) -> Verdict:
     """Our cold median against the best rival launcher's."""
-    ours = readings.of(_CASE, OURS, "first_step")
-    others = {name: readings.of(_CASE, name, "first_step") for name in _RIVALS[:3]}
-    medians = {name: series.median for name, series in others.items() if series.values}
-    if not ours.values or not medians:
-        return Verdict(kept=None, measured="not run")
+    ours, medians = readings.some(_CASE, OURS, "first_step"), readings.medians(_CASE, _RIVALS[:3])
+    if not medians:
+        raise NotRun
     words = ", ".join(f"{name} {median:.2f} s" for name, median in medians.items())
     return Verdict(kept=ours.median <= min(medians.values()), measured=f"{ours.median:.2f} s; {words}")
 
@@ -133,15 +127,13 @@ def judge_first_try(readings: Readings) -> Verdict:
     first = [value for name in (OURS, WARM) for value in readings.of(_CASE, name, "first_try").values]
     failed = sum(failure.contender in (OURS, WARM) for failure in readings.failures)
     if not first and not failed:
-        return Verdict(kept=None, measured="not run")
+        raise NotRun
     return Verdict(kept=all(first) and not failed, measured=f"{sum(first):.0f} of {len(first) + failed}")
 
 
 def judge_lost(readings: Readings) -> Verdict:
     """Steps lost against the interval between checkpoints."""
-    series = readings.of(_CASE, OURS, "lost")
-    if not series.values:
-        return Verdict(kept=None, measured="not run")
+    series = readings.some(_CASE, OURS, "lost")
     words = f"at most {series.most:.0f} steps, saved every {SAVE_EVERY}"
     return Verdict(kept=series.most <= SAVE_EVERY, measured=words)
 

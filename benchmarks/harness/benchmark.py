@@ -1,11 +1,11 @@
 """What a benchmark is: who answers which questions, and which promises the answers prove. Values only."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from benchmarks.harness.series import Readings
+from benchmarks.harness.series import NotRun, Readings
 
 OURS = "faultrun"
 
@@ -51,13 +51,30 @@ class Verdict:
     kept: bool | None
     measured: str
 
+    @classmethod
+    def of_all(cls, kept: Sequence[bool], words: Iterable[str]) -> "Verdict":
+        """Kept where it was kept in every case. NotRun if there is none."""
+        if not kept:
+            raise NotRun
+        return cls(kept=all(kept), measured="; ".join(words))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """One row of what is promised about performance, and how readings are judged by it."""
+    """One row of what is promised about performance, and how readings are judged by it.
+
+    ``judge`` may raise NotRun.
+    """
 
     text: str
     judge: Callable[[Readings], Verdict]
+
+    def verdict(self, readings: Readings) -> Verdict:
+        """What the readings prove."""
+        try:
+            return self.judge(readings)
+        except NotRun:
+            return Verdict(kept=None, measured="not run")
 
 
 def everybody_is_here(contender: str) -> str:

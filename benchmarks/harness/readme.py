@@ -1,6 +1,6 @@
 """The README's table: one row a launcher, medians and how often the first restart worked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from benchmarks.harness.benchmark import OURS
 from benchmarks.harness.launchers import WARM, WARM_CACHED
@@ -52,12 +52,6 @@ def table(
             "![each sample, on a logarithmic axis](benchmarks/results/restart.svg)",
         ]
     )
-
-
-def medians(readings: Readings, case: str, names: Sequence[str]) -> dict[str, float]:
-    """The median time to the first step of each that has one."""
-    series = {name: readings.of(case, name, "first_step") for name in names}
-    return {name: one.median for name, one in series.items() if one.values}
 
 
 def _seconds(series: Series) -> str:

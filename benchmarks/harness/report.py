@@ -30,7 +30,7 @@ class Circumstances:
 def write(folder: Path, benchmark: Benchmark, readings: Readings, around: Circumstances) -> Path:
     """Write ``<name>.json`` and ``<name>.md``; return the page's path."""
     folder.mkdir(parents=True, exist_ok=True)
-    verdicts = [(promise.text, promise.judge(readings)) for promise in benchmark.promises]
+    verdicts = [(promise.text, promise.verdict(readings)) for promise in benchmark.promises]
     record = _record(benchmark, readings, around, verdicts)
     (folder / f"{benchmark.name}.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     page = folder / f"{benchmark.name}.md"

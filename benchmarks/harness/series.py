@@ -36,6 +36,10 @@ class Series:
         return ordered[max(0, int(rank) - 1)]
 
 
+class NotRun(Exception):
+    """Nothing was measured of what is asked for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """One attempt that gave no number, and why."""
@@ -56,6 +60,17 @@ class Readings:
     def of(self, case: str, contender: str, metric: str) -> Series:
         """The series, empty when nothing was measured."""
         return self.samples.get((case, contender, metric), Series())
+
+    def some(self, case: str, contender: str, metric: str) -> Series:
+        """The series. NotRun when nothing was measured."""
+        if not (found := self.of(case, contender, metric)).values:
+            raise NotRun
+        return found
+
+    def medians(self, case: str, names: Iterable[str], metric: str = "first_step") -> dict[str, float]:
+        """The median of each contender that has one."""
+        series = {name: self.of(case, name, metric) for name in names}
+        return {name: one.median for name, one in series.items() if one.values}
 
 
 class Collector:

@@ -176,5 +176,5 @@ def test_every_benchmark_of_the_catalog_is_whole() -> None:
         assert len(set(keys)) == len(keys)
         assert benchmark.rounds >= 1
         for promise in benchmark.promises:
-            assert promise.judge(Readings()).kept is None, f"{promise.text}: nothing measured, nothing kept"
+            assert promise.verdict(Readings()).kept is None, f"{promise.text}: nothing measured, nothing kept"
         assert replace(benchmark, rounds=1).cases
