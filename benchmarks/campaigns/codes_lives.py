@@ -5,6 +5,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.harness.journal import grown
+
 _STEP = re.compile(r"(?<!final )\bstep (\d+) loss \S+\s*$")
 _FINAL = re.compile(r"\b(final step \d+ loss \S+ digest [0-9a-f]{8})\s*$")
 
@@ -21,11 +23,7 @@ class Life:
 
     def look(self) -> None:
         """Read what is new; a line that is not ended yet is read the next time."""
-        with self.path.open("rb") as file:
-            file.seek(self._read_bytes)
-            new = file.read()
-        whole = new[: new.rfind(b"\n") + 1]
-        self._read_bytes += len(whole)
+        whole, self._read_bytes = grown(self.path, self._read_bytes)
         self.tell(whole.decode("utf-8", errors="replace"), time.monotonic())
 
     def tell(self, text: str, now_s: float) -> None:

@@ -1,19 +1,15 @@
 """Where a run takes place: one host, or three and a spare, and an etcd of three."""
 
-import bisect
-import json
 import os
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from benchmarks.campaigns.everything_judge import Cost
 from benchmarks.campaigns.everything_plan import HANG_S, LEASE_S, MEMBERS, NODE_WAIT_S, SEATS, Session, Way
 from benchmarks.campaigns.everything_presets import REJOIN_S
-from benchmarks.campaigns.ledgers import Census, Ledgers, Life, Told
 from benchmarks.campaigns.stage import Node, Stage
+from benchmarks.harness.journal import grown, parsed
 from benchmarks.harness.launched import ROOT
 from benchmarks.harness.procfs import rss_mib
 from benchmarks.jobs.everything_notes import CONFIGURED, HANDED
@@ -29,70 +25,6 @@ _CONFIG = "# a training's configuration\npre_trained: ''  # where to go on\n"
 _STUCK = "stuck in a broken process group"
 
 
-class Steps(Ledgers):
-    """All that ranks told; steps are found without a look at every line."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._firsts: dict[int, dict[int, list[float]]] = {}
-        self._worlds: dict[int, int] = {}
-        self.struck: list[Told] = []
-
-    def read(self) -> list[Told]:
-        """Return what is new."""
-        fresh = super().read()
-        for one in sorted(fresh, key=lambda one: one.at_s):
-            if one.what == "step":
-                self._firsts.setdefault(one.life, {}).setdefault(one.rank, []).append(one.at_s)
-            if one.what == "struck":
-                self.struck.append(one)
-            if one.what == "begin":
-                self._worlds[one.life] = int(one.path)
-        return fresh
-
-    @property
-    def has_saved(self) -> bool:
-        """Whether all ranks train, behind a save of each that makes any."""
-        saves = {one.rank: one for one in self.lines if one.what == "saved"}
-        return bool(saves) and self.trains_since(max(one.at_s for one in saves.values())) is not None
-
-    def newest_life(self) -> int:
-        """The newest incarnation of which a rank has begun; -1: none."""
-        return max(self._worlds, default=-1)
-
-    def world(self, life: int) -> int:
-        """How many ranks it has; of one that never began, as many as the one before."""
-        return next((self._worlds[one] for one in range(life, -1, -1) if one in self._worlds), 0)
-
-    def trains_since(self, at_s: float, ranks: int = 0) -> float | None:
-        """When every rank of the newest incarnation had done a step after ``at_s``; None: not yet."""
-        return self.trained_in(self.newest_life(), at_s, ranks)
-
-    def trained_in(self, life: int, at_s: float, ranks: int = 0) -> float | None:
-        """The same of any incarnation."""
-        own = self._firsts.get(life, {})
-        places = {rank: bisect.bisect_right(moments, at_s) for rank, moments in own.items()}
-        firsts = [own[rank][place] for rank, place in places.items() if place < len(own[rank])]
-        return max(firsts) if firsts and len(firsts) == (ranks or self.world(life)) else None
-
-
-class Ranks(Census):
-    """Whoever has a rank: survivors of an incarnation have theirs in the next ones."""
-
-    def __init__(self, folder: Path, steps: Steps) -> None:
-        self._steps = steps
-        super().__init__(folder)
-
-    def newest(self) -> list[Life]:
-        """The last process that came for each rank of the newest incarnation."""
-        last: dict[int, Life] = {}
-        for one in sorted(self.lives, key=lambda one: (one.life, one.born_s)):
-            if one.is_rank:
-                last[one.rank] = one
-        world = self._steps.world(self._steps.newest_life())
-        return [one for rank, one in sorted(last.items()) if rank < world or not world]
-
-
 class Site(Stage):
     """One run."""
 
@@ -103,10 +35,6 @@ class Site(Stage):
         members = MEMBERS if several else ()
         super().__init__(folder, net, names, members, disks | {f"etcd/{one}": _STORE_MIB for one in members})
         self.session = session
-        self.census.close()
-        self.steps = Steps(folder / "told")
-        self.ledgers = self.steps
-        self.census = Ranks(folder / "told", self.steps)
         (folder / "orders").mkdir()
         if session.setting.way is Way.CONFIG:
             (folder / "config.yaml").write_text(_CONFIG, encoding="utf-8")
@@ -138,12 +66,9 @@ class Site(Stage):
         for node in self.nodes.values():
             path = self.log_dir(node) / "journal.jsonl"
             done, lines = self._journals.get(node.name, (0, []))
-            if path.exists():
-                with path.open("rb") as file:
-                    file.seek(done)
-                    text = file.read()
-                whole = text[: text.rfind(b"\n") + 1]
-                self._journals[node.name] = done + len(whole), [*lines, *_read(whole.splitlines())]
+            whole, done = grown(path, done)
+            fresh = [line for text in whole.splitlines() if (line := parsed(text)) is not None]
+            self._journals[node.name] = done, [*lines, *fresh]  # what is torn is judged at the end
         return [line for _, lines in self._journals.values() for line in lines]
 
     def has_standbys(self) -> bool:
@@ -210,15 +135,3 @@ class Site(Stage):
             *(f"--local-addr={self.net[node.name].address}", f"--node_name={node.name}"),
             f"--lease_ttl={LEASE_S}",
         )
-
-
-def _read(lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    """What is cut or torn is judged at the end."""
-    return [line for line in map(_line, lines) if line is not None]
-
-
-def _line(text: bytes) -> dict[str, Any] | None:
-    with suppress(ValueError):
-        line: dict[str, Any] = json.loads(text)
-        return line
-    return None

@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.campaigns.hostile_files import Shelf
 from benchmarks.campaigns.hostile_plan import Blow, End, History, Session
 from benchmarks.harness import journal
-from benchmarks.harness.launched import ROOT, clean_environ
+from benchmarks.harness.launched import ROOT, start_in
 from benchmarks.harness.launchers import LOG_DIR
 from benchmarks.harness.procfs import tagged
 
@@ -60,8 +60,7 @@ class Told:
         notes: list[dict[str, Any]] = []
         for path in self.folder.glob("ledger_*.jsonl"):
             rank = int(path.stem.rpartition("_")[2])
-            whole = (line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n"))
-            notes += [{**json.loads(line), "rank": rank} for line in whole]
+            notes += [{**line, "rank": rank} for line in journal.lines_of(path)]
         return sorted(notes, key=lambda note: note["at_s"])
 
 
@@ -92,9 +91,8 @@ def _save_known(told: Told) -> bool:
 def _without_its_folder(told: Told, number: int) -> Ended:
     """Started while its checkpoints are away: it may wait or end, and must not begin anew."""
     process = _start(told, number)
-    deadline_s = time.monotonic() + _FOLDER_BACK_S
-    while process.poll() is None and time.monotonic() < deadline_s:
-        time.sleep(_PAUSE_S)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_FOLDER_BACK_S)
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
     return _end(told, process, End.FINISH, None, folder_gone=True)
@@ -132,8 +130,8 @@ class _Live:
 
     def _reached(self, further: int) -> bool:
         """Wait until the ranks are so many steps further than anybody was, or it is over."""
-        high = max((note["step"] for note in self._told.ledger() if note["what"] == "step"), default=0)
-        return self._wait(lambda: self._step() >= high + further or self._process.poll() is not None)
+        far = self._step() + further
+        return self._wait(lambda: self._step() >= far or self._process.poll() is not None)
 
     def _step(self) -> int:
         return max((note["step"] for note in self._told.ledger() if note["what"] == "step"), default=0)
@@ -177,45 +175,25 @@ class _Live:
 
     def _prestop(self) -> None:
         """The hook, and the SIGTERM that a kubelet sends once it has returned."""
-        subprocess.run(
-            [sys.executable, "-m", "faultrun", "prestop"],
-            cwd=self._told.folder,
-            env=clean_environ(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_SESSION_S,
-            check=False,
-        )
+        start_in(self._told.folder, (sys.executable, "-m", "faultrun", "prestop")).wait(_SESSION_S)
         self._process.send_signal(signal.SIGTERM)
 
 
 def _start(told: Told, number: int) -> "subprocess.Popen[bytes]":
     history, folder = told.history, told.folder
     script = ("bash", "train.sh") if history.wrapped else (sys.executable, _JOB, *_job_options(history))
-    options = [
-        "--framework=plain",
-        f"--worker_num={history.workers}",
-        "--checkpoint_dir=ckpt",
-        "--backoff=10ms..20ms",
-        "--max_restarts=20",
-        f"--log_dir={LOG_DIR}",
-        f"--stop_grace={STOP_GRACE_S:g}s",
-        "--grace=10s",
-    ]
+    options = (
+        *("--framework=plain", f"--worker_num={history.workers}", "--checkpoint_dir=ckpt"),
+        *("--backoff=10ms..20ms", "--max_restarts=20", f"--log_dir={LOG_DIR}"),
+        *(f"--stop_grace={STOP_GRACE_S:g}s", "--grace=10s"),
+    )
     slurm: dict[str, str] = {}
     if history.requeued:
         slurm = {"SLURM_JOB_ID": "4711", "SLURM_RESTART_COUNT": str(number)}
         slurm["SLURM_JOB_END_TIME"] = str(int(time.time()) + 3600)
-    with (folder / "console.txt").open("ab") as console:
-        return subprocess.Popen(
-            [sys.executable, "-m", "faultrun", *options, *script],
-            cwd=folder,
-            env={**clean_environ(), **slurm, _TAG: folder.name},
-            stdin=subprocess.DEVNULL,
-            stdout=console,
-            stderr=console,
-            start_new_session=True,
-        )
+    return start_in(
+        folder, (sys.executable, "-m", "faultrun", *options, *script), **slurm, **{_TAG: folder.name}
+    )
 
 
 def _job_options(history: History) -> tuple[str, ...]:

@@ -6,11 +6,12 @@ Nothing here asks faultrun what it decided.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import pairwise
+from typing import Any
 
 from benchmarks.campaigns.everything_plan import LEASE_S
 from benchmarks.campaigns.ledgers import Life, Told
+from benchmarks.harness.journal import parsed
 
 UNNAMED_S = LEASE_S + 5.0
 """The lease of a lost node, the two seconds that a wait may last unsaid, and three of a crowded machine."""
@@ -63,18 +64,11 @@ def unequal_ends(codes: Mapping[str, int], still_running: Sequence[str], wanted:
 Line = dict[str, object]
 
 
-def read_journal(text: bytes) -> tuple[list[Line], list[str]]:
+def read_journal(text: bytes) -> tuple[list[dict[str, Any]], list[str]]:
     """Whole lines, and what is wrong with the file: only its last line may be cut."""
-    read = [_line(line) for line in text[: text.rfind(b"\n") + 1].splitlines()]
+    read = [parsed(line) for line in text[: text.rfind(b"\n") + 1].splitlines()]
     wrong = [f"line {number} of a journal is no JSON" for number, line in enumerate(read, 1) if line is None]
     return [line for line in read if line is not None], wrong
-
-
-def _line(text: bytes) -> Line | None:
-    with suppress(ValueError):
-        line: Line = json.loads(text)
-        return line
-    return None
 
 
 def journals_disagree(journals: Mapping[str, Sequence[Line]]) -> Iterator[str]:

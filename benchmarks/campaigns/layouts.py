@@ -6,7 +6,6 @@ loads. ``--keep`` holds a line a case and goes on where it was cut. Ends with 1 
 """
 
 import json
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from benchmarks.campaigns import engine
 from benchmarks.campaigns.layouts_files import perform
 from benchmarks.campaigns.layouts_plan import RIGHT, TOLD, UNKNOWABLE, Case, draw
 from benchmarks.harness import journal
-from benchmarks.harness.launched import ROOT, clean_environ
+from benchmarks.harness.launched import ROOT, start_in
 from benchmarks.harness.launchers import LOG_DIR
 
 _JOB = str(ROOT / "benchmarks" / "jobs" / "layouts.py")
@@ -38,34 +37,19 @@ def run(case: Case, folder: Path) -> Seen:
     root.mkdir()
     for op in case.before():
         perform(op, root)
-    options = [
-        "--framework=plain",
-        "--worker_num=1",
-        "--standby=none",
-        "--checkpoint_dir=out",
-    ]
-    options += ["--backoff=10ms..20ms", "--max_restarts=20", f"--log_dir={LOG_DIR}"]
-    script = (sys.executable, _JOB, str(case.number), str(case.seed))
-    with (folder / "console.txt").open("wb") as console:
-        code = subprocess.run(
-            [sys.executable, "-m", "faultrun", *options, *script],
-            cwd=folder,
-            env=clean_environ(),
-            stdin=subprocess.DEVNULL,
-            stdout=console,
-            stderr=console,
-            timeout=_RUN_S,
-            check=False,
-        ).returncode
-    said = [
-        line
-        for line in journal.of(journal.read(folder), "FirstSaveTold")
-        if line["instead"] or not line["path"]
-    ]
-    path = folder / "got.jsonl"
-    got = (
-        [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    options = (
+        *("--framework=plain", "--worker_num=1", "--standby=none", "--checkpoint_dir=out"),
+        *("--backoff=10ms..20ms", "--max_restarts=20", f"--log_dir={LOG_DIR}"),
     )
+    script = (sys.executable, _JOB, str(case.number), str(case.seed))
+    process = start_in(folder, (sys.executable, "-m", "faultrun", *options, *script))
+    try:
+        code = process.wait(_RUN_S)
+    finally:
+        process.kill()
+    first = journal.of(journal.read(folder), "FirstSaveTold")
+    said = [line for line in first if line["instead"] or not line["path"]]
+    got = journal.lines_of(folder / "got.jsonl")
     verdict = str(got[-1]["told" if said else "untold"]) if got else ""
     if code not in {0, 65}:
         verdict = f"wrong: it ended with {code}"

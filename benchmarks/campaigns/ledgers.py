@@ -1,5 +1,6 @@
 """What ranks told of themselves, and what the kernel knows of them while they live."""
 
+import bisect
 import json
 import struct
 import threading
@@ -9,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.harness.journal import grown
 from benchmarks.jobs.everything_notes import PAGE
 
 _LOOK_S = 0.01
@@ -29,38 +31,57 @@ class Told:
 
 
 class Ledgers:
-    """All lines of all ranks so far; ``read`` takes in what has come since."""
+    """All lines of all ranks so far, steps found without a look at each; ``read`` takes in what has come."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._seen: dict[Path, int] = {}
+        self._firsts: dict[int, dict[int, list[float]]] = {}
+        self._worlds: dict[int, int] = {}
         self.lines: list[Told] = []
+        self.struck: list[Told] = []
 
     def read(self) -> "list[Told]":
         """Return what is new."""
         fresh: list[Told] = []
         for path in self._folder.glob("*.notes"):
-            with path.open("rb") as file:
-                file.seek(self._seen.get(path, 0))
-                text = file.read()
-            whole = text[: text.rfind(b"\n") + 1]
-            self._seen[path] = self._seen.get(path, 0) + len(whole)
+            whole, self._seen[path] = grown(path, self._seen.get(path, 0))
             fresh += [Told(**json.loads(line)) for line in whole.splitlines()]
-        self.lines += sorted(fresh, key=lambda one: one.at_s)
+        fresh.sort(key=lambda one: one.at_s)
+        self.lines += fresh
+        for one in fresh:
+            if one.what == "step":
+                self._firsts.setdefault(one.life, {}).setdefault(one.rank, []).append(one.at_s)
+            if one.what == "struck":
+                self.struck.append(one)
+            if one.what == "begin":
+                self._worlds[one.life] = int(one.path)
         return fresh
+
+    @property
+    def has_saved(self) -> bool:
+        """Whether all ranks train, behind a save of each that makes any."""
+        saves = {one.rank: one for one in self.lines if one.what == "saved"}
+        return bool(saves) and self.trains_since(max(one.at_s for one in saves.values())) is not None
 
     def newest_life(self) -> int:
         """The newest incarnation of which a rank has begun; -1: none."""
-        return max((one.life for one in self.lines if one.what == "begin"), default=-1)
+        return max(self._worlds, default=-1)
 
-    def trains_since(self, at_s: float, ranks: int) -> float | None:
+    def world(self, life: int) -> int:
+        """How many ranks it has; of one that never began, as many as the one before."""
+        return next((self._worlds[one] for one in range(life, -1, -1) if one in self._worlds), 0)
+
+    def trains_since(self, at_s: float) -> float | None:
         """When every rank of the newest incarnation had done a step after ``at_s``; None: not yet."""
-        life = self.newest_life()
-        firsts: dict[int, float] = {}
-        for one in self.lines:
-            if one.life == life and one.what == "step" and one.at_s > at_s:
-                firsts.setdefault(one.rank, one.at_s)
-        return max(firsts.values()) if len(firsts) == ranks else None
+        return self.trained_in(self.newest_life(), at_s)
+
+    def trained_in(self, life: int, at_s: float) -> float | None:
+        """The same of any incarnation."""
+        own = self._firsts.get(life, {})
+        places = {rank: bisect.bisect_right(moments, at_s) for rank, moments in own.items()}
+        firsts = [own[rank][place] for rank, place in places.items() if place < len(own[rank])]
+        return max(firsts) if firsts and len(firsts) == self.world(life) else None
 
 
 @dataclass(slots=True)
@@ -97,11 +118,11 @@ class Life:
 class Census:
     """A thread that asks, as soon as a rank is born, whether one of an older incarnation still lives."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, ledgers: Ledgers) -> None:
         self.lives: list[Life] = []
         self.together: list[str] = []
         """Each time that processes of two incarnations were there at once."""
-        self._folder = folder
+        self._folder, self._ledgers = folder, ledgers
         self._over = threading.Event()
         self._known: set[str] = set()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -113,27 +134,11 @@ class Census:
         self._thread.join()
 
     def newest(self) -> list[Life]:
-        """The ranks of the newest incarnation, as far as they were born."""
+        """The last process that came for each rank of the newest incarnation: survivors go on in theirs."""
         ranks = [one for one in tuple(self.lives) if one.is_rank]
-        newest = max((one.life for one in ranks), default=-1)
-        return [one for one in ranks if one.life == newest]
-
-    def older_than(self, life: int) -> list[Life]:
-        """What still lives of the incarnations before."""
-        return [one for one in tuple(self.lives) if one.life < life and one.lives()]
-
-    def overlaps(self) -> list[str]:
-        """By their own beats: ranks that ran after one of a newer incarnation was born."""
-        ranks = [one for one in self.lives if one.is_rank]
-        born = {
-            life: min(one.born_s for one in ranks if one.life == life) for life in {o.life for o in ranks}
-        }
-        found = []
-        for one in ranks:
-            newer = min((at_s for life, at_s in born.items() if life > one.life), default=None)
-            if newer is not None and one.beat_s() > newer:
-                found.append(f"{one.words()} beat {one.beat_s() - newer:.3f} s after a newer one was born")
-        return found
+        last = {one.rank: one for one in sorted(ranks, key=lambda one: (one.life, one.born_s))}
+        world = self._ledgers.world(self._ledgers.newest_life())
+        return [one for rank, one in sorted(last.items()) if rank < world or not world]
 
     def _run(self) -> None:
         while not self._over.is_set():
@@ -150,16 +155,8 @@ class Census:
                 if len(data) == struct.calcsize(PAGE):
                     self._known.add(path.name)
                     life, rank, pid, node = path.stem.split("_")
-                    number = int(pid)
-                    yield Life(
-                        int(life),
-                        int(rank),
-                        number,
-                        node,
-                        path,
-                        struct.unpack(PAGE, data)[0],
-                        _state(number)[1],
-                    )
+                    born_s, started = struct.unpack(PAGE, data)[0], _state(int(pid))[1]
+                    yield Life(int(life), int(rank), int(pid), node, path, born_s, started)
 
 
 def _together(born: Life, lives: Iterable[Life]) -> list[str]:

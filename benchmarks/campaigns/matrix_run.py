@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.campaigns.engine import NotPossible
-from benchmarks.harness.launched import ROOT, clean_environ
+from benchmarks.harness.launched import ROOT, start_in
 from benchmarks.harness.procfs import tagged
 from faultrun.testing.fault import CHAOS_VARIABLE, FaultKind, InjectedFault, Trigger
 from faultrun.testing.inject import GROUP_PREFIX, MEMORY_GROUPS
@@ -144,31 +144,18 @@ def _remove_groups() -> None:
 
 def _train(cell: Cell, framework: str, folder: Path) -> int:
     training = TRAININGS[framework]
-    options: tuple[str, ...] = (
-        f"--framework={framework}",
-        f"--worker_num={training.workers}",
-        "--checkpoint_dir=ckpt",
-        "--backoff=10ms..20ms",
-        "--standby=none",
+    options = (
+        *(f"--framework={framework}", f"--worker_num={training.workers}", "--checkpoint_dir=ckpt"),
+        *("--backoff=10ms..20ms", "--standby=none", *((_HANG_LIMITS,) if cell.kind in HANGS else ())),
     )
-    if cell.kind in HANGS:
-        options = (*options, _HANG_LIMITS)
-    with (folder / "console.txt").open("wb") as console:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "faultrun", *options, *training.program],
-            cwd=folder,
-            env={**clean_environ(), CHAOS_VARIABLE: cell.fault.text},
-            stdin=subprocess.DEVNULL,
-            stdout=console,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            return process.wait(_RUN_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            return -1
+    command = (sys.executable, "-m", "faultrun", *options, *training.program)
+    process = start_in(folder, command, **{CHAOS_VARIABLE: cell.fault.text})
+    try:
+        return process.wait(_RUN_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return -1
 
 
 def _outcome(logs: Path, code: int) -> Outcome:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmarks.campaigns.everything_plan import NODE_WAIT_S
 from benchmarks.campaigns.ledgers import Census, Ledgers
+from benchmarks.harness.journal import grown
 from benchmarks.harness.launched import clean_environ
 from benchmarks.jobs.everything_notes import boot_s
 from support.nodes.etcd_cluster import EtcdCluster
@@ -98,8 +99,8 @@ class Stage:
         for name, size_mib in disks.items():
             _mount(folder / name, size_mib)
         (folder / "told").mkdir()
-        self.ledgers = Ledgers(folder / "told")
-        self.census = Census(folder / "told")
+        self.steps = Ledgers(folder / "told")
+        self.census = Census(folder / "told", self.steps)
         self.etcd = EtcdCluster(net, members, folder / "etcd") if members else None
         self._due: list[tuple[float, Callable[[], object]]] = []
 
@@ -146,17 +147,13 @@ class Stage:
         self._due = [one for one in self._due if one[0] > now_s]
         for _, do in due:
             do()
-        self.ledgers.read()
+        self.steps.read()
         for node in self.nodes.values():
             self._hear(node, now_s)
             node.reap(now_s)
         for node in self.nodes.values():
-            if (
-                not node.runs
-                and not node.away
-                and not self.ending
-                and now_s >= node.ended_at_s + _patience_s(node)
-            ):
+            lost = not node.runs and not node.away and not self.ending
+            if lost and now_s >= node.ended_at_s + _patience_s(node):
                 if node.code is not None:
                     node.alone.append(node.code)
                 self.start(node)
@@ -198,15 +195,9 @@ class Stage:
         return True
 
     def _hear(self, node: Node, now_s: float) -> None:
-        path = self.console(node)
-        if path.exists() and path.stat().st_size > node.read:
-            with path.open("rb") as file:
-                file.seek(node.read)
-                text = file.read()
-            whole = text[: text.rfind(b"\n") + 1]
-            node.read += len(whole)
-            lines = _COLOURS.sub("", whole.decode(errors="replace")).splitlines()
-            node.said += [(now_s, line) for line in lines]
+        whole, node.read = grown(self.console(node), node.read)
+        lines = _COLOURS.sub("", whole.decode(errors="replace")).splitlines()
+        node.said += [(now_s, line) for line in lines]
 
     def close(self) -> None:
         """End everything, and give back the disks."""

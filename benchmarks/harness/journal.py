@@ -1,6 +1,7 @@
 """faultrun's journal, read as what it is for everybody: lines of JSON. Nothing of faultrun is imported."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,31 @@ from benchmarks.harness.launchers import LOG_DIR
 
 def read(folder: Path) -> list[dict[str, Any]]:
     """The lines of the journal of a run that was started in ``folder``, oldest first."""
-    path = folder / LOG_DIR / "journal.jsonl"
+    return lines_of(folder / LOG_DIR / "journal.jsonl")
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file that are ended, oldest first; none where there is no file."""
+    return [json.loads(line) for line in grown(path)[0].splitlines()]
+
+
+def grown(path: Path, done: int = 0) -> tuple[bytes, int]:
+    """What a file has behind ``done`` bytes, up to its last line that is ended; and how far that is."""
     if not path.exists():
-        return []
-    whole = (line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line[-1] == "\n")
-    return [json.loads(line) for line in whole]
+        return b"", done
+    with path.open("rb") as file:
+        file.seek(done)
+        text = file.read()
+    whole = text[: text.rfind(b"\n") + 1]
+    return whole, done + len(whole)
+
+
+def parsed(line: str | bytes) -> dict[str, Any] | None:
+    """None for a line that was cut or torn."""
+    with suppress(ValueError):
+        found: dict[str, Any] = json.loads(line)
+        return found
+    return None
 
 
 def of(lines: list[dict[str, Any]], event: str) -> list[dict[str, Any]]:

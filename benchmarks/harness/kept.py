@@ -3,11 +3,11 @@
 import json
 import subprocess
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.journal import parsed
 from benchmarks.harness.launched import ROOT
 
 
@@ -16,15 +16,8 @@ def read(path: Path | None, seed: int | None = None) -> list[dict[str, Any]]:
     if path is None or not path.exists():
         return []
     lines = path.read_text(encoding="utf-8").splitlines()
-    rows = [row for line in lines if (row := _row(line)) is not None]
+    rows = [row for line in lines if (row := parsed(line)) is not None]
     return [row for row in rows if seed is None or row["seed"] == seed]
-
-
-def _row(line: str) -> dict[str, Any] | None:
-    with suppress(ValueError):
-        row: dict[str, Any] = json.loads(line)
-        return row
-    return None
 
 
 def add(path: Path | None, seed: int | None, *rows: Mapping[str, Any]) -> None:

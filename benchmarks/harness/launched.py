@@ -184,6 +184,20 @@ class Launched:
         return "; it said: " + " / ".join(lines[-_TAIL_LINES:]) if lines else ""
 
 
+def start_in(folder: Path, command: Sequence[str], **environ: str) -> "subprocess.Popen[bytes]":
+    """Start it in a session of its own; what it says is behind what is in ``console.txt``."""
+    with (folder / "console.txt").open("ab") as console:
+        return subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**clean_environ(), **environ},
+            stdin=subprocess.DEVNULL,
+            stdout=console,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
 def said_at_the_end(console: str) -> str:
     """What faultrun said about the end of the run; whatever it offers behind that is not part of it."""
     return next((line for line in reversed(console.splitlines()) if "; exit code " in line), "")

@@ -1,6 +1,5 @@
 """Launchers on several machines of one switch, which share a folder: one job, its notes and its journals."""
 
-import json
 import os
 import signal
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from select import POLLIN, poll
 from typing import Any
 
+from benchmarks.harness import journal
 from benchmarks.harness.benchmark import NotMeasured
 from benchmarks.harness.etcd import await_members, start_member
 from benchmarks.harness.launched import Launched
@@ -70,9 +70,7 @@ class Nodes:
 
     def journal(self, name: str) -> list[dict[str, Any]]:
         """What faultrun's supervisor on this machine has written, each line with its moment as ``mono_s``."""
-        path = self.folder / LOG_DIR / f"node_{name}" / "journal.jsonl"
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        lines = journal.lines_of(self.folder / LOG_DIR / f"node_{name}" / "journal.jsonl")
         began_s = self._began_s(lines)
         return [{**line, "mono_s": line["run_s"] + began_s} for line in lines]
 

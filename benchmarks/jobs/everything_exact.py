@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.jobs.everything_notes import Notes, drop_old, newest_whole
+from benchmarks.jobs.times import Times
 
 CODE, GUARD, FOLDER, STEP_S = sys.argv[1], sys.argv[2], Path(sys.argv[3]), float(sys.argv[4])
 NOTES = Notes(FOLDER)
@@ -43,24 +44,6 @@ _STANDS_S = 0.03
 """At the end: so that others find it there."""
 
 
-class Times(dict[str, float]):
-    """Of a rejoin: the SDK notes when it comes to what, and we hear it."""
-
-    def __init__(self, job: "Job") -> None:
-        super().__init__()
-        self._job = job
-
-    def __setitem__(self, name: str, at_s: float) -> None:
-        super().__setitem__(name, at_s)
-        self._job.repairs(name)
-
-    def setdefault(self, name: str, at_s: float = 0.0) -> float:
-        """As of a dict, and heard."""
-        if name not in self:
-            self[name] = at_s
-        return self[name]
-
-
 class Job:
     """One rank."""
 
@@ -84,7 +67,7 @@ class Job:
         self._worker = worker()
         self._told_of = -1
         if self._worker is not None:
-            self._worker.regroup.times = Times(self)
+            self._worker.regroup.times = Times(self.repairs)
 
     def train(self) -> None:
         """All steps."""
@@ -127,7 +110,7 @@ class Job:
         at("end")
         return mean
 
-    def repairs(self, place: str) -> None:
+    def repairs(self, place: str, _at_s: float) -> None:
         """In the main thread, or in the SDK's own."""
         if place == "join" and PARKS and not NOTES.is_born:
             NOTES.life = self._incarnation

@@ -51,7 +51,7 @@ def main() -> None:
         if state.step % _PRINT_EVERY == 0:
             print(f"step {state.step}", flush=True)
         if NOTES.rank == 0 and state.step % _SAVE_EVERY == 0:
-            _save(state)
+            NOTES.note("saved", state.step, str(state.save_in(CKPT / "periodic", _KEEP)))
         NOTES.at("step")
     reduce(0)  # nobody leaves before all are done
     if sdk is not None:
@@ -88,21 +88,6 @@ def _guarded(state: State):  # type: ignore[no-untyped-def]
 
     sdk.start(save=state.write, directory=CKPT, name="state.safetensors")
     return sdk
-
-
-def _save(state: State) -> None:
-    """Under its final name once it is on the disk; drop the oldest."""
-    own = CKPT / "periodic"
-    own.mkdir(parents=True, exist_ok=True)
-    path = own / f"step_{state.step}.safetensors"
-    partial = own / f".{path.name}.tmp"
-    state.write(str(partial))
-    partial.replace(path)
-    NOTES.note("saved", state.step, str(path))
-    kept = sorted(own.glob("step_*.safetensors"), key=lambda one: (len(one.name), one.name))
-    for old in kept[:-_KEEP]:
-        with suppress(FileNotFoundError):
-            old.unlink()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.jobs.chaos import RANK, check, sockets
@@ -64,17 +63,8 @@ def main() -> None:
 
 def periodic(state: State, folder: Path) -> str:
     """Save this rank's copy under its final name, and ``last`` in place; drop the oldest."""
-    own = folder / f"rank_{RANK}"
-    own.mkdir(parents=True, exist_ok=True)
-    path = own / f"step_{state.step}.safetensors"
-    partial = own / f".{path.name}.tmp"
-    state.write(str(partial))
-    partial.replace(path)
-    state.write(str(own / "last.safetensors"))
-    mine = sorted(own.glob("step_*.safetensors"), key=lambda one: (len(one.name), one.name))
-    for old in mine[:-_KEEP]:
-        with suppress(FileNotFoundError):
-            old.unlink()
+    path = state.save_in(folder / f"rank_{RANK}", _KEEP)
+    state.write(str(path.with_name("last.safetensors")))
     return str(path)
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 _MODULUS = (1 << 61) - 1
@@ -35,6 +36,19 @@ class State:
             file.write(struct.pack("<Q", len(header)) + header + struct.pack("<q", self.weight))
             file.flush()
             os.fsync(file.fileno())
+
+    def save_in(self, own: Path, keep: int) -> Path:
+        """As ``step_<step>.safetensors`` once it is on the disk; all but the newest few are dropped."""
+        own.mkdir(parents=True, exist_ok=True)
+        path = own / f"step_{self.step}.safetensors"
+        partial = own / f".{path.name}.tmp"
+        self.write(str(partial))
+        partial.replace(path)
+        kept = sorted(own.glob("step_*.safetensors"), key=lambda one: (len(one.name), one.name))
+        for old in kept[:-keep]:
+            with suppress(FileNotFoundError):
+                old.unlink()
+        return path
 
 
 def read(path: str) -> State:

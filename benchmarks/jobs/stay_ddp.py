@@ -14,22 +14,9 @@ from torch import nn
 
 from benchmarks.jobs.ddp import batch, create, find_checkpoint, read_options, tell
 from benchmarks.jobs.tell import life, rank
+from benchmarks.jobs.times import Times
 from faultrun import sdk
 from faultrun.sdk.worker.worker import worker
-
-
-class Times(dict[str, float]):
-    """What the SDK notes of a rejoin, told at once."""
-
-    def __setitem__(self, name: str, at_s: float) -> None:
-        super().__setitem__(name, at_s)
-        tell(name, at_s=at_s)
-
-    def setdefault(self, name: str, at_s: float = 0.0) -> float:
-        """As of a dict, and told."""
-        if name not in self:
-            self[name] = at_s
-        return self[name]
 
 
 def main() -> None:
@@ -42,7 +29,7 @@ def main() -> None:
     tell("ready")
     this = worker()
     if this is not None:
-        this.regroup.times = Times()
+        this.regroup.times = Times(lambda name, at_s: tell(name, at_s=at_s))
     newest = find_checkpoint(options)
     if guard.resume() is None and newest:
         guard.load(torch.load(newest, weights_only=True))

@@ -1,17 +1,13 @@
 """A short piece of ``make soak-everything``, and proof that its judge sees what it is there to see."""
 
 import json
-import os
 import struct
-import subprocess
-import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from benchmarks.campaigns import everything_headline
-from benchmarks.campaigns.engine import NOT_POSSIBLE
 from benchmarks.campaigns.everything_judge import (
     Cost,
     Right,
@@ -34,9 +30,7 @@ from benchmarks.campaigns.ledgers import Life, Told
 from benchmarks.jobs import everything_notes
 from benchmarks.jobs import everything_numbers as numbers
 from benchmarks.jobs.everything_notes import PAGE
-
-from support.lightly import lightly
-from support.places import ROOT
+from benchmarks.tests.campaign import carried_out
 
 
 @pytest.mark.slow
@@ -52,15 +46,7 @@ from support.places import ROOT
 )
 def test_faults_over_a_training_break_no_promise(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Of the thousand a rank that is killed, and one after it that fails before its first step."""
-    see = f"--see={tmp_path / 'see'}"
-    campaign = (sys.executable, "-m", "benchmarks.campaigns.everything", *words, see)
-    environ = {**os.environ, **lightly("launcher", "tests", "."), "TMPDIR": str(tmp_path)}
-    ended = subprocess.run(
-        campaign, cwd=ROOT, env=environ, timeout=560, check=False, capture_output=True, text=True
-    )
-    if ended.returncode == NOT_POSSIBLE:
-        pytest.skip(ended.stderr)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    carried_out("everything", *words, f"--see={tmp_path / 'see'}", TMPDIR=str(tmp_path))
 
 
 def test_a_seed_draws_the_same_faults_and_all_that_there_are() -> None:

@@ -1,9 +1,6 @@
 """A short piece of ``make soak-hostile``, and proof that its judge sees what it is there to see."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,22 +10,14 @@ from benchmarks.campaigns.hostile_files import Shelf
 from benchmarks.campaigns.hostile_judge import broken
 from benchmarks.campaigns.hostile_plan import Blow, Deed, End, History, Session, draw
 from benchmarks.campaigns.hostile_run import Ended, Told
-
-from support.lightly import lightly
-from support.places import ROOT
+from benchmarks.tests.campaign import carried_out
 
 QUIET = Session(strikes=(), end=End.FINISH, end_after=5, deeds_between=(), folder_gone=False)
 
 
 @pytest.mark.slow
 def test_hostile_histories_break_no_promise() -> None:
-    campaign = (sys.executable, "-m", "benchmarks.campaigns.hostile", "--histories=6", "--seed=3")
-    environ = {**os.environ, **lightly()}
-    ended = subprocess.run(
-        campaign, cwd=ROOT, env=environ, timeout=560, check=False, capture_output=True, text=True
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "6 of 6 histories kept every promise" in ended.stdout
+    assert "6 of 6 histories kept every promise" in carried_out("hostile", "--histories=6", "--seed=3")
 
 
 def test_a_seed_draws_the_same_histories_and_all_that_there_is() -> None:
@@ -61,9 +50,8 @@ def _told(folder: Path, notes: Sequence[tuple[int, int, str, int]], **changes: A
 def _reported(folder: Path, incidents: Sequence[Mapping[str, Any]] = (), share: float | None = None) -> None:
     (folder / "log").mkdir()
     report = {"incidents": list(incidents), "incidents_total": len(incidents)}
-    (folder / "log" / "report.json").write_text(
-        json.dumps({**report, "productive_share": share, "wall_s": 10.0})
-    )
+    whole = {**report, "productive_share": share, "wall_s": 10.0}
+    (folder / "log" / "report.json").write_text(json.dumps(whole))
 
 
 WELL = [(0, 1, "begin", 0), (0, 2, "step", 1), (0, 3, "step", 2), (0, 4, "save", 2), (0, 5, "final", 2)]

@@ -1,8 +1,6 @@
 """The zoo of layouts: what is chosen is the newest save that was whole, or it was said that nobody knows."""
 
 import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +9,7 @@ from pathlib import Path
 import pytest
 from benchmarks.campaigns.layouts_files import Op, perform
 from benchmarks.campaigns.layouts_plan import KINDS, RIGHT, TOLD, UNKNOWABLE, Case, Fault, draw
+from benchmarks.tests.campaign import carried_out
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.save_learner import SaveLearner
@@ -20,8 +19,6 @@ from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen
 from faultrun.model.spec.run_spec import Recovery, Replicas
 from faultrun.supervisor.checkpoints.finder import CheckpointFinder, SavesKnown
 from faultrun.supervisor.reactor import RunClock
-from support.lightly import lightly
-from support.places import ROOT
 from support.stories.specs import a_spec
 
 
@@ -37,13 +34,8 @@ def test_ten_thousand_of_the_zoo_get_what_they_should(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_scripts_that_are_killed_get_what_they_should() -> None:
-    campaign = (sys.executable, "-m", "benchmarks.campaigns.layouts", "--layouts=5", "--seed=3")
-    environ = {**os.environ, **lightly()}
-    ended = subprocess.run(
-        campaign, cwd=ROOT, env=environ, timeout=300, check=False, capture_output=True, text=True
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "5 of 5 layouts kept every promise" in ended.stdout
+    said = carried_out("layouts", "--layouts=5", "--seed=3", within_s=300)
+    assert "5 of 5 layouts kept every promise" in said
 
 
 def test_a_seed_draws_the_same_cases_and_all_that_there_is() -> None:

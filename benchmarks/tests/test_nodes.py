@@ -15,7 +15,7 @@ from benchmarks.campaigns.judge_nodes import (
     unnamed_waits,
     waits_said,
 )
-from benchmarks.campaigns.ledgers import Census, Life, Told
+from benchmarks.campaigns.ledgers import Census, Ledgers, Life, Told
 
 from support.machine.processes import wait_until
 
@@ -36,7 +36,7 @@ def told(life: int, rank: int, what: str, step: int, at_s: float = 0.0) -> Told:
 
 
 def test_a_rank_that_lives_beside_a_newer_incarnation_is_seen(tmp_path: Path) -> None:
-    census = Census(tmp_path)
+    census = Census(tmp_path, Ledgers(tmp_path))
     older = subprocess.Popen(["sleep", "1000"])
     try:
         page = tmp_path / f"0_0_{older.pid}_a.rank"
@@ -45,12 +45,12 @@ def test_a_rank_that_lives_beside_a_newer_incarnation_is_seen(tmp_path: Path) ->
         (tmp_path / f"1_1_{os.getpid()}_b.rank").write_bytes(bytes(16))
         wait_until(lambda: bool(census.together), what="both")
         assert census.together == ["rank 0 of incarnation 0 lives although rank 1 of incarnation 1 was born"]
-        assert [one.pid for one in census.older_than(1)] == [older.pid]
+        assert census.lives[0].lives()
     finally:
         census.close()
         older.kill()
         older.wait()
-    assert census.older_than(1) == []
+    assert not census.lives[0].lives()
 
 
 def test_a_long_time_without_training_of_which_nobody_says_why_is_seen(tmp_path: Path) -> None:
