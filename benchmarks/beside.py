@@ -41,9 +41,8 @@ with tempfile.TemporaryDirectory() as folder:
 
 def main() -> int:
     """Measure, and print a row for each way as soon as it is known."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    as_it_is = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_it_is)
     parser.add_argument("other", type=Path)
     parser.add_argument("--ways", default="cold,warm,stay", help=f"of {','.join(WAYS)} [%(default)s]")
     parser.add_argument("--rounds", type=int, default=15)

@@ -5,21 +5,11 @@ from collections.abc import Iterable
 
 from benchmarks.harness.benchmark import Benchmark
 
-_MODULES = {
-    "detection": "benchmarks.detection",
-    "supervisor": "benchmarks.supervisor",
-    "startup": "benchmarks.startup",
-    "warm": "benchmarks.warm",
-    "stay": "benchmarks.stay",
-    "snapshots": "benchmarks.snapshots",
-    "checkpoints": "benchmarks.checkpoints",
-    "hangs": "benchmarks.hangs",
-    "loops": "benchmarks.loops",
-    "journals": "benchmarks.journals",
-    "scale": "benchmarks.scale",
-    "several_nodes": "benchmarks.several_nodes",
-    "mindspore": "benchmarks.restart_mindspore",
-}
+_NAMES = (
+    *("detection", "supervisor", "startup", "warm", "stay", "snapshots", "checkpoints", "hangs", "loops"),
+    *("journals", "scale", "several_nodes"),
+)
+_MODULES = {name: f"benchmarks.{name}" for name in _NAMES} | {"mindspore": "benchmarks.restart_mindspore"}
 _ONLY_BY_NAME = frozenset({"mindspore"})
 """Minutes for each sample: msrun takes half a minute to notice that it has lost."""
 

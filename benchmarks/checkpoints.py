@@ -1,14 +1,13 @@
 """Checkpoints listed, read and verified, next to the least that any program must do for it."""
 
 import os
-import struct
 import time
 import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from benchmarks.campaigns.savers import record
+from benchmarks.campaigns.savers import counts, record
 from benchmarks.harness.benchmark import OURS, Attempt, Benchmark, Metric, NotMeasured, Promise, Unit, Verdict
 from benchmarks.harness.series import Readings
 from faultrun.checkpoints.catalog import Catalog
@@ -43,7 +42,9 @@ def _listing(contender: str, root: Path) -> dict[str, list[float]]:
         step = number // _RANKS + 1
         path = root / f"rank_{number % _RANKS}" / f"net-{step // 100 + 1}_{step % 100 + 1}.ckpt"
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(b"".join([record("w", "Float32", bytes(16), dims=(4,)), *_counts(step)]))
+        path.write_bytes(
+            b"".join([record("w", "Float32", bytes(16), dims=(4,)), *counts(step // 100 + 1, step)])
+        )
     if contender == LEAST:
         return {"took": [_timed(lambda: _look_at_all(root)) for _ in range(_REPEATS)]}
     memories = [str(root / f"memory{number}.jsonl") for number in range(_REPEATS)]
@@ -125,7 +126,7 @@ def _write_sparse(path: Path, *, size_bytes: int) -> None:
             head = record(f"layer{number}.weight", "Int8", bytes(each))[:-each]
             file.write(head)
             file.seek(each, os.SEEK_CUR)
-        file.write(b"".join(_counts(5)))
+        file.write(b"".join(counts(1, 5)))
 
 
 def _write_checked(path: Path, *, size_bytes: int) -> None:
@@ -133,17 +134,12 @@ def _write_checked(path: Path, *, size_bytes: int) -> None:
     content = os.urandom(each)
     crc = 0
     with path.open("wb") as file:
-        for data in [*(record(f"layer{number}", "Int8", content) for number in range(128)), *_counts(5)]:
+        for data in [*(record(f"layer{number}", "Int8", content) for number in range(128)), *counts(1, 5)]:
             crc = zlib.crc32(data, crc)
             file.write(data)
         file.write(b"crc_num" + crc.to_bytes(10, "big"))
         file.flush()
         os.fsync(file.fileno())  # or the disk would be measured after all
-
-
-def _counts(step: int) -> list[bytes]:
-    counts = {"epoch_num": step // 100 + 1, "step_num": step}
-    return [record(tag, "Int64", struct.pack("<q", number), dims=()) for tag, number in counts.items()]
 
 
 def _timed(action: Callable[[], object]) -> float:

@@ -32,9 +32,8 @@ _REPORT_LIMIT_S, _REPORT_LIMIT_MIB, _STATUS_LIMIT_S = 60.0, 1024.0, 1.0
 def measure(attempt: Attempt) -> Mapping[str, list[float]]:
     """Look at the journal with a process of its own."""
     journal = attempt.folder / "journal.jsonl"
-    shutil.copytree(
-        _written(_SHAPES[attempt.case]), attempt.folder, copy_function=os.link, dirs_exist_ok=True
-    )
+    written = _written(_SHAPES[attempt.case])
+    shutil.copytree(written, attempt.folder, copy_function=os.link, dirs_exist_ok=True)
     if attempt.contender == LEAST:
         return _read_all(journal) if attempt.case != STATUS else _read_end(journal)
     verb = ("status",) if attempt.case == STATUS else ("report", "--quiet")
@@ -48,11 +47,8 @@ def measure(attempt: Attempt) -> Mapping[str, list[float]]:
     if status:
         raise NotMeasured(f"faultrun {verb[0]} ended with {status}")
     took_s = time.perf_counter() - began_s
-    return {
-        "took": [took_s],
-        "processor": [usage.ru_utime + usage.ru_stime],
-        "memory": [usage.ru_maxrss / 1024],
-    }
+    used_s = usage.ru_utime + usage.ru_stime
+    return {"took": [took_s], "processor": [used_s], "memory": [usage.ru_maxrss / 1024]}
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from benchmarks.harness import etcd
+from benchmarks.harness import etcd, journal
 from benchmarks.harness.benchmark import OURS, Attempt, Benchmark, Metric, NotMeasured, Promise, Unit, Verdict
 from benchmarks.harness.launched import ROOT
 from benchmarks.harness.launchers import LAUNCHERS_OF_NODES, WARM, Meeting
@@ -25,14 +25,8 @@ KILLS, STEPS_BEFORE, LEASE_S, STEP_S = 3, 25, 5, 0.1
 _DRAIN_LIMIT_S, _SPAWN_LIMIT_S, _RSS_LIMIT_MIB = 0.025, 0.060, 40.0
 _START_S, _READY_S, _BACK_S = 120.0, 180.0, 120.0
 _WATCHED_S = 8.0
-_PARTS = {
-    "sweep": "Drained",
-    "survey": "RecoveryPointChosen",
-    "plan": "PlanAdopted",
-    "prepare": "Prepared",
-    "go": "GoGiven",
-    "spawn": "WorkerStarted",
-}
+_PARTS = {"sweep": "Drained", "survey": "RecoveryPointChosen", "plan": "PlanAdopted"}
+_PARTS |= {"prepare": "Prepared", "go": "GoGiven", "spawn": "WorkerStarted"}
 """What the last node has reached, one after the other, since the last rank was gone."""
 
 
@@ -136,12 +130,8 @@ def _timeline(journals: list[list[dict[str, Any]]], killed_s: float, life: int) 
     """What the journals of all nodes say of the end of ``life`` and of what followed."""
 
     def moments(event: str, life: int) -> list[float]:
-        return [
-            line["mono_s"]
-            for lines in journals
-            for line in lines
-            if (line["event"], line["incarnation"]) == (event, life)
-        ]
+        of = (line for lines in journals for line in lines if line["incarnation"] == life)
+        return [line["mono_s"] for line in of if line["event"] == event]
 
     exits = moments("WorkerExit", life)
     gone_s = max(exits)
@@ -169,11 +159,7 @@ def _host_dies(attempt: Attempt) -> dict[str, list[float]]:
         _started(attempt, nodes, stores, 2)
         _settled(attempt, nodes, frozenset())
         journals = {name: nodes.journal(name) for name in nodes.runs}
-        members = [
-            name
-            for name, lines in journals.items()
-            if any(line["event"] == "WorkerStarted" for line in lines)
-        ]
+        members = [name for name, lines in journals.items() if journal.of(lines, "WorkerStarted")]
         old, killed_s = nodes.pids(), time.monotonic()
         nodes.kill_machine(members[-1])
         return {"beyond_lease": [_all_train(nodes, killed_s, old, 2) - killed_s - LEASE_S]}

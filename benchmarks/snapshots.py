@@ -24,9 +24,8 @@ def measure(attempt: Attempt) -> Mapping[str, list[float]]:
     with Launched(contender.command(job), attempt.folder, contender.environ) as run:
         run.wait_for_the_end(within_s=_PATIENCE_S)
         kinds = ("auto", "none", "bare", "one", "hook", "interval")
-        auto, none, bare, one, hooks, (every,) = (
-            [note.number for note in select(run.notes, kind)] for kind in kinds
-        )
+        told = ([note.number for note in select(run.notes, kind)] for kind in kinds)
+    auto, none, bare, one, hooks, (every,) = told
     return {
         "without": [median(none)],
         "auto": [median(auto)],

@@ -78,19 +78,11 @@ def table(rows: Rows, codes: Sequence[Code]) -> list[str]:
 def versions(codes: Sequence[Code]) -> dict[str, str]:
     """Of each distribution, as the code sees it. ImportError names the one that is not installed."""
     found: dict[str, str] = {}
-    ask = (
-        "import sys; from importlib.metadata import version; [print(version(name)) for name in sys.argv[1:]]"
-    )
+    ask = "import sys; from importlib.metadata import version; print(*map(version, sys.argv[1:]))"
     for code in codes:
         command = (sys.executable, "-c", ask, *code.distributions)
-        told = subprocess.run(
-            command,
-            env={**clean_environ(), **code.environ},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        environ = {**clean_environ(), **code.environ}
+        told = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=60)
         if told.returncode != 0:
             raise ImportError((told.stderr.strip().splitlines() or ["?"])[-1].rpartition(": ")[2])
         found.update(zip(code.distributions, told.stdout.split(), strict=True))
@@ -149,9 +141,8 @@ def _deed(rows: Rows, one: Row, contender: Contender) -> str:
     if verdict not in _LOUD and one.fault != Fault.SAVE.value:
         return ""
     late = "the save was over" if one.late else ""
-    told = " · ".join(
-        part for part in (one.harm, late, one.overdue, f"`{one.why}`" if one.why else "") if part
-    )
+    why = f"`{one.why}`" if one.why else ""
+    told = " · ".join(filter(None, (one.harm, late, one.overdue, why)))
     codes = ", ".join("none" if code is None else str(code) for code in one.codes)
     return f"* {one.code}, {one.fault}, {contender.name}: {told} · {verdict.value} · exit codes {codes}"
 
@@ -180,9 +171,8 @@ def _ends(rows: Rows, made: Iterable[Row], contender: Contender) -> str:
     if not hers:
         return ""
     same = sum(rows.verdict(one) is Verdict.SAME for one in hers)
-    text = (
-        f"{contender.name}: {same} of {len(hers)} disturbed runs ended like the undisturbed one, bit for bit"
-    )
+    runs = f"{same} of {len(hers)} disturbed runs"
+    text = f"{contender.name}: {runs} ended like the undisturbed one, bit for bit"
     bad = [f"{words}: {where}" for verdict, words in _BAD.items() if (where := _where(rows, hers, verdict))]
     return "; ".join((text, *bad)) + "."
 
@@ -236,9 +226,8 @@ def _seconds(made: Iterable[Row]) -> str:
     medians: dict[str, dict[str, float]] = {}
     for contender in CONTENDERS:
         for code in dict.fromkeys(one.code for one in kills):
-            seconds = [
-                one.after_s or 0.0 for one in kills if (one.code, one.contender) == (code, contender.name)
-            ]
+            own = (one for one in kills if (one.code, one.contender) == (code, contender.name))
+            seconds = [one.after_s or 0.0 for one in own]
             if seconds:
                 medians.setdefault(contender.name, {})[code] = statistics.median(seconds)
     parts = []
@@ -249,9 +238,8 @@ def _seconds(made: Iterable[Row]) -> str:
         if name != TORCHRUN.name and times:
             text += f" (torchrun takes {_between(times, 1)} times as long)"
         parts.append(text)
-    return (
-        f"From the kill of a rank to the next step, median of each code: {'; '.join(parts)}." if parts else ""
-    )
+    said = "From the kill of a rank to the next step, median of each code"
+    return f"{said}: {'; '.join(parts)}." if parts else ""
 
 
 def _between(numbers: Iterable[float], digits: int) -> str:

@@ -4,7 +4,7 @@ import os
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
@@ -73,12 +73,7 @@ class Code:
 
     def program(self, size: Size) -> tuple[str, ...]:
         """The script and its arguments, the same under every launcher and at every start."""
-        named = {
-            "output_dir": OUTPUT,
-            "steps": size.steps,
-            "save_every": size.save_every,
-            "step_s": size.step_s,
-        }
+        named = {"output_dir": OUTPUT, **asdict(size)}
         return (str(self.script), *(f"--{name}={value}" for name, value in named.items()), *self.arguments)
 
 
@@ -109,14 +104,8 @@ class Contender:
 _OURS = f"{LOG_DIR}/incarnation_*/worker_0.log"
 _TORCHRUNS = f"{LOG_DIR}/*/attempt_*/0/stdout.log"
 FAULTRUN = Contender(name="faultrun", size=_SHORT, lives=_OURS, faults=tuple(Fault), ours=True)
-STANDBYS = Contender(
-    name="faultrun, standbys",
-    size=_LONG,
-    lives=_OURS,
-    faults=(Fault.KILL, Fault.SAVE),
-    ours=True,
-    standbys=True,
-)
+_KILLS = (Fault.KILL, Fault.SAVE)
+STANDBYS = replace(FAULTRUN, name="faultrun, standbys", size=_LONG, faults=_KILLS, standbys=True)
 TORCHRUN = Contender(
     name="torchrun",
     size=_SHORT,

@@ -68,17 +68,13 @@ class Campaign(Generic[Case, Seen]):
 
     def carry_out(self, drawn: Sequence[Case], asked: argparse.Namespace) -> list[Row]:
         """Run what is missing or was broken; the rows of all cases that were ever run, by their number."""
-        own = (
-            row for row in self.read(asked.keep, asked.seed) if row.get("campaign", self.name) == self.name
-        )
-        rows: dict[Any, Row] = {
-            _key(row["number"]): row for row in own if not row["broken"] and not asked.again
-        }
+        kept_rows = () if asked.again else self.read(asked.keep, asked.seed)
+        own = [row for row in kept_rows if row.get("campaign", self.name) == self.name]
+        rows: dict[Any, Row] = {_key(row["number"]): row for row in own if not row["broken"]}
         wanted = [case for case in drawn if not asked.only or case.number in asked.only]
         left = [case for case in wanted if _key(case.number) not in rows]
-        print(
-            f"{len(wanted)} {self.cases}, seed {asked.seed}; {len(left)} to do\n\n{self._head()}", flush=True
-        )
+        to_do = f"{len(wanted)} {self.cases}, seed {asked.seed}; {len(left)} to do"
+        print(f"{to_do}\n\n{self._head()}", flush=True)
         for row in self._each(left, asked):
             rows[_key(row["number"])] = row
             print(self._line(row), flush=True)
@@ -132,12 +128,11 @@ class Campaign(Generic[Case, Seen]):
             folder = Path(tempfile.mkdtemp(prefix=f"{self.name}-{_name(case.number)}-"))
             try:
                 row = self.row(case, folder)
-            except TooLate:
+            except (TooLate, NotPossible) as why:
                 shutil.rmtree(folder)
+                if isinstance(why, NotPossible):
+                    raise
                 continue
-            except NotPossible:
-                shutil.rmtree(folder)
-                raise
             if row["broken"]:
                 return {**row, "see": folder.name}
             shutil.rmtree(folder, ignore_errors=True)

@@ -131,9 +131,8 @@ def perhaps_kept(lives: Sequence[Life], told: Mapping[int, frozenset[int]]) -> d
 
 def began_anew(journal: Iterable[Line], since_life: int = 0) -> int | None:
     """The first incarnation behind ``since_life`` that has no process of the one before; None: all have."""
-    return next(
-        (life for life, ranks in sorted(kept_by(journal).items()) if life > since_life and not ranks), None
-    )
+    later = (one for one in sorted(kept_by(journal).items()) if one[0] > since_life)
+    return next((life for life, ranks in later if not ranks), None)
 
 
 def deserters(before: Sequence[Life], struck: Collection[int], spared: int) -> Iterator[str]:
@@ -197,11 +196,8 @@ def saved_twice(told: Iterable[Told], journal: Iterable[Line]) -> Iterator[str]:
     """Saves of one step by one rank in one incarnation, more than one of a kind."""
     seen: set[tuple[object, ...]] = set()
     periodic = [("save", one.life, one.rank, one.step) for one in told if one.what == "saved"]
-    gasps = [
-        ("gasp", line["incarnation"], line["rank"], line.get("path"))
-        for line in journal
-        if line["event"] == "GaspSaved"
-    ]
+    saved = (line for line in journal if line["event"] == "GaspSaved")
+    gasps = [("gasp", line["incarnation"], line["rank"], line.get("path")) for line in saved]
     for key in (*periodic, *gasps):
         if key in seen:
             yield f"{key[0]} of rank {key[2]} in incarnation {key[1]} came twice"

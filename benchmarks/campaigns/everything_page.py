@@ -106,6 +106,8 @@ def _measured(rows: Sequence[Row], seed: int, wanted: int) -> list[str]:
 def _tables(rows: Sequence[Row], mended: Sequence[Row]) -> list[str]:
     own = faults(rows)
     exact = [row for row in own if row["run"].startswith("exact")]
+    ended = [row for row in rows if row["ended"]]
+    alone = [(row["kind"], one) for row in rows for one in row.get("alone", ())]
     lines = [
         *("## Promises", "", "| broken would be | rows |", "|---|---|"),
         *(f"| {words} | {sum(name in row['broken'] for row in rows)} |" for name, words in PROMISES.items()),
@@ -115,19 +117,10 @@ def _tables(rows: Sequence[Row], mended: Sequence[Row]) -> list[str]:
         *_table("way back", own, lambda row: str(row["way"]), WAYS),
         *_table("training", own, lambda row: str(row["run"]), [one.name for one in SETTINGS]),
         *(_table("place", exact, lambda row: str(row["at"])) if exact else ()),
-        *(
-            _table("standbys", exact, lambda row: "waited for" if row["ready"] else "as it comes")
-            if exact
-            else ()
-        ),
+        *(_table("standbys", exact, _readiness) if exact else ()),
         *_ways_of_kinds(own),
-        *_counted(
-            "A run ended after", (f"{row['kind']}, with {row['ended'][0]}" for row in rows if row["ended"])
-        ),
-        *_counted(
-            "A node ended alone after",
-            (f"{row['kind']}, with {one.split()[1]}" for row in rows for one in row.get("alone", ())),
-        ),
+        *_counted("A run ended after", (f"{row['kind']}, with {row['ended'][0]}" for row in ended)),
+        *_counted("A node ended alone after", (f"{kind}, with {one.split()[1]}" for kind, one in alone)),
         *_counted("Nodes waited for", (words[:_LONGEST] for row in rows for words in row["waits"])),
     ]
     lines += ["## Found, mended, and run again", "", *_mended(mended), ""] if mended else []
@@ -135,14 +128,14 @@ def _tables(rows: Sequence[Row], mended: Sequence[Row]) -> list[str]:
     return lines + (["## Broken", "", HEAD, *map(shown, broken), ""] if broken else [])
 
 
+def _readiness(row: Row) -> str:
+    return "waited for" if row["ready"] else "as it comes"
+
+
 def _counted(what: str, words: Iterable[str]) -> list[str]:
     """A table of how often each was."""
-    counts = Counter(words).most_common()
-    return (
-        [f"| {what} | times |", "|---|---|", *(f"| {one} | {count} |" for one, count in counts), ""]
-        if counts
-        else []
-    )
+    lines = [f"| {one} | {count} |" for one, count in Counter(words).most_common()]
+    return [f"| {what} | times |", "|---|---|", *lines, ""] if lines else []
 
 
 def _table(what: str, rows: Sequence[Row], of: Callable[[Row], str], names: Iterable[str] = ()) -> list[str]:

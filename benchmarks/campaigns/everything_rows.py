@@ -32,16 +32,8 @@ def row_of(place: int, fault: Fault, struck: Struck, life: int) -> Row:
 def unbegun(session: Session, place: int, wrong: list[str]) -> Row:
     """A run that did not begin."""
     about = {"place": place, "kind": "the start", "struck": "nobody", "when": "-", "at_s": 0.0, "life": -1}
-    none: Row = {
-        "lives": 0,
-        "way": "-",
-        "recovery_s": None,
-        "lost": 0,
-        "waits": [],
-        "alone": [],
-        "ended": None,
-    }
-    row: Row = {"session": session.number, "run": session.setting.name, **about, **none}
+    none: Row = {"lives": 0, "way": "-", "recovery_s": None, "lost": 0, "waits": [], "alone": []}
+    row: Row = {"session": session.number, "run": session.setting.name, **about, **none, "ended": None}
     return {**row, "load": machine.load(), "broken": {"recovery": wrong}}
 
 

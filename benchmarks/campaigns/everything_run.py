@@ -144,14 +144,8 @@ class Passage:
         wrong.codes += unequal_ends(site.codes, traces.late(self._site), 143 if stopped else 0)
         if not site.ended:
             wrong.codes.append(f"it did not end within {_ENDS_S:g} s")
-        row = {
-            "place": -1,
-            "kind": "stop of all" if stopped else "the end",
-            "struck": "all",
-            "when": "training",
-            "at_s": at_s,
-            "life": life,
-        }
+        kind = "stop of all" if stopped else "the end"
+        row = {"place": -1, "kind": kind, "struck": "all", "when": "training", "at_s": at_s, "life": life}
         wrong.steps += self._judge.wrong(self._fresh())
         return finished(site, row, wrong, self._began_s)
 

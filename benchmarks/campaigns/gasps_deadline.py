@@ -60,12 +60,8 @@ def deadlines(lines: Sequence[Mapping[str, Any]]) -> list[Deadline]:
             and line["status"] == {"is": "Signaled", "signum": signal.SIGKILL}
         ]
         if fired and exits:
-            end_s = asked["deadline_s"]
-            found.append(
-                Deadline(
-                    timer_s=fired[0] - end_s, first_exit_s=min(exits) - end_s, last_exit_s=max(exits) - end_s
-                )
-            )
+            timer_s, *late_s = (at_s - asked["deadline_s"] for at_s in (fired[0], *exits))
+            found.append(Deadline(timer_s=timer_s, first_exit_s=min(late_s), last_exit_s=max(late_s)))
     return found
 
 

@@ -60,10 +60,8 @@ class Life:
     def newest(self) -> int:
         """The newest step that any rank finished, by its own note or by its slot of the progress page."""
         noted = [one.step for one in states(self.notes, "step")]
-        beats = [
-            step["step"] for line in self.lines if line["event"] == "Heartbeat" for step in line["steps"]
-        ]
-        return max([*noted, *beats], default=0)
+        beats = (line["steps"] for line in self.lines if line["event"] == "Heartbeat")
+        return max([*noted, *(step["step"] for steps in beats for step in steps)], default=0)
 
     @property
     def resumed(self) -> int:

@@ -189,7 +189,7 @@ def _stop(training: Training, stop: Stop, folder: Path, seed: int) -> Stopped:
             raise TooLate
         return Stopped(
             exit_code=code,
-            life=_life(launched.notes, lines),
+            life=Life(notes=launched.notes, lines=lines),
             files=training.read_back(folder, lines),
             orphans=left_over(launched, lines),
             last_line=said_at_the_end(launched.console),
@@ -204,8 +204,4 @@ def _go_on(training: Training, folder: Path, seed: int) -> tuple[int, Life, int]
         code = launched.wait_for_the_end(within_s=RUN_S)
         launched.save_notes(folder / "notes-second.txt")
         lines = journal.read(folder)
-        return code, _life(launched.notes, lines[before:]), left_over(launched, lines)
-
-
-def _life(notes: Sequence[Note], lines: Sequence[Mapping[str, Any]]) -> Life:
-    return Life(notes=tuple(notes), lines=tuple(lines))
+        return code, Life(notes=launched.notes, lines=lines[before:]), left_over(launched, lines)

@@ -66,7 +66,7 @@ def _resumes(told: Told, notes: list[Note], lines: list[dict[str, Any]]) -> Iter
     """No life begins before what was saved in time and is still there."""
     lives = sorted({int(note["life"]) for note in notes})
     for life in lives:
-        begins = [note for note in notes if note["life"] == life and note["what"] == "begin"]
+        begins = _of(notes, "begin", life=life)
         if not begins or life == lives[0]:
             continue
         if len({note["step"] for note in begins}) > 1:
@@ -87,11 +87,7 @@ def _newest_there(
     ruined = {path for at_s, path in told.shelf.spoiled if at_s < before_s}
     steps = [-1]
     for rank in range(told.history.workers):
-        saves = [
-            note
-            for note in notes
-            if note["what"] == "save" and note["rank"] == rank and note["at_s"] < before_s
-        ]
+        saves = [note for note in _of(notes, "save", rank=rank) if note["at_s"] < before_s]
         steps += [note["step"] for note in saves[-_KEPT:] if note["path"] not in ruined]
     for line in journal.of(lines, "GaspSaved"):
         path = str(told.folder / str(line["path"]))
@@ -106,14 +102,16 @@ def _promised(told: Told, notes: list[Note], life: int) -> int:
     survivors = set(range(told.history.workers)) - struck
     if told.history.guard != "sdk" or not struck or not survivors or told.shelf.spoiled:
         return -1
-    reached = [
-        max((note["step"] for note in notes if _is_step(note, life, rank)), default=-1) for rank in survivors
-    ]
-    return min(reached) - 1
+    return min(_reached(_of(notes, "step", life=life, rank=rank), -1) for rank in survivors) - 1
 
 
-def _is_step(note: Note, life: int, rank: int) -> bool:
-    return bool(note["what"] == "step" and note["life"] == life and note["rank"] == rank)
+def _of(notes: list[Note], what: str, **of: int) -> list[Note]:
+    """Those that say ``what``, of this life, of this rank."""
+    return [note for note in notes if note["what"] == what and of.items() <= note.items()]
+
+
+def _reached(notes: list[Note], at_least: int) -> int:
+    return max((note["step"] for note in notes), default=at_least)
 
 
 def _incidents(told: Told, lines: list[dict[str, Any]]) -> Iterator[str]:
@@ -145,14 +143,10 @@ def _numbers(told: Told, notes: list[Note], crowding: float) -> Iterator[str]:
 def _recovery(
     incident: dict[str, Any], at_s: float, life: int, told: Told, notes: list[Note], crowding: float
 ) -> Iterator[str]:
-    firsts = [
-        min((note["at_s"] for note in notes if _is_step(note, life + 1, rank)), default=None)
-        for rank in range(told.history.workers)
-    ]
-    began = [note["step"] for note in notes if note["what"] == "begin" and note["life"] == life + 1]
-    reached = max(
-        (note["step"] for note in notes if note["what"] == "step" and note["life"] == life), default=0
-    )
+    steps = (_of(notes, "step", life=life + 1, rank=rank) for rank in range(told.history.workers))
+    firsts = [min((note["at_s"] for note in of), default=None) for of in steps]
+    began = [note["step"] for note in _of(notes, "begin", life=life + 1)]
+    reached = _reached(_of(notes, "step", life=life), 0)
     name = f"incident {incident['number']}"
     known = [first for first in firsts if first is not None]
     if len(known) == len(firsts) and incident["recovery_s"] is not None:

@@ -110,9 +110,8 @@ def _session(chance: random.Random, workers: int, *, wrapped: bool, place: int, 
 
 def _strike(chance: random.Random, workers: int, wrapped: bool) -> Strike:
     blow = chance.choice(tuple(Blow)) if wrapped else Blow.RANK
-    return Strike(
-        after=chance.randint(3, 12), blow=blow, rank=chance.randrange(workers), deeds=_deeds(chance)
-    )
+    after, rank = chance.randint(3, 12), chance.randrange(workers)
+    return Strike(after=after, blow=blow, rank=rank, deeds=_deeds(chance))
 
 
 def _deeds(chance: random.Random) -> tuple[Deed, ...]:

@@ -191,9 +191,8 @@ def _start(told: Told, number: int) -> "subprocess.Popen[bytes]":
     if history.requeued:
         slurm = {"SLURM_JOB_ID": "4711", "SLURM_RESTART_COUNT": str(number)}
         slurm["SLURM_JOB_END_TIME"] = str(int(time.time()) + 3600)
-    return start_in(
-        folder, (sys.executable, "-m", "faultrun", *options, *script), **slurm, **{_TAG: folder.name}
-    )
+    command = (sys.executable, "-m", "faultrun", *options, *script)
+    return start_in(folder, command, **slurm, **{_TAG: folder.name})
 
 
 def _job_options(history: History) -> tuple[str, ...]:

@@ -61,15 +61,13 @@ def payload(name: str, who: str, step: int) -> bytes:
     """The bytes of a small file of safetensors or of ``torch.save``, that says of which save it is."""
     if name.endswith(".safetensors"):
         said = {"who": who} | ({"step": str(step)} if step else {})
-        head = json.dumps(
-            {"__metadata__": said, "w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}
-        )
+        tensor = {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}
+        head = json.dumps({"__metadata__": said, "w": tensor})
         return struct.pack("<Q", len(head)) + head.encode() + bytes(16)
     written = BytesIO()
     with zipfile.ZipFile(written, "w") as file:
-        file.writestr(
-            "archive/data.pkl", pickle.dumps({"who": who} | ({"step": step} if step else {}), protocol=2)
-        )
+        state = {"who": who} | ({"step": step} if step else {})
+        file.writestr("archive/data.pkl", pickle.dumps(state, protocol=2))
         file.writestr("archive/byteorder", "little")
         file.writestr("archive/version", "3\n")
     return written.getvalue()
@@ -81,9 +79,8 @@ def read(path: Path) -> str:
         data = path.read_bytes()
         if path.name.endswith(".safetensors"):
             (size,) = struct.unpack("<Q", data[:8])
-            return (
-                str(json.loads(data[8 : 8 + size])["__metadata__"]["who"]) if len(data) == size + 24 else ""
-            )
+            said = json.loads(data[8 : 8 + size])["__metadata__"] if len(data) == size + 24 else {"who": ""}
+            return str(said["who"])
         with zipfile.ZipFile(BytesIO(data)) as file:
             return str(pickle.loads(file.read("archive/data.pkl"))["who"])  # noqa: S301 - it is our own
     return ""

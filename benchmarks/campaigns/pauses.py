@@ -66,19 +66,13 @@ def page(rows: Sequence[Row], seed: int, left_out: Sequence[str] = ()) -> str:
     for kind in dict.fromkeys(row["kind"] for row in pauses):
         of = [row for row in pauses if row["kind"] == kind]
         spread = f"{min(row['seconds'] for row in of):g} to {max(row['seconds'] for row in of):g}"
-        jobs = (
-            len(of),
-            sum(row["framework"] == "mindspore" for row in of),
-            sum(row["everybody"] for row in of),
-        )
+        of_mindspore = sum(row["framework"] == "mindspore" for row in of)
+        jobs = (len(of), of_mindspore, sum(row["everybody"] for row in of))
         counts = (sum(row[name] not in (None, False) for row in of) for name in ("warned_s", "killed"))
         ends = (*counts, _troubles(of))
         text.append(f"| {kind} | {' | '.join(map(str, (*jobs, spread, *ends)))} |")
-    text += [
-        "",
-        "| hang | jobs | warned of after | replaced after the limit | wrong |",
-        "|---|---|---|---|---|",
-    ]
+    text += ["", "| hang | jobs | warned of after | replaced after the limit | wrong |"]
+    text.append("|---|---|---|---|---|")
     for kind in dict.fromkeys(row["kind"] for row in hangs):
         of = [row for row in hangs if row["kind"] == kind]
         warned = _spread([row["warned_s"] for row in of if row["warned_s"] is not None])

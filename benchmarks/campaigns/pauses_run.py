@@ -54,16 +54,9 @@ def plan(pauses: int, hangs: int, seed: int) -> list[Case]:
     cases = [_pause(chance, number, kinds[number % len(kinds)]) for number in range(pauses)]
     for number in range(hangs):
         kind = stuck[number % len(stuck)]
-        cases.append(
-            Case(
-                number=pauses + number,
-                kind=kind,
-                seconds=0.0,
-                everybody=False,
-                framework="torch" if kind == "deadlock" else _framework(chance),
-                limit_s=round(chance.uniform(*_LIMITS_S), 1),
-            )
-        )
+        framework = "torch" if kind == "deadlock" else _framework(chance)
+        hang = Case(number=pauses + number, kind=kind, seconds=0.0, everybody=False, framework=framework)
+        cases.append(replace(hang, limit_s=round(chance.uniform(*_LIMITS_S), 1)))
     return cases
 
 
@@ -146,21 +139,11 @@ def judge(case: Case, seen: Seen) -> list[str]:
 
 def _command(case: Case) -> tuple[str, ...]:
     limit = (f"--hang_limits=step={case.limit_s:g}s,checkpoint={case.limit_s:g}s",) if case.hangs else ()
-    return (
-        sys.executable,
-        "-m",
-        "faultrun",
-        "--worker_num=2",
-        f"--log_dir={LOG_DIR}",
-        "--checkpoint_dir=checkpoints",
-        "--standby=none",
-        *limit,
-        str(ROOT / "benchmarks" / "jobs" / f"hang_{case.framework}.py"),
-        f"--deed={case.kind}",
-        f"--seconds={case.seconds:g}",
-        f"--step_s={_STEP_S}",
-        *(("--everybody",) if case.everybody else ()),
-    )
+    options = ("--worker_num=2", f"--log_dir={LOG_DIR}", "--checkpoint_dir=checkpoints", "--standby=none")
+    script = str(ROOT / "benchmarks" / "jobs" / f"hang_{case.framework}.py")
+    words = (f"--deed={case.kind}", f"--seconds={case.seconds:g}", f"--step_s={_STEP_S}")
+    everybody = ("--everybody",) if case.everybody else ()
+    return (sys.executable, "-m", "faultrun", *options, *limit, script, *words, *everybody)
 
 
 def _wrong_pause(seen: Seen) -> Iterator[str]:

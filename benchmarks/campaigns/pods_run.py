@@ -140,11 +140,8 @@ def broken(deletion: Deletion, left: Left) -> list[str]:
     died_with_us = deletion.hook is Hook.OVERTAKEN and left.exit_code is not None
     if left.came_up and left.hook_code not in (None, 0) and not died_with_us:
         found.append(f"the hook ended with {left.hook_code}")
-    if (
-        deletion.hook is Hook.FIRST
-        and left.newest >= 0
-        and "stopped by the preStop hook" not in left.last_line
-    ):
+    hooked = deletion.hook is Hook.FIRST and left.newest >= 0
+    if hooked and "stopped by the preStop hook" not in left.last_line:
         found.append(f"the hook did not stop it: {left.last_line}")
     if any(begun > 1 for begun in left.saves_begun):
         found.append(f"saved more than once: {left.saves_begun}")

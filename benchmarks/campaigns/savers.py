@@ -55,11 +55,14 @@ def _records(step: int, *, appended: bool) -> list[bytes]:
     records = [record(f"layer{number}.weight", "Int8", content) for number in range(_TENSORS)]
     records.insert(7, record("global_step", "Int32", struct.pack("<i", step), dims=(1,)))
     if appended:
-        counts = {"epoch_num": 1, "step_num": step}
-        records += [
-            record(tag, "Int64", struct.pack("<q", number), dims=()) for tag, number in counts.items()
-        ]
+        records += counts(1, step)
     return records
+
+
+def counts(epoch: int, step: int) -> list[bytes]:
+    """The records that say where a training stands."""
+    said = {"epoch_num": epoch, "step_num": step}
+    return [record(tag, "Int64", struct.pack("<q", number), dims=()) for tag, number in said.items()]
 
 
 def record(tag: str, kind: str, content: bytes, dims: tuple[int, ...] | None = None) -> bytes:

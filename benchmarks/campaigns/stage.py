@@ -161,9 +161,8 @@ class Stage:
     @property
     def codes(self) -> dict[str, int]:
         """The exit codes of the nodes that have ended by themselves."""
-        return {
-            name: node.code for name, node in self.nodes.items() if not node.runs and node.code is not None
-        }
+        gone = (node for node in self.nodes.values() if not node.runs)
+        return {node.name: node.code for node in gone if node.code is not None}
 
     @property
     def ending(self) -> bool:
@@ -173,10 +172,9 @@ class Stage:
     @property
     def ended(self) -> bool:
         """Whether the run is over on all nodes that are there, or somebody does not end as the others did."""
-        late = (
-            self.ending and boot_s() > max(node.ended_at_s for node in self.nodes.values()) + self._late_s()
-        )
-        return self.ending and (late or not any(node.runs for node in self.nodes.values()))
+        nodes = self.nodes.values()
+        late = self.ending and boot_s() > max(node.ended_at_s for node in nodes) + self._late_s()
+        return self.ending and (late or not any(node.runs for node in nodes))
 
     def _late_s(self) -> float:
         """For how long somebody may run on: who came as the others ended waits for those of a run to come."""

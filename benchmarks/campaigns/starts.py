@@ -81,9 +81,8 @@ def _outcome(planned: Planned, folder: Path, trouble: list[str]) -> Outcome:
     if any(action.get("native_scheduler") for line in lines for action in line["actions"]):
         trouble.append("MindSpore's scheduler took over")
     formed = journal.of(lines, "ClusterFormed")
-    meant = {
-        life for life, word in enumerate(planned.words) if word.partition(":")[0] not in ("early", "meeting")
-    }
+    deaths = enumerate(word.partition(":")[0] for word in planned.words)
+    meant = {life for life, death in deaths if death not in ("early", "meeting")}
     if {line["incarnation"] for line in formed} != meant:
         trouble.append(f"formed in {[line['incarnation'] for line in formed]}, meant {sorted(meant)}")
     last, total = len(planned.words) - 1, planned.workers * (planned.workers + 1) // 2

@@ -130,10 +130,8 @@ class Truth:
 
     def _is_whole(self, place: Path, step: int) -> bool:
         paths = [place / name for name in self._saver.files(step)]
-        return (
-            all(path.exists() for path in paths)
-            and [path.read_bytes() for path in paths] == self._expected[step]
-        )
+        there = [path.read_bytes() for path in paths if path.exists()]
+        return there == self._expected[step]
 
 
 def _left_alone(saver: Saver, place: Path, step: int) -> float:

@@ -54,9 +54,8 @@ def named(pid: int) -> str:
 
 def keep(stage: Stage, began_s: float, to: Path) -> None:
     """Copy what there is to see of a run that began then (CLOCK_BOOTTIME), with what was said and when."""
-    shutil.copytree(
-        stage.folder, to, ignore=shutil.ignore_patterns(*_NOT_KEPT), dirs_exist_ok=True, symlinks=True
-    )
+    left_out = shutil.ignore_patterns(*_NOT_KEPT)
+    shutil.copytree(stage.folder, to, ignore=left_out, dirs_exist_ok=True, symlinks=True)
     for node in stage.nodes.values():
         lines = [f"{at_s - began_s:9.3f} {line}" for at_s, line in node.said]
         (to / f"{node.name}.said").write_text("\n".join(lines))

@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from benchmarks.harness.benchmark import OURS
@@ -66,23 +67,12 @@ def _warm(job: Job) -> tuple[str, ...]:
     return (*ours[:3], f"--standby={job.workers}", *ours[3:])
 
 
-def _ft_launcher(job: Job) -> tuple[str, ...]:
-    """Without heartbeats: they need calls in the script."""
-    return _nvrx(job, ())
-
-
-def _ft_launcher_heartbeats(job: Job) -> tuple[str, ...]:
-    return _nvrx(job, _HEARTBEATS)
-
-
-def _nvrx(job: Job, more: tuple[str, ...]) -> tuple[str, ...]:
-    options = (*more, "--nnodes=1", f"--nproc-per-node={job.workers}", f"--max-restarts={job.restarts}")
-    meet = (
-        "--rdzv-backend=c10d",
-        f"--rdzv-endpoint=127.0.0.1:{free_port()}",
-        f"--rdzv-id=bench-{free_port()}",
-    )
-    return (str(NVRX / "ft_launcher"), *options, *meet, *job.program, *job.for_others)
+def _ft_launcher(job: Job, heartbeats: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Without heartbeats if nothing is said: they need calls in the script."""
+    options = ("--nnodes=1", f"--nproc-per-node={job.workers}", f"--max-restarts={job.restarts}")
+    meet = (f"--rdzv-endpoint=127.0.0.1:{free_port()}", f"--rdzv-id=bench-{free_port()}")
+    how = (*heartbeats, *options, "--rdzv-backend=c10d", *meet)
+    return (str(NVRX / "ft_launcher"), *how, *job.program, *job.for_others)
 
 
 def _loop(job: Job) -> tuple[str, ...]:
@@ -99,13 +89,8 @@ def _torchrun(job: Job) -> tuple[str, ...]:
 def _msrun(job: Job) -> tuple[str, ...]:
     workers = (f"--worker_num={job.workers}", f"--local_worker_num={job.workers}")
     options = (f"--master_port={free_port()}", "--join=True", f"--log_dir={LOG_DIR}")
-    return (
-        shutil.which("msrun", path=str(BIN)) or "msrun",
-        *workers,
-        *options,
-        *job.program,
-        *job.for_others,
-    )
+    msrun = shutil.which("msrun", path=str(BIN)) or "msrun"
+    return (msrun, *workers, *options, *job.program, *job.for_others)
 
 
 def _bare(job: Job) -> tuple[str, ...]:
@@ -126,15 +111,12 @@ FAULTRUN_WARM_CACHED = Launcher(
 )
 FT_LAUNCHER = Launcher(name="ft_launcher", module="torch", command=_ft_launcher, absent=ft_launcher_missing)
 HEARTBEATS = f"ft_launcher, heartbeats of {HEARTBEAT_S} s"
-FT_LAUNCHER_HEARTBEATS = replace(FT_LAUNCHER, name=HEARTBEATS, command=_ft_launcher_heartbeats)
+_BEATING = partial(_ft_launcher, heartbeats=_HEARTBEATS)
+FT_LAUNCHER_HEARTBEATS = replace(FT_LAUNCHER, name=HEARTBEATS, command=_BEATING)
 LOOP = Launcher(name="shell loop", module="sys", command=_loop)
 TORCHRUN = Launcher(name="torchrun", module="torch", command=_torchrun)
-TORCHRUN_OWN_STORE = Launcher(
-    name="torchrun, unshared store",
-    module="torch",
-    command=_torchrun,
-    environ={"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
-)
+_UNSHARED = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+TORCHRUN_OWN_STORE = replace(TORCHRUN, name="torchrun, unshared store", environ=_UNSHARED)
 MSRUN = Launcher(name="msrun", module="mindspore", command=_msrun, signals=False, restarts=False)
 
 _ALL = {

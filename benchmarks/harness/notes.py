@@ -41,11 +41,8 @@ def select(
     notes: Iterable[Note], what: str, *, life: int | None = None, rank: int | None = None
 ) -> list[Note]:
     """Those notes that say ``what``, in that life, from that rank."""
-    return [
-        note
-        for note in notes
-        if note.what == what and life in (None, note.life) and rank in (None, note.rank)
-    ]
+    of = (note for note in notes if note.what == what)
+    return [note for note in of if life in (None, note.life) and rank in (None, note.rank)]
 
 
 class NotePipe:

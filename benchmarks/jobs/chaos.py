@@ -16,6 +16,7 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
+from benchmarks.jobs import options as jobs_options
 from benchmarks.jobs.small_state import State, gradient, read
 from faultrun import sdk, testing
 from faultrun.model.checkpoint import Kind
@@ -166,13 +167,8 @@ def _line(line: bytes) -> bytes:
 
 
 def read_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
+    parser = jobs_options.options(steps=12, save_every=4, step_s=0.02, ckpt="ckpt", peer_timeout=30.0)
     parser.add_argument("--collective", choices=("sockets", "gloo"), default="sockets")
-    parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--save_every", type=int, default=4)
-    parser.add_argument("--step_s", type=float, default=0.02)
-    parser.add_argument("--ckpt", default="ckpt")
-    parser.add_argument("--peer_timeout", type=float, default=30.0)
     return parser.parse_args()
 
 

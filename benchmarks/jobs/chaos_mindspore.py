@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.jobs import options as jobs_options
 from faultrun import sdk, testing
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -121,12 +122,8 @@ def check(net: nn.Cell, steps: int) -> None:
 
 
 def read_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=12, help=f"a multiple of {_STEPS_AN_EPOCH}")
-    parser.add_argument("--save_every", type=int, default=4)
-    parser.add_argument("--step_s", type=float, default=0.02)
-    parser.add_argument("--ckpt", default="ckpt")
-    return parser.parse_args()
+    """``steps`` are a multiple of those of an epoch."""
+    return jobs_options.options(steps=12, save_every=4, step_s=0.02, ckpt="ckpt").parse_args()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.jobs import options as jobs_options
 from benchmarks.jobs.tell import BORN_S, Teller, forked_s, hear_sigterm, life
 
 tell = Teller()
@@ -82,13 +83,9 @@ def main() -> None:
 
 
 def read_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=45)
-    parser.add_argument("--save_every", type=int, default=10)
-    parser.add_argument("--step_s", type=float, default=0.02, help="how long a step takes, about")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--checkpoint_dir", type=Path, default=Path("checkpoints"))
-    parser.add_argument("--pre_trained", default="", help="the checkpoint to go on from")
+    """``step_s`` is how long a step takes, about, ``pre_trained`` the checkpoint to go on from."""
+    usual = {"steps": 45, "save_every": 10, "step_s": 0.02, "seed": 1, "pre_trained": ""}
+    parser = jobs_options.options(**usual, checkpoint_dir=Path("checkpoints"))
     parser.add_argument("--config", type=Path, help="a YAML file whose pre_trained says the same")
     parser.add_argument("--find_newest", action="store_true", help="look for it in checkpoint_dir")
     parser.add_argument("--hold_on", action="store_true", help="when a collective breaks, wait to be told")

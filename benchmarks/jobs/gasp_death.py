@@ -11,6 +11,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.jobs import options as jobs_options
 from benchmarks.jobs.tell import Teller, life, rank
 
 STEPS_AN_EPOCH = 10
@@ -32,12 +33,19 @@ class Death:
     place: str
     fraction: float
     tell: Teller
+    milestones: tuple[str, ...]
+    """Places on the way to the first step."""
 
     @classmethod
-    def parse(cls, text: str, tell: Teller) -> "Death":
+    def parse(cls, text: str, tell: Teller, *milestones: str) -> "Death":
         """``RANK:STEP:PLACE:FRACTION``, as ``gasps_plan.Fault.option`` writes it."""
-        victim, step, place, fraction = text.split(":")
-        return cls(victim=int(victim), step=int(step), place=place, fraction=float(fraction), tell=tell)
+        victim, at_step, place, moment = text.split(":")
+        who, step, fraction = int(victim), int(at_step), float(moment)
+        return cls(victim=who, step=step, place=place, fraction=fraction, tell=tell, milestones=milestones)
+
+    def reached(self, milestone: str) -> None:
+        """Die there, if it is this one's turn."""
+        self.strike("start", 1, self.milestones.index(milestone), len(self.milestones))
 
     def due(self, place: str, step: int) -> bool:
         """Whether this process dies at ``place`` in ``step``."""
@@ -96,12 +104,10 @@ class Death:
 
 
 def options() -> argparse.ArgumentParser:
-    """What each of these trainings is told."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=40, help=f"a multiple of {STEPS_AN_EPOCH}")
-    parser.add_argument("--save_every", type=int, default=5, help="each rank its own file; 0: never")
-    parser.add_argument("--step_s", type=float, default=0.003, help="how long a step takes at least")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--checkpoint_dir", type=Path, default=Path("ck"))
+    """What each of these trainings is told.
+
+    ``steps`` is a multiple of STEPS_AN_EPOCH; ``step_s`` is how long one takes; ``save_every`` 0: never.
+    """
+    parser = jobs_options.options(steps=40, save_every=5, step_s=0.003, seed=1, checkpoint_dir=Path("ck"))
     parser.add_argument("--die", default="-1:0:never:0", help="RANK:STEP:PLACE:FRACTION")
     return parser

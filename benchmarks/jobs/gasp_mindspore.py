@@ -44,7 +44,7 @@ class Notes(ms.train.Callback):  # type: ignore[misc]  # MindSpore has no types
     def on_train_begin(self, run_context: Any) -> None:
         """Everything is loaded."""
         tell("resumed", bits(self.done, run_context.original_args().train_network))
-        milestone(self.death, "resumed")
+        self.death.reached("resumed")
 
     def on_train_step_begin(self, run_context: Any) -> None:
         """The death may come from now on."""
@@ -83,10 +83,10 @@ def main() -> None:
     parser = common_options()
     parser.add_argument("--guard", choices=("default", "marked", "copies", "none"), default="default")
     options = parser.parse_args()
-    death = Death.parse(options.die, tell)
-    milestone(death, "imported")
+    death = Death.parse(options.die, tell, *_MILESTONES)
+    death.reached("imported")
     meet()
-    milestone(death, "met")
+    death.reached("met")
     rank, workers = in_parallel()
     ms.set_seed(options.seed)
     net = nn.SequentialCell(nn.Dense(FEATURES, 64), nn.ReLU(), nn.Dense(64, 10))
@@ -94,7 +94,7 @@ def main() -> None:
     if options.guard == "marked":
         optimizer = sdk.mindspore.OptTFTWrapper(optimizer)
     model = ms.Model(net, nn.CrossEntropyLoss(), optimizer)
-    milestone(death, "created")
+    death.reached("created")
     data = ds.GeneratorDataset(
         Rows(options.seed, STEPS_AN_EPOCH * BATCH * workers, FEATURES),
         ["image", "label"],
@@ -118,11 +118,6 @@ def main() -> None:
     leave_together(Path(), life(), rank, workers)
     sys.stdout.flush()
     os._exit(0)  # MindSpore's own shutdown takes seconds
-
-
-def milestone(death: Death, name: str) -> None:
-    """A place on the way to the first step."""
-    death.strike("start", 1, _MILESTONES.index(name), len(_MILESTONES))
 
 
 def callbacks(options: argparse.Namespace, death: Death, done: int, rank: int) -> list[Any]:

@@ -56,11 +56,11 @@ class BrittleSGD(torch.optim.SGD):  # type: ignore[misc]  # torch is untyped her
 
 def main() -> None:
     options = common_options().parse_args()
-    death = Death.parse(options.die, tell)
+    death = Death.parse(options.die, tell, *_MILESTONES)
     torch.set_num_threads(1)
-    milestone(death, "imported")
+    death.reached("imported")
     dist.init_process_group("gloo", timeout=timedelta(seconds=120))
-    milestone(death, "met")
+    death.reached("met")
     rank, workers = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(options.seed)
     net = nn.Sequential(
@@ -69,14 +69,13 @@ def main() -> None:
     optimizer = BrittleSGD(net, death)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=200)
     torch.manual_seed(options.seed * 1000 + rank)
-    milestone(death, "created")
-    guard = sdk.torch.protect(
-        net, optimizer, directory=options.checkpoint_dir, objects={"scheduler": scheduler}
-    )
-    milestone(death, "protected")
+    death.reached("created")
+    folder, objects = options.checkpoint_dir, {"scheduler": scheduler}
+    guard = sdk.torch.protect(net, optimizer, directory=folder, objects=objects)
+    death.reached("protected")
     guard.resume()
     tell("resumed", bits(guard.global_step, net, optimizer))
-    milestone(death, "resumed")
+    death.reached("resumed")
     die_in_forward(net, death, guard)
     loader = create_loader(options.seed, workers)
     pause = threading.Event()
@@ -99,11 +98,6 @@ def main() -> None:
     # A thread of gloo may still drop its last message, which aborts an interpreter that is being torn down.
     sys.stdout.flush()
     os._exit(0)
-
-
-def milestone(death: Death, name: str) -> None:
-    """A place on the way to the first step."""
-    death.strike("start", 1, _MILESTONES.index(name), len(_MILESTONES))
 
 
 def create_loader(seed: int, workers: int) -> "DataLoader[Any]":

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.jobs import options as jobs_options
 from benchmarks.jobs.pause_deed import Deed, add_options
 from benchmarks.jobs.tell import BORN_S, Teller
 
@@ -66,12 +67,9 @@ def main() -> None:
 
 
 def read_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=90)
-    parser.add_argument("--step_s", type=float, default=0.05)
+    parser = jobs_options.options(steps=90, step_s=0.05, checkpoint_dir=Path("checkpoints"))
     add_options(parser)
     parser.add_argument("--collective_timeout", type=float, default=0.0, help="torch's; ignored here")
-    parser.add_argument("--checkpoint_dir", type=Path, default=Path("checkpoints"))
     return parser.parse_args()
 
 

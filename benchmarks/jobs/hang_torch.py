@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+from benchmarks.jobs import options as jobs_options
 from benchmarks.jobs.pause_deed import Deed, add_options
 from benchmarks.jobs.tell import BORN_S, Teller, rank
 
@@ -46,9 +47,8 @@ def main() -> None:
             print(LABELS[CLASSES + time.time_ns()])  # another key in each life
         time.sleep(options.step_s)
         optimizer.zero_grad()
-        nn.functional.cross_entropy(
-            model(torch.randn(BATCH, FEATURES)), torch.arange(BATCH) % CLASSES
-        ).backward()
+        outputs, labels = model(torch.randn(BATCH, FEATURES)), torch.arange(BATCH) % CLASSES
+        nn.functional.cross_entropy(outputs, labels).backward()
         optimizer.step()
         guard.step()
         tell("step", step)
@@ -69,13 +69,11 @@ def heartbeat() -> Callable[[], object]:
 
 
 def read_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=90)
-    parser.add_argument("--step_s", type=float, default=0.05)
+    parser = jobs_options.options(
+        steps=90, step_s=0.05, collective_timeout=1800.0, checkpoint_dir=Path("checkpoints")
+    )
     add_options(parser)
     parser.add_argument("--mistake_from", type=int, default=1 << 30, help="this step, in every life")
-    parser.add_argument("--collective_timeout", type=float, default=1800.0)
-    parser.add_argument("--checkpoint_dir", type=Path, default=Path("checkpoints"))
     return parser.parse_args()
 
 

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from benchmarks.jobs.chaos import RANK, check, sockets
+from benchmarks.jobs.options import options
 from benchmarks.jobs.small_state import State, gradient, read
 from faultrun import sdk
 
@@ -33,31 +34,31 @@ class Ledger:
 
 
 def main() -> None:
-    options = read_options()
+    asked = read_options()
     ledger = Ledger()
     handed = os.environ.get("FAULTRUN_RESUME_FROM", "")
     state = read(handed) if handed else State()
     check(state)
     ledger.note("begin", state.step, handed)
-    folder = Path(options.ckpt).absolute()
-    if options.guard == "sdk":
+    folder = Path(asked.ckpt).absolute()
+    if asked.guard == "sdk":
         sdk.start(save=state.write, directory=folder, name="state.safetensors")
-    reduce = sockets(options)
-    while state.step < options.steps:
-        time.sleep(options.step_s)
+    reduce = sockets(asked)
+    while state.step < asked.steps:
+        time.sleep(asked.step_s)
         total = reduce(gradient(state.step + 1, RANK))
         with sdk.updating():
             state.update(total)
         print(f"step {state.step}", flush=True)
         ledger.note("step", state.step)
-        if options.guard == "sdk":
+        if asked.guard == "sdk":
             sdk.step(state.step)
-        if state.step % options.save_every == 0:
+        if state.step % asked.save_every == 0:
             ledger.note("save", state.step, periodic(state, folder))
     check(state)
     reduce(0)  # nobody leaves before all are done
     ledger.note("final", state.step)
-    if options.guard == "sdk":
+    if asked.guard == "sdk":
         sdk.done()
 
 
@@ -69,13 +70,8 @@ def periodic(state: State, folder: Path) -> str:
 
 
 def read_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
+    parser = options(steps=40, save_every=5, step_s=0.01, ckpt="ckpt", peer_timeout=60.0)
     parser.add_argument("--guard", choices=("sdk", "none"), default="sdk")
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--save_every", type=int, default=5)
-    parser.add_argument("--step_s", type=float, default=0.01)
-    parser.add_argument("--ckpt", default="ckpt")
-    parser.add_argument("--peer_timeout", type=float, default=60.0)
     return parser.parse_args()
 
 

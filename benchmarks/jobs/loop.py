@@ -33,9 +33,8 @@ def _live(workers: int, life: int, program: list[str]) -> int:
     processes: dict[int, subprocess.Popen[bytes]] = {}
     for rank in range(workers):
         ranks = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-        process = subprocess.Popen(
-            [sys.executable, "-u", *program], env={**os.environ, **meet, **count, **ranks}
-        )
+        environ = {**os.environ, **meet, **count, **ranks}
+        process = subprocess.Popen([sys.executable, "-u", *program], env=environ)
         processes[process.pid] = process
     while processes:
         pid, status = os.wait()

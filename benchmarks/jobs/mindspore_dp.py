@@ -10,6 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
+from benchmarks.jobs import options as jobs_options
 from benchmarks.jobs.tell import BORN_S, Teller, forked_s, hear_sigterm, life
 
 tell = Teller()
@@ -46,17 +47,11 @@ def main() -> None:
 
 
 def read_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--save_every", type=int, default=10)
-    parser.add_argument("--step_s", type=float, default=0.05, help="how long a step takes, about")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--checkpoint_dir", type=Path, default=Path("checkpoints"))
-    parser.add_argument("--pre_trained", default="", help="the checkpoint to go on from")
+    """``step_s`` is how long a step takes, about, ``pre_trained`` the checkpoint to go on from."""
+    usual = {"steps": 30, "save_every": 10, "step_s": 0.05, "seed": 1, "pre_trained": ""}
+    parser = jobs_options.options(**usual, checkpoint_dir=Path("checkpoints"))
     parser.add_argument("--find_newest", action="store_true", help="look for it in checkpoint_dir")
-    parser.add_argument(
-        "--kill", default="-1:0", help="RANK:STEP, before that step or later, in the first life"
-    )
+    parser.add_argument("--kill", default="-1:0", help="RANK:STEP, before it or later, in the first life")
     parser.add_argument("--kill_once", type=Path, help="nobody dies before this file is there")
     parser.add_argument("--steps_after", type=int, help="train until killed; in later lives, so many steps")
     return parser.parse_args()

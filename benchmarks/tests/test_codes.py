@@ -137,10 +137,8 @@ def test_every_cell_has_what_it_is_compared_with_before_it() -> None:
         kills = [cell.contender for cell in of_code if cell.fault is Fault.KILL]
         assert {kills.count(contender) for contender in CONTENDERS} == {3}
     alone = list(cells(CODES[:1], [Fault.TORN], [FAULTRUN], rounds=3))
-    assert [(cell.fault, cell.contender) for cell in alone] == [
-        (Fault.NONE, TORCHRUN),
-        (Fault.TORN, FAULTRUN),
-    ]
+    first, second = ((cell.fault, cell.contender) for cell in alone)
+    assert (first, second) == ((Fault.NONE, TORCHRUN), (Fault.TORN, FAULTRUN))
 
 
 def test_a_run_is_judged_by_the_last_line_of_the_undisturbed_one_of_its_length(tmp_path: Path) -> None:
@@ -207,10 +205,8 @@ def test_the_page_shows_what_goes_wrong_loudly_and_reads_it_in_plain_words(tmp_p
     assert "silent fresh start: toy (stop); other result with exit code 0: toy (save); ended with" in told
     assert "faultrun 3.00 s (torchrun takes 2.0 times as long); torchrun 6.00 s" in told
     whole = page(rows, [code], {"deepspeed": "it is not installed"})
-    assert (
-        "toy, torn, torchrun: out/step-20 · `EOFError: Ran out of input` · ended with · exit codes -9, 1"
-        in whole
-    )
+    deed = "toy, torn, torchrun: out/step-20 · `EOFError: Ran out of input` · ended with · exit codes -9, 1"
+    assert deed in whole
     assert "Not run: deepspeed: it is not installed." in whole
 
 
@@ -231,7 +227,6 @@ def test_a_training_is_harmed_started_again_and_compared(fault: Fault, tmp_path:
     rows = rows_of(replace(a_row(code, TORCHRUN, Fault.NONE, seen=right), steps=24))
     one = replace(a_row(code, ours, fault, seen=harmed), steps=24)
     assert rows.verdict(one) is Verdict.SAME
-    assert harmed.twice >= (6 if fault is Fault.TORN else 2), (
-        "a torn save is not resumed, but the one before is"
-    )
+    least = 6 if fault is Fault.TORN else 2
+    assert harmed.twice >= least, "a torn save is not resumed, but the one before is"
     assert not harmed.anew

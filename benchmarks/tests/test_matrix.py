@@ -28,15 +28,8 @@ def test_the_right_cause_the_right_rank_and_the_right_decision(cell: Cell, tmp_p
     assert judge(cell, run(cell, tmp_path, "plain")) == []
 
 
-OUTCOME = Outcome(
-    blamed=2,
-    fault_class="unknown",
-    cause="InjectedError: injected in a|b",
-    decision="restart",
-    exit_code=0,
-    resumed_wrongly=False,
-    orphans=frozenset(),
-)
+_SAID = {"fault_class": "unknown", "cause": "InjectedError: injected in a|b", "decision": "restart"}
+OUTCOME = Outcome(blamed=2, **_SAID, exit_code=0, resumed_wrongly=False, orphans=frozenset())
 
 
 def carried_out(folder: Path, *outcomes: Outcome) -> list[Cell]:
