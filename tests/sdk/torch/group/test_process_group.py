@@ -29,12 +29,11 @@ TIMEOUT = timedelta(seconds=77)
 def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
     """Of the only worker of a run; torch is as it was afterwards."""
     this = Session(run_id="run", socket="somewhere")
-    c10d: Any = dist.distributed_c10d
-    monkeypatch.setattr(c10d, "ProcessGroupGloo", c10d.ProcessGroupGloo)
-    monkeypatch.setattr(process_group, "_group", None)
     monkeypatch.setattr(process_group, "worker", lambda: SimpleNamespace(session=this))
-    level = dist.get_debug_level()
+    c10d: Any = dist.distributed_c10d
+    gloo, level = c10d.ProcessGroupGloo, dist.get_debug_level()
     yield this
+    c10d.ProcessGroupGloo, process_group._group = gloo, None
     dist.set_debug_level(level)
     if dist.is_initialized():
         dist.destroy_process_group()
