@@ -28,9 +28,9 @@ def plan(incarnation: int, seats: Topology = TWO_NODES, *, start_at_s: float = 0
     return first_plan(4, incarnation=incarnation, topology=seats, reason=Reason.FAULT, start_at_s=start_at_s)
 
 
-def of_several(ranks: int = 2, *, has: RecoveryPoint | None = None, **how: Windows) -> Story:
+def of_several(ranks: int = 2, *, has: RecoveryPoint | None = None, windows: Windows = WINDOWS) -> Story:
     """A node that has looked at its checkpoints and awaits what all agree on."""
-    story = Story(ranks, **how)
+    story = Story(ranks, windows=windows)
     story.agreement_is_silent = True
     return story.starts().chose(has)
 
