@@ -176,6 +176,14 @@ def test_a_number_in_an_epoch_is_global_only_where_that_is_sure(lines: list[str]
     assert last_step(lines) == told
 
 
+@pytest.mark.parametrize("of", ["/100", ""])
+def test_what_is_over_is_not_training_however_often_it_was_printed(of: str) -> None:
+    """A search for the learning rate trains, and has a loss."""
+    searched = [f"lr_find step {n}{of} loss 3.1" for n in range(1, 101)]
+    lines = [*searched, *(f"step {n} loss 0.3" for n in range(1, 30 if of else 110))]
+    assert last_step(lines) == LoggedStep(step=29 if of else 109)
+
+
 def test_lines_may_be_given() -> None:
     lines = ["step 900 loss 0.1", "== round 7 of age 2 ==", "== round 8 of age 2 =="]
     assert last_step(lines, r"round (?P<step>\d+)") == LoggedStep(step=8)

@@ -1,9 +1,10 @@
 """How far training had come by what a log prints, learnt from which of its numbers goes up with training.
 
 The marks (``step_marks``) at one place of lines that differ in their numbers alone are a series. Training's
-is the one beside the loss; of several the one with most marks, for evaluations are rarer. Preparation comes
-to its end, changes its words from line to line, or has no loss beside it. Where no series is training's for
-sure nothing is told; nor is a global step where it may count anew in an epoch, and nobody knows from where.
+is the one beside the loss; of several that still go on the one with most marks, for evaluations are rarer.
+Preparation comes to its end, changes its words from line to line, or has no loss beside it. Where no series
+is training's for sure nothing is told; nor is a global step where it may count anew in an epoch, and nobody
+knows from where.
 """
 
 import re
@@ -34,7 +35,8 @@ class _Series(NamedTuple):
 
     ``level``: how surely it is training's. ``alike``: so many lines in a row had the same words. ``even``:
     its marks are equally far apart. ``again``: it began again in one epoch, ``apart``: with a new one.
-    ``from_0``: there was an epoch 0. ``losses``: so many lines with one had been printed at its first mark.
+    ``from_0``: there was an epoch 0. ``losses``: so many lines with one had been printed at its first mark,
+    ``until``: and at its last.
     """
 
     first: StepMark
@@ -49,6 +51,12 @@ class _Series(NamedTuple):
     apart: bool = False
     from_0: bool = False
     losses: int = 0
+    until: int = 0
+
+    def is_over(self, losses: int) -> bool:
+        """Whether it came to its end, or is silent longer than it spoke: ``losses`` are printed by now."""
+        silent = losses - self.until
+        return silent >= _ENOUGH if self.last.step == self.last.of else silent > self.until - self.losses + 1
 
     def speaks(self, *, ended: bool) -> bool:
         """Whether it is training's. Before the log has ``ended`` its name alone proves nothing."""
@@ -108,7 +116,7 @@ class StepsSeen:
 
     def _best(self, *, ended: bool) -> _Series | None:
         known = [one for one in self.series.values() if one.speaks(ended=ended)]
-        return max(known, key=_surest, default=None)
+        return max(known, key=lambda one: _surest(one, self.losses), default=None)
 
 
 def unread(pattern: str = "") -> StepsSeen:
@@ -147,9 +155,10 @@ def read(seen: StepsSeen, lines: Iterable[str]) -> StepsSeen:
     return replace(seen, series=series, epoch=epoch, trained=trained, part=part, losses=losses)
 
 
-def _surest(series: _Series) -> tuple[bool, bool, int, int]:
-    """What is beside a loss and does not begin again comes first, then what is printed most often."""
-    return series.level >= _NEAR_LOSS, not series.again, series.marks, series.level
+def _surest(series: _Series, losses: int) -> tuple[bool, bool, bool, int, int]:
+    """What is beside a loss, begins not again and is not over comes first, then what is most often."""
+    near = series.level >= _NEAR_LOSS
+    return near, not series.again, not series.is_over(losses), series.marks, series.level
 
 
 def _given(pattern: re.Pattern[str], line: str) -> StepMark | None:
@@ -172,7 +181,9 @@ def _joined(known: _Series | None, mark: StepMark, losses: int) -> _Series:
     elif mark.named or (mark.of is not None and mark.epoch is not None):
         level = _PLAIN
     if known is None:
-        return _Series(first=mark, last=mark, level=level, from_0=mark.epoch == 0, losses=losses)
+        return _Series(
+            first=mark, last=mark, level=level, from_0=mark.epoch == 0, losses=losses, until=losses
+        )
     last, stride = known.last, mark.step - known.last.step
     later = mark.epoch is not None and last.epoch is not None and mark.epoch > last.epoch
     marks = known.marks + (stride != 0 or later)
@@ -184,6 +195,7 @@ def _joined(known: _Series | None, mark: StepMark, losses: int) -> _Series:
         level = _NEAR_LOSS
     return known._replace(
         last=mark,
+        until=losses,
         before=last if stride else known.before,
         ended=tuple(one for one in (known.before, last) if one is not None) if later else known.ended,
         marks=marks,
