@@ -217,7 +217,10 @@ def _steps_in_start(after: LivesAfter, fault: IncidentRecord) -> int:
 
 def _waited_s(fault: IncidentRecord) -> float:
     """From the fault to training again; until workers ran, where nobody tells more."""
-    return math.fsum(fault.spent.values()) if fault.recovery_s is None else fault.recovery_s
+    if fault.recovery_s is not None:
+        return fault.recovery_s
+    lived = () if fault.end == FAILED_AGAIN else (Spending.START, Spending.UNREPORTED)
+    return math.fsum(spent_s for what, spent_s in fault.spent.items() if what not in lived)
 
 
 def _steps_again(fault: IncidentRecord) -> int | None:

@@ -4,6 +4,7 @@ Shown when the incident is decided, written anew when more is known.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from faultrun.core.diagnosis.diagnose import describe
 from faultrun.core.humanize import rank_names, several, span
@@ -275,7 +276,7 @@ def _resume(card: Card) -> str:
 def _step_of(point: RecoveryPoint) -> str:
     if point.global_step is None and point.epoch is not None:
         return f"epoch {point.epoch}"
-    return f"step {'?' if point.global_step is None else point.global_step}"
+    return "step ?" if point.global_step is None else replace(point, epoch=None, unverified=False).position
 
 
 def place_taken(one: Replacement) -> str:
