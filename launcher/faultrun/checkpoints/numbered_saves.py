@@ -19,6 +19,7 @@ from faultrun.checkpoints.names import (
     step_in,
 )
 from faultrun.checkpoints.save_learner import masked
+from faultrun.checkpoints.stages import stage_of
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import SavesSeen
 
@@ -38,6 +39,7 @@ class SavePlace:
     counts: str
     rank: int | None = None
     session: int = 0
+    stage: int = 0
 
     @property
     def kind(self) -> tuple[str, int | None]:
@@ -107,7 +109,7 @@ def saves_by_number(
                 place = replace(place, folder=together[place.folder])
             if isinstance(known, Entry):
                 place = replace(place, rank=known.rank, session=known.session)
-            save = saves[place][number]
+            save = saves[replace(place, stage=stage_of(listing.join(name), seen.stages))][number]
             files_of = save.files if name in listing.files else save.gone
             files_of.setdefault(member, listing.join(name))
     return saves

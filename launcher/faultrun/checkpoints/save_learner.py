@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from faultrun.checkpoints.names import base_name, is_unfinished, plainly_numbered, rank_left_open, step_in
+from faultrun.checkpoints.stages import stages_after
 from faultrun.model.observed.saves import KEPT, MOST_FILES, NOTHING_SEEN, SavesSeen, SeenSave
 
 _OF_A_SAVE = re.compile(
@@ -105,6 +106,8 @@ class SaveLearner:
             self._once_more(save, path, step)
         elif step > save.step + _AT_ONCE and save in self._saves:
             self._split(save, path, step)
+        seen = self.seen
+        self._known = replace(self._known, stages=stages_after(seen.stages, seen.saves))
 
     def _has_one_name(self, path: str) -> bool:
         """Whether no save has such a file with another number."""
@@ -152,7 +155,9 @@ class SaveLearner:
         if save is not None and there and of_any_rank(there) == of_any_rank(path):
             save.again |= {path} if there == path else set()
             return save
-        if save is not None and save is not self._saves[-1] and not save.has_folder_of(kind):
+        if save is not None and self._counts_anew(save, kind):
+            save = None
+        elif save is not None and save is not self._saves[-1] and not save.has_folder_of(kind):
             return None  # a copy of an older save, for all that is known
         self._forget_prepared(kind, root)
         if save is None or not save.takes(kind, number):
@@ -163,6 +168,12 @@ class SaveLearner:
         save.numbers |= set() if number is None else {number}
         save.late = save.late or save is not self._saves[-1]
         return save
+
+    def _counts_anew(self, save: GrowingSave, kind: str) -> bool:
+        """Whether a file with the number of ``save`` is of a later one: it comes too late to be of that."""
+        at = self._saves.index(save)
+        known = [nth for nth, one in enumerate(self._saves) if kind in one.files]
+        return known[-1] > at if known else at < len(self._saves) - 2
 
     def _forget_seldom(self) -> None:
         """A file under one name that the newest save did not write again is of none, until it is written."""

@@ -31,11 +31,13 @@ class SavesSeen:
 
     ``prepared`` are paths of files that were written before training began: a cache, weights that were
     fetched. ``opened`` is the name, without numbers, of the file that the script opened when it last resumed.
+    ``stages`` are the words that tell stages apart in names, in their order: ``fold0``, ``fold1``.
     """
 
     saves: tuple[SeenSave, ...] = ()
     prepared: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
     opened: str = field(default="", metadata=UNLESS_USED)
+    stages: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
 
     def outside(self, folders: Iterable[str]) -> "SavesSeen":
         """The saves that have no file in ``folders``: those are another run's."""
