@@ -44,7 +44,8 @@ class Catalog:
     verdicts, and beside it lies the list of what is left alone; None remembers
     only in this process. ``settle_s``: a file written to in the last seconds and not proved by a checksum
     must stay unchanged for so long; 0 when every writer is known to be dead. ``seen`` is what the run's
-    saves were seen to be made of, ``foreign`` are folders of other runs: they are not looked through.
+    saves were seen to be made of, ``world_size`` how many workers it begins with, 0 where nobody says;
+    ``foreign`` are folders of other runs: they are not looked through.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Catalog:
         self._verifier = Verifier(self._memory, self._formats, settle_s)
         self._absolute_roots = tuple(str(Path(root).absolute()) for root in self.roots)
         self._adopted: tuple[str, ...] = ()
-        self.seen = NOTHING_SEEN
+        self.seen, self.world_size = NOTHING_SEEN, 0
         self.foreign: tuple[str, ...] = ()
         self._unproved: set[Stamp] = set()
         self._others = frozenset[str]()
@@ -107,6 +108,7 @@ class Catalog:
         run = SavesOfRun(
             seen=self.seen,
             reached=self._left_alone.reached,
+            world_size=self.world_size,
             strangers=[*chain.from_iterable(members[one.path] for one in aside)],
             first_seen=self._memory.first_seen,
         )

@@ -84,7 +84,11 @@ def further(catalog: Catalog, found: Findings, need: Need, *, most: int) -> tupl
     while isinstance(choice, Chosen) and len(points) <= most:
         points.append(choice.point)
         told = (choice.point.global_step, choice.point.epoch, choice.point.step_in_epoch)
-        entries = [one for one in entries if one.identity.told != told and one.path != choice.point.path]
+        entries = [
+            one
+            for one in entries
+            if (one.reached, one.epoch, one.step_in_epoch) != told and one.path != choice.point.path
+        ]
         by_path = {entry.path: entry for entry in entries}
         choice = choose(entries, verdicts, need)
         while isinstance(choice, NeedVerdicts):

@@ -12,9 +12,10 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 
 from faultrun.checkpoints.format import Listing, Stamp
+from faultrun.checkpoints.given_files import main_files, saved_apart
 from faultrun.checkpoints.names import (
     base_name,
     has_part_of_step,
@@ -26,16 +27,6 @@ from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen, SeenSave
 
 _COMPARED, _NEAR = 3, 2
-_NO_OTHER = "of no save that was seen before it: those had other files"
-_ONCE = "it was written beside an earlier save, and not again beside the newest"
-_WORDS = re.compile(r"[A-Za-z]+")
-_SELDOM_GIVEN = re.compile(
-    r"ema|shadow|average|averaged|avg|swa|polyak|teacher|target|opt|optim\w*|sched\w*|scaler|rng|random|vae|text"
-    r"|token\w*|netd|d|disc\w*|critic|decoder|dec|lora|buffer|replay",
-    re.IGNORECASE,
-)
-"""Words in names of files that are saved beside the one that a script is given: a guess, and told as one."""
-
 _NAMELESS = Entry(path="", format="", kind=Kind.PERIODIC, size_bytes=0, mtime_ns=0, inode=0)
 
 
@@ -43,13 +34,15 @@ _NAMELESS = Entry(path="", format="", kind=Kind.PERIODIC, size_bytes=0, mtime_ns
 class SavesOfRun:
     """What is known of the run's saves: what was seen, and how far training came.
 
-    ``strangers`` are files of no save of this run. ``first_seen`` tells at the end of which life a file was
+    ``strangers`` are files of no save of this run, ``world_size`` is how many workers it begins with, 0 where
+    nobody says. ``first_seen`` tells at the end of which life a file was
     there, None for one of the last.
     """
 
     seen: SavesSeen = NOTHING_SEEN
     reached: int | None = None
     strangers: Collection[str] = ()
+    world_size: int = 0
     first_seen: Callable[[Stamp], int | None] = lambda _: None
 
 
@@ -76,7 +69,7 @@ def grouped(
     missed in the next if training went on after that. Where members come late, the two newest saves may be
     unfinished: neither tells what a save has.
     """
-    found, seen = {one.path: one for one in entries}, run.seen
+    found, seen = _with_ranks(entries, run, roots), run.seen
     beside: dict[str, tuple[str, ...]] = {}
     saves = saves_by_number(found, members, (listings, run.strangers), roots, seen)
     over = _over(seen, run.reached)
@@ -99,40 +92,11 @@ def grouped(
     newest = _newest_seen(seen, found, missing)
     if newest is not None:
         _join(newest, replace(_NAMELESS, save="newest", lacks=lacks), found, beside, seen)
-    files = [(save, [f"{of_any_rank(path)}/" for path in save.files]) for save in reversed(seen.saves)]
     written = (save.files.values() for of_place in saves.values() for save in of_place.values())
-    for path in _seldom_seen(seen, found):
-        found[path] = replace(found[path], lacks=found[path].lacks or _NO_OTHER)
+    for path, why in [*saved_apart(seen, found, roots)]:
+        found[path] = replace(found[path], lacks=found[path].lacks or why)
     loose = frozenset(chain.from_iterable(written)) - found.keys()
-    return Grouped([_at_step(one, files, roots) for one in found.values()], beside, loose)
-
-
-def main_files(paths: Collection[str]) -> tuple[str, ...]:
-    """Those of a save's files whose names do not say that they only go with another; the shortest first."""
-    common = os.path.commonpath(paths) if len(paths) > 1 else ""
-    words = {
-        path: _WORDS.findall(f"{path[len(common) :].rpartition('/')[0]}/{_stem(path)}") for path in paths
-    }
-    mains = [path for path in paths if not any(map(_SELDOM_GIVEN.fullmatch, words[path]))]
-    return tuple(sorted(mains, key=lambda path: (len(base_name(path)), path)))
-
-
-def other_kinds(path: str, seen: SavesSeen) -> tuple[str, ...]:
-    """The newest file of each kind that is saved in turn with ``path``: a script may want one of them.
-
-    Kinds are told apart by names without numbers; what was opened at the last resume leaves no doubt.
-    """
-    kinds = {masked(base_name(one)): one for save in seen.saves for one in save.files if os.path.exists(one)}  # noqa: PTH110
-    inside = [
-        save.files
-        for save in seen.saves
-        if any(one == path or one.startswith(f"{path}/") for one in save.files)
-    ]
-    own = {masked(base_name(one)) for files in inside for one in files}
-    alike = [save for save in seen.saves if not own.isdisjoint(masked(base_name(one)) for one in save.files)]
-    own |= {masked(base_name(one)) for save in alike for one in save.files}
-    known = not own or seen.opened in own
-    return () if known else tuple(main_files([one for kind, one in kinds.items() if kind not in own]))
+    return Grouped([_at_step(one, seen, roots) for one in found.values()], beside, loose)
 
 
 def _newest_seen(seen: SavesSeen, found: Mapping[str, Entry], missing: Sequence[str]) -> NumberedSave | None:
@@ -182,39 +146,51 @@ def _not_written(
     return why, missing
 
 
-def _seldom_seen(seen: SavesSeen, found: Mapping[str, Entry]) -> list[str]:
-    """Files that one save alone had, where several had others: results, an export, a cache."""
-    kinds = [{masked(base_name(path)) for path in save.files} for save in seen.saves]
-    often = {kind for save in kinds for kind in save if sum(kind in one for one in kinds) > 1}
-    alone = (
-        save
-        for save in seen.saves
-        if often and often.isdisjoint(masked(base_name(path)) for path in save.files)
-    )
-    return [path for save in alone for path in save.files if path in found]
+def _with_ranks(entries: Sequence[Entry], run: SavesOfRun, roots: Sequence[str]) -> dict[str, Entry]:
+    """``entries`` by path; folders that the run counts beyond its workers are not those of ranks."""
+    written = {f"{masked(inside(path, roots))}/" for save in run.seen.saves for path in save.files}
+    kinds = {one.path: f"{masked(inside(one.path, roots))}/" for one in entries if one.rank is not None}
+    most = run.world_size or sys.maxsize
+    beyond = {kinds[one.path] for one in entries if one.rank is not None and one.rank >= most}
+    counts = {kind for kind in beyond if any(one.startswith(kind) for one in written)}
+    return {one.path: replace(one, rank=None) if kinds.get(one.path) in counts else one for one in entries}
 
 
-def _at_step(entry: Entry, seen: Sequence[tuple[SeenSave, list[str]]], roots: Sequence[str]) -> Entry:
+def _at_step(entry: Entry, seen: SavesSeen, roots: Sequence[str]) -> Entry:
     """``entry`` at the step at which it was seen written, where neither name nor contents say one.
 
-    A number of its name that is near that step is the step, as the script counts it. A file without a number
-    stands behind those of its save that have one, and is of the newest or of none.
+    A number of its name that is near that step is the step, as the script counts it; one that says less than
+    half of it counts something else. A file without a number stands behind those of its save that have one.
     """
+    save = _seen_in(entry.path, seen)
+    if save is None or save.step is None:
+        return entry
     if entry.identity.tells and (
         entry.global_step is not None or not has_part_of_step(base_name(entry.path))
     ):
-        return entry
-    name = f"{of_any_rank(entry.path)}/"
-    save = next((one for one, files in seen if any(file.startswith(name) for file in files)), None)
-    if save is None or save.step is None:
-        return entry
+        counts = entry.global_step is not None and save.step - entry.global_step > max(_NEAR, save.step // 2)
+        return replace(entry, seen_step=save.step) if counts else entry
+    steps = sorted({one.step for one in seen.saves if one.step is not None})
+    stride = min((after - before for before, after in pairwise(steps)), default=0)
+    counted = [one.number for one in seen.saves].count(save.number) == 1
     numbers = [int(one) for one in re.findall(r"\d+", plainly_numbered(inside(entry.path, roots)))]
-    if not numbers and save is not seen[0][0]:
-        numbered = any(re.search(r"\d", inside(path, roots)) for path in save.files)
-        return replace(entry, lacks=entry.lacks or (_ONCE if numbered else ""))
-    named = [one for one in numbers if abs(one - save.step) <= _NEAR]
+    named = [
+        one
+        for one in numbers
+        if abs(one - save.step) <= _NEAR or (counted and one == save.number and 0 < one - save.step < stride)
+    ]
     step, turn = named[-1] if named else save.step, entry.turn + (not numbers)
-    return replace(entry, global_step=step, about=not named, turn=turn)
+    return replace(entry, global_step=step, turn=turn)
+
+
+def _seen_in(path: str, seen: SavesSeen) -> SeenSave | None:
+    """The newest save that has the file, or a file in the folder; else one that has that of another rank."""
+    saves = seen.saves[::-1]
+    for name, of in ((path, str), (of_any_rank(path), of_any_rank)):
+        found = (save for save in saves if any(f"{of(one)}/".startswith(f"{name}/") for one in save.files))
+        if (save := next(found, None)) is not None:
+            return save
+    return None
 
 
 @dataclass(frozen=True, slots=True)

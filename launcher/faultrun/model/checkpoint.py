@@ -80,7 +80,8 @@ class Entry:
     the data takes another order. ``first_seen``: the life at whose end the run saw it first, and did not
     doubt it. ``save`` names the save of several files that it is of, and ``turn`` when of those it is tried;
     ``lacks`` says what the save has not, where those before it had it, ``saved_ns`` when its newest file was
-    written. ``about``: the step is that of the training when the file was seen. ``stage`` counts the stages
+    written. ``seen_step`` is that of the training when the file was
+    written, where ``global_step`` counts something else. ``stage`` counts the stages
     of a training that begins to count again in another folder.
     """
 
@@ -109,13 +110,18 @@ class Entry:
     turn: int = 0
     lacks: str = ""
     saved_ns: int = 0
-    about: bool = False
+    seen_step: int | None = None
     stage: int = 0
 
     @property
     def known(self) -> bool:
         """Whether it was there before the life began that is over now."""
         return self.first_seen is not None
+
+    @property
+    def reached(self) -> int | None:
+        """The step of training, as it was seen to be, else as it is told."""
+        return self.global_step if self.seen_step is None else self.seen_step
 
     @property
     def life(self) -> tuple[str, int | None]:
@@ -215,6 +221,7 @@ class RecoveryPoint:
     ``files`` names a file for each rank; in pure data parallel all ranks share one. ``path`` stands for all
     of them where only one can be named, ``identity`` is what lay there when it was chosen (None in older
     journals). ``unverified``: somebody asked to trust files that cannot be verified, and some of these are.
+    ``named_step`` is what the file tells as its step, where ``global_step`` was seen to be another.
     ``fixed_by``: why only as many workers as it was chosen for can resume from it; asked for by runs that may
     shrink only. ``part_of``: this node has the files of some ranks only, of that state; empty: it is whole.
     """
@@ -230,6 +237,7 @@ class RecoveryPoint:
     restore_ranks_map: str = ""
     identity: Identity | None = None
     unverified: bool = False
+    named_step: int | None = field(default=None, metadata=UNLESS_USED)
     fixed_by: str = field(default="", metadata=UNLESS_USED)
     part_of: str = field(default="", metadata=UNLESS_USED)
 
@@ -248,7 +256,8 @@ class RecoveryPoint:
         doubt = ", unverified" if self.unverified else ""
         if self.global_step is not None:
             epoch = "" if self.epoch is None else f" (epoch {self.epoch})"
-            return f"step {self.global_step}{epoch}{doubt}"
+            about = "" if self.named_step is None else "about "
+            return f"{about}step {self.global_step}{epoch}{doubt}"
         if self.epoch is None:
             return f"step unknown{doubt}"
         within = "" if self.step_in_epoch is None else f", step {self.step_in_epoch} of it"

@@ -80,7 +80,7 @@ def _recovery_info(point: RecoveryPoint | None, catalog: Catalog, found: Finding
     same = [
         one
         for one in found.scan.entries
-        if one.global_step == point.global_step
+        if one.reached == point.global_step
         and one.rank is not None
         and one.rank not in wanted.doubt.lost_ranks
     ]

@@ -302,7 +302,7 @@ def _point(service: _Service, *, unverified: bool) -> RecoveryPoint:
     return RecoveryPoint(
         path=first.path,
         kind=least_preferred(entry for _, entry in service),
-        global_step=first.global_step,
+        global_step=first.reached,
         epoch=first.epoch,
         step_in_epoch=first.step_in_epoch,
         files=tuple(sorted(files, key=lambda file: file.rank)),
@@ -311,6 +311,7 @@ def _point(service: _Service, *, unverified: bool) -> RecoveryPoint:
         restore_ranks_map=json.dumps(suppliers),
         identity=first.identity,
         unverified=unverified,
+        named_step=None if first.seen_step is None else first.global_step,
     )
 
 

@@ -200,4 +200,5 @@ def _position(point: RecoveryPoint) -> tuple[int, int, int]:
     def known(count: int | None) -> int:
         return -1 if count is None else count
 
-    return known(point.global_step), known(point.epoch), known(point.step_in_epoch)
+    step = point.global_step if point.named_step is None else point.named_step
+    return known(step), known(point.epoch), known(point.step_in_epoch)

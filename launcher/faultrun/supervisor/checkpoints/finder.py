@@ -73,6 +73,7 @@ class CheckpointFinder:
         self._meter = meter
         self._spec = spec
         self._catalog = catalog
+        catalog.world_size = spec.topology.world_size
         self._clock = clock
         self._saves = SavesKnown() if saves is None else saves
         self._neighbours = neighbours
@@ -281,7 +282,7 @@ class CheckpointFinder:
         """Of the newest save that is no gasp. None also where nobody knows that there is none."""
         own = own_saves(found.scan.entries, {one.path for one in found.refused})
         if own:
-            return own[0].global_step
+            return own[0].reached
         known_place = bool(self._catalog.roots) and set(self._catalog.places) == set(self._catalog.roots)
         return -1 if known_place and not self._unknown_files() else None
 

@@ -218,14 +218,15 @@ def values(plan: Plan, run_id: RunId, rank: int | None) -> template.Values:
     point = plan.point
     assert point is not None, "only a recovery point fills templates"
     path = point.path_for(rank)
+    step = point.global_step if point.named_step is None else point.named_step
     return template.Values(
         checkpoint=path,
         is_directory=Path(path).is_dir(),
         run_id=run_id,
         incarnation=plan.incarnation,
         epoch=point.epoch,
-        step=point.step_in_epoch if point.step_in_epoch is not None else point.global_step,
-        global_step=point.global_step,
+        step=point.step_in_epoch if point.step_in_epoch is not None else step,
+        global_step=step,
         rank=rank,
     )
 
