@@ -34,9 +34,9 @@ class Fault(Enum):
 class Layout:
     """The names of a save's files, the one that the script is given first.
 
-    ``{n}`` is the number as it is spelled, ``{N}`` six digits of it, ``{s}`` the stage, ``{d}`` the date of
-    the start. ``late``: all but the first come after the next save has begun. ``beside``: what else the code
-    writes. ``ranks``: each writes and loads a file of its own.
+    ``{n}`` is the number as it is spelled, ``{N}`` six digits of it, ``{s}`` the stage, ``{t}`` one of
+    two in turn, ``{d}`` the date of the start. ``late``: all but the first come after the next save has
+    begun. ``beside``: what else the code writes. ``ranks``: each writes and loads a file of its own.
     """
 
     kind: str
@@ -77,7 +77,8 @@ _NAMES = {
     "in place": """last.pt, last.pth last_ema.pth, G.pth D.pth, model.safetensors optim.safetensors,
         latest.ckpt""",
     "stages": """stage{s}/step_{n}.pt, stage{s}/step_{n}/model.pt stage{s}/step_{n}/optimizer.pt,
-        phase{s}/G_{n}.pth phase{s}/D_{n}.pth""",
+        phase{s}/G_{n}.pth phase{s}/D_{n}.pth, fold{s}_step_{n}.pt, phase{s}_{n}.pt""",
+    "slots": "ckpt{t}/state.pt",
     "dated": "{d}/step_{n}.pt, {d}/checkpoints/step_{n}/model.pt {d}/checkpoints/step_{n}/optimizer.pt",
     "shards": """step_{n}/rank_0.pt step_{n}/rank_1.pt, rank_0/step_{n}.pt rank_1/step_{n}.pt,
         model_{n}_rank0.pt model_{n}_rank1.pt""",
@@ -90,6 +91,9 @@ _BESIDE = (
     ("link", "model_{n}.pt", "latest.pt"),
     ("best beside", "ckpt/step_{n}.pt", "best/step_{n}.pt"),
     ("best beside", "step_{n}.pt", "best.pt"),
+    ("results beside", "model_{n}.pt", "preds_{n}.pt"),
+    ("results beside", "checkpoint.pt", "export_{n}.pt"),
+    ("results beside", "step_{n}/model.pt step_{n}/opt.pt", "results.pt"),
 )
 LAYOUTS = (
     *(
@@ -155,7 +159,13 @@ class Case:
         """Where the members of a save lie."""
         stage, number = save
         step = self._step(number)
-        told = {"n": SPELLINGS[self.spelling][1](step), "N": f"{step:06d}", "e": number, "s": stage}
+        told = {
+            "n": SPELLINGS[self.spelling][1](step),
+            "N": f"{step:06d}",
+            "e": number,
+            "s": stage,
+            "t": number % 2,
+        }
         return tuple(one.format(**told, d=f"2026-11-28_10-0{life}-00") for one in self.layout.members)
 
     def life(self, life: int, start: Save | None) -> Iterator[Op]:
@@ -223,6 +233,9 @@ class Case:
             yield Op(what=self.layout.kind, path=beside, who=target)
         if self.layout.kind == "best beside" and chance.random() < 0.6:
             yield Op(what="write", path=beside, who=now[0].who, step=now[0].step)
+        if self.layout.kind == "results beside" and chance.random() < 0.6:
+            path = self.layout.beside.format(n=self._step(save[1]) + 1)
+            yield Op(what="write", path=path, who="own-results 0 0")
 
     def _sometimes(self, save: Save, life: int) -> Iterator[Op]:
         """What is done after some saves only."""

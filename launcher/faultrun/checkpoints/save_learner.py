@@ -172,8 +172,10 @@ class SaveLearner:
     def _counts_anew(self, save: GrowingSave, kind: str) -> bool:
         """Whether a file with the number of ``save`` is of a later one: it comes too late to be of that."""
         at = self._saves.index(save)
-        known = [nth for nth, one in enumerate(self._saves) if kind in one.files]
-        return known[-1] > at if known else at < len(self._saves) - 2
+        newest = next((nth for nth, one in reversed([*enumerate(self._saves)]) if kind in one.files), None)
+        if newest is None:
+            return at < len(self._saves) - 2
+        return newest > at and max(self._saves[newest].numbers, default=0) < max(save.numbers, default=0)
 
     def _forget_seldom(self) -> None:
         """A file under one name that the newest save did not write again is of none, until it is written."""

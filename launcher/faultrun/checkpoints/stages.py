@@ -25,10 +25,6 @@ class _Folder:
     name: str
     times: Mapping[int, int]
 
-    def holds(self, folder: str) -> bool:
-        """Whether it is that folder, or this lies in it."""
-        return f"{folder}/".startswith(f"{self.name}/")
-
     @property
     def begins_anew(self) -> bool:
         """Whether it has two saves or more, in the order of their times, from the first there can be."""
