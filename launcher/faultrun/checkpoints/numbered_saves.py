@@ -85,9 +85,10 @@ def saves_by_number(
             taken.update(members.get(path, ()))
             unit = _numbered_folder(path, roots) if one.format == "folder" else None
             if unit is not None:
-                save = saves[SavePlace(unit.parent, unit.counts)][unit.number]
-                save.claimed = path
-                save.files |= {member[len(path) + 1 :]: member for member in members.get(path, ())}
+                shared = together.get(unit.parent)
+                save = saves[SavePlace(shared or unit.parent, unit.counts)][unit.number]
+                save.claimed, begin = path, f"{unit.parent}/" if shared else ""
+                save.files |= {f"{begin}{one[len(path) + 1 :]}": one for one in members.get(path, ())}
     there = {one.path for one in listings}
     for listing in (*listings, *(Listing(path=path, files={}) for path in gone if path not in there)):
         if kind_of(base_name(listing.path)) is Kind.BEST and listing.path not in roots:

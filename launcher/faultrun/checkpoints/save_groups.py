@@ -138,7 +138,7 @@ def _not_written(
     always = set[str].intersection(*before) - newest if before else set[str]()
     missing = tuple(
         path
-        for path in sorted(always)
+        for path in sorted(always - set(seen.prepared))
         if (path not in found or found[path].kind is Kind.PERIODIC)
         and (len(before) > 1 or not re.search(r"\d", inside(path, roots)))
     )

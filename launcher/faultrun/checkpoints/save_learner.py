@@ -155,10 +155,10 @@ class SaveLearner:
         if save is not None and there and of_any_rank(there) == of_any_rank(path):
             save.again |= {path} if there == path else set()
             return save
+        if save is not None and save is not self._saves[-1] and not save.has_folder_of(kind):
+            return None  # a copy of an older save, for all that is known
         if save is not None and self._counts_anew(save, kind):
             save = None
-        elif save is not None and save is not self._saves[-1] and not save.has_folder_of(kind):
-            return None  # a copy of an older save, for all that is known
         self._forget_prepared(kind, root)
         if save is None or not save.takes(kind, number):
             save = GrowingSave()
