@@ -77,7 +77,7 @@ _NAMES = {
     "in place": """last.pt, last.pth last_ema.pth, G.pth D.pth, model.safetensors optim.safetensors,
         latest.ckpt""",
     "stages": """stage{s}/step_{n}.pt, stage{s}/step_{n}/model.pt stage{s}/step_{n}/optimizer.pt,
-        phase{s}/G_{n}.pth phase{s}/D_{n}.pth, fold{s}_step_{n}.pt, phase{s}_{n}.pt""",
+        phase{s}/G_{n}.pth phase{s}/D_{n}.pth, fold{s}_step_{n}.pt, phase{s}-{n}.pt""",
     "slots": "ckpt{t}/state.pt",
     "dated": "{d}/step_{n}.pt, {d}/checkpoints/step_{n}/model.pt {d}/checkpoints/step_{n}/optimizer.pt",
     "shards": """step_{n}/rank_0.pt step_{n}/rank_1.pt, rank_0/step_{n}.pt rank_1/step_{n}.pt,

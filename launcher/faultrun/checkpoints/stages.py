@@ -100,7 +100,7 @@ def _words(save: SeenSave) -> list[str]:
 
 
 def _masked(path: str) -> str:
-    return re.sub(r"\d+", "#", path)
+    return re.sub(r"\d+", "#", plainly_numbered(path))
 
 
 def _folders(entries: Iterable[Entry]) -> list[_Folder]:
