@@ -12,7 +12,8 @@ from benchmarks.campaigns.layouts_plan import KINDS, RIGHT, TOLD, UNKNOWABLE, Ca
 from benchmarks.tests.campaign import carried_out
 
 from faultrun.checkpoints.catalog import Catalog
-from faultrun.checkpoints.save_learner import SaveLearner
+from faultrun.checkpoints.reading import sampled_digest
+from faultrun.checkpoints.save_learner import GrowingSave, SaveLearner
 from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.events import RecoveryPointChosen
 from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen
@@ -83,6 +84,7 @@ class Played:
         self._trained = self._told = False
         self._members: set[int] = set()
         self._early: list[str] = []
+        self._written: list[tuple[GrowingSave, str, int]] = []
         self._watch(NOTHING_SEEN)
 
     def _watch(self, known: SavesSeen) -> None:
@@ -113,6 +115,7 @@ class Played:
             self._early, self._trained = [], False
             for op in self._case.life(life, start):
                 self._do(op)
+            self._settle()
             written = frozenset(self._members)
             due = self._case.newest_whole(self._root, written, life) if written else None
             opened = self._chosen(life + 1)
@@ -123,6 +126,8 @@ class Played:
             start = due.save
 
     def _do(self, op: Op) -> None:
+        if op.what in {"told", "step"}:
+            self._settle()
         if op.what == "told":
             said = self._finder.first_save(0)
             self._told |= said is not None and (bool(said.instead) or not said.path)
@@ -133,11 +138,20 @@ class Played:
         path = self._perform(op)
         if path and not self._trained:
             self._early.append(path)
+        elif op.what == "move" and self._watched.learner.moved(str(self._root / op.who), path):
+            pass
         elif path and (save := self._watched.learner.wrote(path, root=str(self._root))) is not None:
-            self._watched.learner.saved_at(save, path, self._step)
+            self._written.append((save, path, self._step))
+            if self._case.number % 2:
+                self._settle()
         if op.who.startswith("own ") and op.what not in {"tmp", "skip"}:
             self._members.add(int(op.who[-1]))
             self._known = self._known or path
+
+    def _settle(self) -> None:
+        written, self._written = self._written, []
+        for save, path, step in written:
+            self._watched.learner.saved_at(save, path, step, sampled_digest((save.path(path),)))
 
     def _perform(self, op: Op) -> str:
         path = perform(op, self._root)

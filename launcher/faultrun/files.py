@@ -124,10 +124,10 @@ class Inotify:
 
     def events(self) -> Iterator[tuple[int, bytes]]:
         """The watch, and the name in its folder, of each change since the last call. Never blocks."""
-        return ((watch, name) for watch, _, name in self.changes())
+        return ((watch, name) for watch, _, _, name in self.changes())
 
-    def changes(self) -> Iterator[tuple[int, int, bytes]]:
-        """The same with the kernel's mask of what happened between them."""
+    def changes(self) -> Iterator[tuple[int, int, int, bytes]]:
+        """The same with the kernel's mask of what happened between them, and the number of a move."""
         while self.fd >= 0:
             try:
                 data = os.read(self.fd, _CHUNK)
@@ -135,7 +135,7 @@ class Inotify:
                 return
             at = 0
             while at < len(data):
-                watch, mask, _, name_bytes = _EVENT.unpack_from(data, at)
+                watch, mask, move, name_bytes = _EVENT.unpack_from(data, at)
                 at += _EVENT.size
-                yield watch, mask, data[at : at + name_bytes].rstrip(b"\0")
+                yield watch, mask, move, data[at : at + name_bytes].rstrip(b"\0")
                 at += name_bytes

@@ -223,7 +223,7 @@ class Catalog:
         only where two saves do, at two times, does the run count otherwise than its files.
         """
         early, reached = self.seen.prepared, self._left_alone.reached
-        at = {path: one.step for one in self.seen.saves for path in one.files if path not in early}
+        at = {path: one.step for one in self.seen.saves for path in one.files + one.lie if path not in early}
         seen = {one.path: at[path] for one in entries for path in self._members(one) if path in at}
         told = {one.path: one.global_step or 0 for one in entries if one.path in seen}
         ahead = {path for path, step in told.items() if reached is not None and step > reached}

@@ -73,7 +73,9 @@ def grouped(
     beside: dict[str, tuple[str, ...]] = {}
     saves = saves_by_number(found, members, (listings, run.strangers), roots, seen)
     over = _over(seen, run.reached)
-    lives = _Lives({one.path: one.files for one in listings}, run.first_seen)
+    turns = {path: at for at, one in enumerate(seen.saves, 1) for path in one.paths}
+    left = _left_from_before(seen, turns, over)
+    lives = _Lives({one.path: one.files for one in listings}, run.first_seen, left)
     alike: dict[tuple[str, int | None], list[SavePlace]] = defaultdict(list)
     for place in saves:
         alike[place.kind].append(place)
@@ -88,25 +90,27 @@ def grouped(
             if lacks or (len(save.files) > 1 and not save.claimed):
                 name = f"{place.folder}#{place.counts}{'.'.join(map(str, number))}"
                 _join(save, replace(_NAMELESS, save=name, lacks=lacks), found, beside, seen)
-    lacks, missing = ("", ()) if over and len(seen.saves) == 2 else _not_written(seen, found, roots)
-    newest = _newest_seen(seen, found, missing)
-    if newest is not None:
-        _join(newest, replace(_NAMELESS, save="newest", lacks=lacks), found, beside, seen)
+    lacks, missing = _not_written(seen, found, roots, over)
+    for at, one in reversed([*enumerate(seen.saves, 1)]):
+        newest = at == len(seen.saves)
+        of_it = [path for path in one.paths if turns[path] == at]
+        together = _seen_as_one([*of_it, *missing] if newest else of_it, found)
+        if together is not None:
+            _join(together, replace(_NAMELESS, save=f"seen {at}", lacks=lacks * newest), found, beside, seen)
     written = (save.files.values() for of_place in saves.values() for save in of_place.values())
     for path, why in [*saved_apart(seen, found, roots)]:
         found[path] = replace(found[path], lacks=found[path].lacks or why)
     loose = frozenset(chain.from_iterable(written)) - found.keys()
-    return Grouped([_at_step(one, seen, roots) for one in found.values()], beside, loose)
+    entries = [replace(one, written=turns.get(one.path, 0)) for one in found.values()]
+    return Grouped([_at_step(one, seen, roots) for one in entries], beside, loose)
 
 
-def _newest_seen(seen: SavesSeen, found: Mapping[str, Entry], missing: Sequence[str]) -> NumberedSave | None:
-    """The newest save that was seen, if it has several files and their names do not show that.
+def _seen_as_one(paths: Sequence[str], found: Mapping[str, Entry]) -> NumberedSave | None:
+    """A save that was seen, if it has several files and their names do not show that.
 
     A file of its own number (``step-30.pt`` beside ``last.pt``) is a save by itself, but for side files.
-    What is ``missing`` in it is there, but of the save before.
     """
-    newest = seen.saves[-1].files if seen.saves else ()
-    files = [path for path in (*newest, *missing) if os.path.exists(path)]  # noqa: PTH110
+    files = [path for path in paths if os.path.exists(path)]  # noqa: PTH110
     known = [path for path in files if path in found and _is_nameless(found[path])]
     again = [path for path in known if not any(char.isdecimal() for char in _stem(path))]
     files = [path for path in files if path in (again or known) or path not in found]
@@ -125,8 +129,25 @@ def _over(seen: SavesSeen, reached: int | None) -> set[str]:
     return set(newest.files) if reached > newest.step else set()
 
 
+def _left_from_before(
+    seen: SavesSeen, turns: Mapping[str, int], over: Collection[str]
+) -> dict[str, set[str]]:
+    """By path of a file of an earlier save, those of it that another save wrote over, and not this one.
+
+    A save that training went on after has all that it should, unless later ones have such a file again.
+    """
+    found: dict[str, set[str]] = defaultdict(set)
+    for path, at in turns.items():
+        for other in seen.saves[at - 1].paths:
+            later = [masked(one) for save in seen.saves[turns[other] :] for one in save.files]
+            goes_on = over or turns[other] < len(seen.saves)
+            if turns[other] > at and (masked(path) in later or not goes_on):
+                found[path].add(other)
+    return found
+
+
 def _not_written(
-    seen: SavesSeen, found: Mapping[str, Entry], roots: Sequence[str]
+    seen: SavesSeen, found: Mapping[str, Entry], roots: Sequence[str], over: Collection[str]
 ) -> tuple[str, tuple[str, ...]]:
     """Which files all saves before the newest wrote under one name, and this one did not; why it is none.
 
@@ -135,6 +156,7 @@ def _not_written(
     """
     *others, newest = (set(one.files) for one in seen.saves) if seen.saves else (set[str](),)
     before = [one for one in others if not one.isdisjoint(newest)]
+    before = [] if over and len(before) == 1 else before
     always = set[str].intersection(*before) - newest if before else set[str]()
     missing = tuple(
         path
@@ -187,7 +209,7 @@ def _seen_in(path: str, seen: SavesSeen) -> SeenSave | None:
     """The newest save that has the file, or a file in the folder; else one that has that of another rank."""
     saves = seen.saves[::-1]
     for name, of in ((path, str), (of_any_rank(path), of_any_rank)):
-        found = (save for save in saves if any(f"{of(one)}/".startswith(f"{name}/") for one in save.files))
+        found = (save for save in saves if any(f"{of(one)}/".startswith(f"{name}/") for one in save.paths))
         if (save := next(found, None)) is not None:
             return save
     return None
@@ -199,12 +221,16 @@ class _Lives:
 
     stamps: Mapping[str, Mapping[str, Stamp]]
     first_seen: Callable[[Stamp], int | None]
+    left: Mapping[str, set[str]]
 
     def mixed(self, save: NumberedSave, others: Iterable[NumberedSave]) -> str:
         """Which file is of an earlier life than another, that began the save again; as a clause, '' for none.
 
         Only files such as ``others`` have together count: else nobody knows that they are of one save.
         """
+        for path in save.files.values():
+            if not self.left.get(path, set()).isdisjoint(save.files.values()):
+                return f"{base_name(path)} beside it is of the save before: it was not finished"
         lives: dict[int, str] = {}
         together = max((save.files.keys() & one.members for one in others), key=len, default=set[str]())
         for path in map(save.files.__getitem__, sorted(together)):

@@ -30,11 +30,22 @@ class GrowingSave:
     step: int | None = None
     late: bool = False
     again: frozenset[str] = frozenset()
+    pending: set[str] = field(default_factory=set)
+    due: frozenset[str] = frozenset()
+    moved: dict[str, str] = field(default_factory=dict)
 
     def takes(self, kind: str, number: int | None) -> bool:
         """Whether a file may be of this save: it has none of its kind, and no other number."""
         same_number = number is None or not self.numbers or number in self.numbers
         return kind not in self.files and same_number
+
+    def path(self, name: str) -> str:
+        """Where the file is by now that was called ``name``."""
+        return self.moved.get(name, name)
+
+    def is_at(self, step: int) -> bool:
+        """Whether it may be written yet when training is at ``step``."""
+        return self.step is not None and abs(step - self.step) <= _AT_ONCE
 
     def has_folder_of(self, kind: str) -> bool:
         """Whether a file of it lies in the folder in which one of this kind does."""
@@ -51,21 +62,26 @@ class SaveLearner:
         self._known = known
         self._roots = roots
         self._saves = [_grown(one, roots) for one in known.saves]
+        saves = [zip(one.files, one.digests, strict=False) for one in known.saves]
+        self._digests = {path: digest for save in saves for path, digest in save}
         self.elsewhere = NOTHING_SEEN
 
     @property
     def seen(self) -> SavesSeen:
         """What is known now of what is written here; of a save of many ranks or files only some are named."""
-        saves = tuple(
-            SeenSave(
-                files=tuple(one.files.values())[:MOST_FILES],
-                step=one.step,
-                number=max(one.numbers, default=None),
-                late=one.late,
-            )
-            for one in self._saves
+        return replace(self._known, saves=tuple(map(self._told, self._saves)))
+
+    def _told(self, save: GrowingSave) -> SeenSave:
+        files = tuple(save.files.values())[:MOST_FILES]
+        paths, digests = tuple(map(save.path, files)), tuple(self._digests.get(one, "") for one in files)
+        return SeenSave(
+            files=files,
+            step=save.step,
+            number=max(save.numbers, default=None),
+            late=save.late,
+            lie=paths if paths != files else (),
+            digests=digests if any(digests) else (),
         )
-        return replace(self._known, saves=saves)
 
     @property
     def seen_anywhere(self) -> SavesSeen:
@@ -91,36 +107,53 @@ class SaveLearner:
         """What the files of the last two saves are called but for their numbers."""
         return frozenset[str]().union(*(one.files for one in self._saves[-2:]))
 
-    def saved_at(self, save: GrowingSave, path: str, step: int | None) -> None:
-        """Note how far training was when ``path`` was written, which ``save`` took.
+    def saved_at(self, save: GrowingSave, path: str, step: int | None, digest: str = "") -> None:
+        """Note how far training was when ``path`` was written, which ``save`` took, and what is in it.
 
         A save that has the file already, and training is there again, is made anew: it is the newest.
         """
         again, save.again = path in save.again, save.again - {path}
+        save.pending.discard(path)
+        path = path if path in save.files.values() else save.path(path)
+        before, self._digests[path] = self._digests.get(path, ""), digest
         if step is None or save.step is None:
             save.step = step if save.step is None else save.step
         elif again and step <= save.step and save in self._saves:
             self._saves.remove(save)
             self._saves.append(save)
-        elif step > save.step + _AT_ONCE and again and self._has_one_name(path):
-            self._once_more(save, path, step)
+            save.step = step if digest != before else save.step
+            save.due = (save.due or frozenset(save.files.values())) - {path}
+        elif step > save.step + _AT_ONCE and again and path not in save.due:
+            self._once_more(path, step, new=not digest or digest != before)
         elif step > save.step + _AT_ONCE and save in self._saves:
             self._split(save, path, step)
         seen = self.seen
         self._known = replace(self._known, stages=stages_after(seen.stages, seen.saves))
 
-    def _has_one_name(self, path: str) -> bool:
-        """Whether no save has such a file with another number."""
-        kind = self._kind(path)[0]
-        return all(one.files.get(kind, path) == path for one in self._saves)
+    def moved(self, was: str, path: str) -> bool:
+        """A file was moved to ``path``; whether it is of a save, which keeps it and the step of its writing.
 
-    def _once_more(self, save: GrowingSave, path: str, step: int) -> None:
-        """A file that is written again steps later is of a new save, and its number no counter."""
-        kind, newest = self._kind(path)[0], self._saves[-1]
-        joins = newest is not save and newest.step is not None and abs(step - newest.step) <= _AT_ONCE
-        if not joins:
-            self._saves = [*self._saves, GrowingSave(step=step)][-KEPT:]
-        self._saves[-1].files[kind] = path
+        One that is moved as soon as it was written had a name for the time being.
+        """
+        names = ((one, kind, name) for one in reversed(self._saves) for kind, name in one.files.items())
+        for save, kind, name in names:
+            if save.path(name) == was and is_of_a_save(path):
+                save.moved[name] = path
+                save.files[kind] = path if name in save.pending else name
+                return True
+        return False
+
+    def _once_more(self, path: str, step: int, *, new: bool) -> None:
+        """A file that is written again steps later is of a new save, and its number no counter.
+
+        One that is not ``new`` is only of a save that has its number, too.
+        """
+        (kind, number), newest = self._kind(path), self._saves[-1]
+        joins = newest.is_at(step) and newest.files.get(kind, path) == path
+        if new and not joins:
+            self._saves = [*self._saves, GrowingSave(files={kind: path}, step=step)][-KEPT:]
+        elif joins and (new or number in (self._kind(one)[1] for one in newest.files.values())):
+            newest.files[kind] = path
 
     def _split(self, save: GrowingSave, path: str, step: int) -> None:
         """A file under one name that came steps later is a save of its own; any other is a late one."""
@@ -128,7 +161,11 @@ class SaveLearner:
         save.late |= "#" in kind
         if "#" not in kind and len(save.files) > 1:
             del save.files[kind]
-            self._saves.insert(self._saves.index(save) + 1, GrowingSave(files={kind: path}, step=step))
+            after = self._saves.index(save) + 1
+            beside = [one for one in self._saves[after:] if one.is_at(step) and one.takes(kind, None)]
+            other = beside[0] if beside else GrowingSave(step=step)
+            other.files[kind], other.moved = path, other.moved | save.moved
+            self._saves[after:after] = [] if beside else [other]
             self._saves = self._saves[-KEPT:]
 
     def before_training(self, paths: Iterable[str], *, root: str) -> None:
@@ -140,7 +177,7 @@ class SaveLearner:
 
     def resumed_from(self, opened: Iterable[str]) -> None:
         """Note which file of a save the script opened, as it went on from it."""
-        names = {masked(base_name(path)) for save in self._saves for path in save.files.values()}
+        names = {masked(base_name(path)) for save in self.seen.saves for path in (*save.files, *save.lie)}
         found = next((name for path in opened if (name := masked(base_name(path))) in names), "")
         self._known = replace(self._known, opened=found or self._known.opened)
 
@@ -152,8 +189,8 @@ class SaveLearner:
         of_number = (one for one in reversed(self._saves) if number is not None and number in one.numbers)
         save = next(of_number, self._saves[-1] if self._saves else None)
         there = save.files.get(kind, "") if save is not None and number in save.numbers else ""
-        if save is not None and there and of_any_rank(there) == of_any_rank(path):
-            save.again |= {path} if there == path else set()
+        if save is not None and there == save.path(there) and of_any_rank(there) == of_any_rank(path):
+            save.again |= {path} if there == path and path not in save.pending else set()
             return save
         if save is not None and save is not self._saves[-1] and not save.has_folder_of(kind):
             return None  # a copy of an older save, for all that is known
@@ -165,6 +202,7 @@ class SaveLearner:
             self._forget_seldom()
             self._saves = [*self._saves, save][-KEPT:]
         save.files[kind] = path
+        save.pending.add(path)
         save.numbers |= set() if number is None else {number}
         save.late = save.late or save is not self._saves[-1]
         return save
@@ -231,7 +269,8 @@ def inside(path: str, roots: Sequence[str]) -> str:
 
 
 def _grown(save: SeenSave, roots: Sequence[str]) -> GrowingSave:
-    found = GrowingSave(step=save.step, late=save.late)
+    moved = dict(zip(save.files, save.paths, strict=True))
+    found = GrowingSave(step=save.step, late=save.late, moved=moved)
     for path in save.files:
         kind, number = _kind_of(inside(path, roots))
         found.files[kind] = path

@@ -80,9 +80,9 @@ class Entry:
     the data takes another order. ``first_seen``: the life at whose end the run saw it first, and did not
     doubt it. ``save`` names the save of several files that it is of, and ``turn`` when of those it is tried;
     ``lacks`` says what the save has not, where those before it had it, ``saved_ns`` when its newest file was
-    written. ``seen_step`` is that of the training when the file was
-    written, where ``global_step`` counts something else. ``stage`` counts the stages
-    of a training that begins to count again in another folder.
+    written, ``written`` which of the saves that were seen it is of. ``seen_step`` is the step of training
+    when it was written, where ``global_step`` counts something else. ``stage`` counts the stages of a
+    training that begins to count again.
     """
 
     path: str
@@ -112,6 +112,7 @@ class Entry:
     saved_ns: int = 0
     seen_step: int | None = None
     stage: int = 0
+    written: int = 0
 
     @property
     def known(self) -> bool:

@@ -20,8 +20,8 @@ _IN_Q_OVERFLOW, _IN_IGNORED = 0x4000, 0x8000
 _IN_ONLYDIR, _IN_ISDIR = 0x01000000, 0x40000000
 _WRITES = _IN_CLOSE_WRITE | _IN_MOVED_TO | _IN_MOVED_FROM | _IN_CREATE | _IN_DELETE | _IN_ONLYDIR
 MOST_WATCHES = 512
-_MOST_BESIDE, _MOST_LISTED = 4096, 1000
-"""Changes beside the roots that are listened to, and names that are listed of a folder there."""
+_MOST_BESIDE, _MOST_LISTED, _MOST_MOVES = 4096, 1000, 64
+"""Changes beside the roots that are listened to, names that are listed of a folder there, halves of moves."""
 
 
 class FileUse(Enum):
@@ -34,10 +34,11 @@ class FileUse(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileSeen:
-    """One file of a watched folder, and what was done with it."""
+    """One file of a watched folder, and what was done with it; where it ``was`` before a move."""
 
     path: str
     use: FileUse
+    was: str = ""
 
 
 class FolderWatch:
@@ -59,6 +60,7 @@ class FolderWatch:
         self.whole = self.fd >= 0
         self._folders: dict[int, str] = {}
         self._reads = False
+        self._moves: dict[int, str] = {}
 
     def begin(self, *, since_ns: int = 0) -> list[FileSeen]:
         """Watch all folders that are there now; what was written in them after ``since_ns`` (Unix time)."""
@@ -87,7 +89,7 @@ class FolderWatch:
 
     def seen(self) -> Iterator[FileSeen]:
         """What was done since the last call, in its order. Never blocks."""
-        for watch, mask, name in self._inotify.changes():
+        for watch, mask, move, name in self._inotify.changes():
             if mask & _IN_Q_OVERFLOW:
                 self.whole = False
             if (folder := self._folders.get(watch)) is None or mask & _IN_Q_OVERFLOW:
@@ -100,17 +102,24 @@ class FolderWatch:
                 if self._heard_beside > _MOST_BESIDE:
                     self.leave_beside()
             path = f"{folder}/{os.fsdecode(name)}"
+            was = self._moved(mask, move, path)
             if mask & _IN_ISDIR:
                 if mask & (_IN_CREATE | _IN_MOVED_TO):
-                    yield from self._appeared(path)
+                    yield from self._appeared(path, was)
                 continue
             path = self._as_given(path)
             if mask & (_IN_CLOSE_WRITE | _IN_MOVED_TO):
-                yield FileSeen(path, FileUse.WRITTEN)
+                yield FileSeen(path, FileUse.WRITTEN, self._as_given(was))
             elif mask & (_IN_DELETE | _IN_MOVED_FROM):
                 yield FileSeen(path, FileUse.GONE)
             elif mask & _IN_CLOSE_NOWRITE:
                 yield FileSeen(path, FileUse.READ)
+
+    def _moved(self, mask: int, move: int, path: str) -> str:
+        """Where ``path`` was, at the second half of a move between folders that are watched."""
+        if mask & _IN_MOVED_FROM:
+            self._moves = {**self._moves, move: path} if len(self._moves) < _MOST_MOVES else {move: path}
+        return self._moves.pop(move, "") if mask & _IN_MOVED_TO else ""
 
     def close(self) -> None:
         """Let go of the kernel's object."""
@@ -118,11 +127,12 @@ class FolderWatch:
             os.close(self.fd)
             self.fd = self._inotify.fd = -1
 
-    def _appeared(self, folder: str) -> Iterator[FileSeen]:
-        """What lies in a new folder was written before anybody watched it."""
+    def _appeared(self, folder: str, was: str) -> Iterator[FileSeen]:
+        """What lies in a new folder was written before anybody watched it, or moved with it."""
         if self._wanted(folder):
             for path in self._enter(folder):
-                yield FileSeen(self._as_given(path), FileUse.WRITTEN)
+                before = self._as_given(was + path[len(folder) :]) if was else ""
+                yield FileSeen(self._as_given(path), FileUse.WRITTEN, before)
 
     def _as_given(self, path: str) -> str:
         """``path`` below a root as that was given, whatever links lead there."""

@@ -7,7 +7,8 @@ A file tells its global step, its epoch, both or neither. Two rules follow:
 * Steps do not count on when the files contradict it: of one writer (series,
   session and kind), a later epoch has no larger step; of two writers, a step is no
   larger two epochs later (one epoch is nothing: some writers count from 0,
-  some from 1). Then the later epoch is newer, within an epoch the larger step.
+  some from 1); those that were seen written one after the other are as of one. Then the later epoch is newer,
+  within an epoch the larger step.
   A file that tells only its step is of the newest epoch known to have begun by then.
 
 So, where two files of one writer tell both, the greater (epoch, step) is newer. Files that tell neither come
@@ -19,7 +20,7 @@ one place in one order, so "newer" never runs in a circle.
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, combinations
 
 from faultrun.model.checkpoint import Entry, Kind
 
@@ -116,6 +117,9 @@ def _steps_start_anew(entries: Sequence[Entry]) -> bool:
         writer = (entry.format, entry.series, entry.session, entry.kind)
         of_one_writer.setdefault(writer, []).append((epoch, step))
     of_all = [(epoch, step) for epoch, step, _ in both]
+    seen = sorted((entry.written, epoch, step) for epoch, step, entry in both if entry.written)
+    if any(one[0] < two[0] and one[1] < two[1] and one[2] >= two[2] for one, two in combinations(seen, 2)):
+        return True
     return _contradict(of_all, apart=2) or any(_contradict(told, apart=1) for told in of_one_writer.values())
 
 

@@ -16,13 +16,20 @@ class SeenSave:
     """The files that were written as one save, in that order, and the newest step of training by then.
 
     ``number`` is what their names bear, None where they bear none. ``late``: some of them came after the next
-    save had begun.
+    save had begun. ``lie`` says where the files are by now, if one was moved; ``digests``, what was in them.
     """
 
     files: tuple[str, ...]
     step: int | None = None
     number: int | None = field(default=None, metadata=UNLESS_USED)
     late: bool = field(default=False, metadata=UNLESS_USED)
+    lie: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
+    digests: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where its files are by now, unless they were written over."""
+        return self.lie or self.files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

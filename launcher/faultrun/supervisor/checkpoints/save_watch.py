@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from faultrun.checkpoints.reading import sampled_digest
 from faultrun.checkpoints.save_learner import GrowingSave, SaveLearner, is_of_a_save, masked
 from faultrun.model.events import Event, FirstStep, IncarnationStarted, PlanAdopted
 from faultrun.model.observed.recovery import FirstStepLogged
@@ -26,6 +27,7 @@ _SETTLED_S, _ALL_OF_IT_S, _AGAIN_S = 0.3, 2.0, 0.5
 _OFTEN_S, _SHARE = 10.0, 0.05
 """What is known of saves is written down no oftener, nor than this share of the time since the start."""
 _MOST_EARLY = 256
+_DIGITS = 16
 _NO_STEP_S = 60.0
 """Who tells of no step for so long tells of none."""
 _MOST_ELSEWHERE, _MOST_TRIES = 64, 4
@@ -174,13 +176,16 @@ class SaveWatch(SavesKnown):
         found, self._found = self._found, []
         for seen in (*found, *self._watch.seen()):
             self._sees |= self._root_of(seen.path) != ""
+            with self._lock:
+                if seen.was and self._learner.moved(seen.was, seen.path):
+                    continue
             if seen.use is FileUse.READ and not self._trained:
                 read += [seen.path] if seen.path not in self._opened and is_of_a_save(seen.path) else []
                 self._opened[seen.path] = None
             elif seen.use is FileUse.WRITTEN and self._trained:
                 self._wrote(seen.path)
             elif seen.use is FileUse.WRITTEN and len(self._early) < _MOST_EARLY and is_of_a_save(seen.path):
-                self._early[seen.path] = self._logs.place()
+                self._early[seen.path] = self._early.pop(seen.was, self._logs.place())
         if read and self._watch.whole:
             yield CheckpointsOpened(at_s=self._reactor.now(), incarnation=self._life, paths=tuple(read))
 
@@ -228,11 +233,11 @@ class SaveWatch(SavesKnown):
             self._sorting |= bool(early)
         if not early:
             return
-        steps = [(path, self._root_of(path), self._logs.step_at(place)) for path, place in early.items()]
+        steps = [(path, self._root_of(path), *self._look(path, place)) for path, place in early.items()]
         with self._lock:
-            for path, root, step in steps:
+            for path, root, step, digest in steps:
                 if root and step is not None and (save := self._learner.wrote(path, root=root)) is not None:
-                    self._learner.saved_at(save, path, step)
+                    self._learner.saved_at(save, path, step, digest)
                 elif root and step is None:
                     self._learner.before_training((path,), root=root)
                 elif step is not None:
@@ -240,13 +245,17 @@ class SaveWatch(SavesKnown):
             self._early = {} if self._early is early else self._early
             self._sorting = False
 
+    def _look(self, path: str, place: LogPlace) -> tuple[int | None, str]:
+        """The step that training had come to when ``path`` was written, and a digest of what is in it."""
+        return self._logs.step_at(place), sampled_digest((path,))[:_DIGITS]
+
     def _take_steps(self) -> None:
         with self._lock:
             written, self._unstepped = self._unstepped, []
-        steps = [(save, path, self._logs.step_at(place)) for save, path, place in written]
+        steps = [(save, path, *self._look(save.path(path), place)) for save, path, place in written]
         with self._lock:
-            for save, path, step in steps:
-                self._learner.saved_at(save, path, step)
+            for one in steps:
+                self._learner.saved_at(*one)
 
     def _note_steps(self, life: int) -> Iterable[Event]:
         """In the errands' thread."""
