@@ -24,7 +24,7 @@ def perform(op: Op, root: Path) -> str:
     """Do it below ``root``; the path that the kernel says was written, "" for none."""
     path = root / op.path
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = payload(op.path, op.who, op.step) if op.who else b""
+    data = payload(op.path, op.who, op.step) if op.who and op.what != "move" else b""
     half = data[: len(data) * 2 // 3]
     match op.what:
         case "write" | "torn" | "empty":
@@ -38,6 +38,8 @@ def perform(op: Op, root: Path) -> str:
             path.write_bytes(data if op.what == "place" else half)
         case "copy" if (root / op.who).exists():
             path.write_bytes((root / op.who).read_bytes())
+        case "move" if (root / op.who).exists():
+            (root / op.who).replace(path)
         case "touch" if path.exists():
             path.touch()
         case "remove":

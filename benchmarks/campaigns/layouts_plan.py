@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,9 +35,10 @@ class Fault(Enum):
 class Layout:
     """The names of a save's files, the one that the script is given first.
 
-    ``{n}`` is the number as it is spelled, ``{N}`` six digits of it, ``{s}`` the stage, ``{t}`` one of
-    two in turn, ``{d}`` the date of the start. ``late``: all but the first come after the next save has
-    begun. ``beside``: what else the code writes. ``ranks``: each writes and loads a file of its own.
+    ``{n}`` is the number as it is spelled, ``{N}`` six digits of it, ``{s}`` the stage, ``{d}`` the date of
+    the start, ``{t}`` one of two in turn, ``{r}`` and ``{a}`` are names that come again after three and two
+    saves. ``late``: all but the first come after the next save has begun. ``beside``: what else the code
+    writes. ``ranks``: each writes and loads a file of its own.
     """
 
     kind: str
@@ -76,6 +78,9 @@ _NAMES = {
     "folders beside": "ckpt/step_{n}.pt ema/step_{n}.pt, model/step_{n}.pt optimizer/step_{n}.pt",
     "in place": """last.pt, last.pth last_ema.pth, G.pth D.pth, model.safetensors optim.safetensors,
         latest.ckpt""",
+    "ring": """slot_{r}.pt, slot_{r}/G.pt slot_{r}/D.pt, {a}/model.pt {a}/optim.pt,
+        {a}/G.pth {a}/D.pth, {a}.pt""",
+    "moved": "last.pt, ckpt.0.pt, last_G.pt last_D.pt, model.0.pt head.0.pt, last/model.pt last/optim.pt",
     "stages": """stage{s}/step_{n}.pt, stage{s}/step_{n}/model.pt stage{s}/step_{n}/optimizer.pt,
         phase{s}/G_{n}.pth phase{s}/D_{n}.pth, fold{s}_step_{n}.pt, phase{s}-{n}.pt""",
     "slots": "ckpt{t}/state.pt",
@@ -83,6 +88,8 @@ _NAMES = {
     "shards": """step_{n}/rank_0.pt step_{n}/rank_1.pt, rank_0/step_{n}.pt rank_1/step_{n}.pt,
         model_{n}_rank0.pt model_{n}_rank1.pt""",
 }
+_MOVES = (("last", "prev"), (".0.", ".1."), (".1.", ".2."))
+"""What a save is called as the next ones begin."""
 _LATE = [*_NAMES["pair"].split(",")[:5], *_NAMES["triple"].split(","), *_NAMES["folder"].split(",")[:3]]
 _BESIDE = (
     ("pointer", "step_{n}.pt", "latest"),
@@ -159,14 +166,17 @@ class Case:
         """Where the members of a save lie."""
         stage, number = save
         step = self._step(number)
-        told = {
-            "n": SPELLINGS[self.spelling][1](step),
-            "N": f"{step:06d}",
-            "e": number,
-            "s": stage,
-            "t": number % 2,
-        }
+        told = {"n": SPELLINGS[self.spelling][1](step), "N": f"{step:06d}", "e": number, "s": stage}
+        told |= {"t": number % 2, "r": number % 3, "a": "AB"[number % 2]}
         return tuple(one.format(**told, d=f"2026-11-28_10-0{life}-00") for one in self.layout.members)
+
+    def _places(self, save: Save, life: int) -> list[tuple[str, ...]]:
+        """Where the members lie, and where they are moved later."""
+        places = [self.paths(save, life)]
+        for old, new in _MOVES if self.layout.kind == "moved" else ():
+            if old in places[-1][0]:
+                places.append(tuple(one.replace(old, new) for one in places[-1]))
+        return places
 
     def life(self, life: int, start: Save | None) -> Iterator[Op]:
         """What is done in a life that went on from ``start``; "told" is where a save is complete."""
@@ -182,6 +192,8 @@ class Case:
             yield Op(what="step", step=step)
             last = save == saves[-1]
             fault = self.faults[life] if last else Fault.NOTHING
+            for begin, end in reversed([*pairwise(self._places(save, life))]):
+                yield from (Op(what="move", path=to, who=path) for path, to in zip(begin, end, strict=True))
             now = list(self._written(save, life, fault, chance))
             if self.layout.late and fault in {Fault.NOTHING, Fault.MISSING, Fault.BETWEEN}:
                 yield now[0]
@@ -262,11 +274,12 @@ class Case:
         for life in range(len(self.lives)):
             for save in ((stage, number) for stage in (1, 2) for number in range(1, 12)):
                 paths = self.paths(save, life)
-                for member, path in enumerate(paths):
-                    if self.layout.ranks:
-                        found[path] = (path,)
-                    elif self.layout.folder or member == 0:
-                        found[path] = paths
+                for of in self._places(save, life):
+                    for member, path in enumerate(of):
+                        if self.layout.ranks:
+                            found[path] = (path,)
+                        elif self.layout.folder or member == 0:
+                            found[path] = of
                 if self.layout.folder:
                     found["/".join(paths[0].split("/")[: self.layout.folder])] = paths
                 if "copied" in self.more:
@@ -282,9 +295,10 @@ class Case:
         members = range(len(self.layout.members)) if self.layout.ranks else written
         for save in ((stage, number) for stage in (2, 1) for number in range(11, 0, -1)):
             for at in range(life, -1, -1):
-                paths, who = self.paths(save, at), f"own {at}:{save[0]}.{save[1]}"
-                if all(read(root / paths[one]) == f"{who} {one}" for one in members):
-                    return Due(save, who, len(written) == len(paths))
+                who = f"own {at}:{save[0]}.{save[1]}"
+                for paths in self._places(save, at):
+                    if all(read(root / paths[one]) == f"{who} {one}" for one in members):
+                        return Due(save, who, len(written) == len(paths))
         return None
 
     def verdict(self, root: Path, due: Due | None, chosen: Sequence[str], *, told: bool) -> str:

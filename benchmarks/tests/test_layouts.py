@@ -156,7 +156,7 @@ class Played:
     def _perform(self, op: Op) -> str:
         path = perform(op, self._root)
         self._at_s += 1.0
-        if path and os.path.lexists(path):
+        if path and os.path.lexists(path) and op.what != "move":
             os.utime(path, (self._at_s, self._at_s))
         return path
 

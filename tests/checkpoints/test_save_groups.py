@@ -152,3 +152,15 @@ def test_a_file_that_is_still_open_for_writing_has_its_save_passed_over_until_it
 
     assert (meanwhile, afterwards) == ("model_10.pt", "model_20.pt")
     assert "replay_20.bin, which is saved with it: a process still has it open for writing" in why
+
+
+@pytest.mark.parametrize("folder", ["slot_{}", "{}"])
+def test_a_folder_of_which_half_was_seen_written_again_is_passed_over(tmp_path: Path, folder: str) -> None:
+    folders = [folder.format(one) for one in ("0", "1") if "slot" in folder] or ["A", "B"]
+    names = [[f"{one}/G.pt", f"{one}/D.pt"] for one in folders]
+    for files in names:
+        written(tmp_path, tuple(files))
+    order = [(names[0], 10), (names[1], 20), (names[0][:1], 30)]
+    saves = [SeenSave(files=tuple(f"{tmp_path}/{one}" for one in files), step=step) for files, step in order]
+    path, why = chosen(tmp_path, SavesSeen(saves=tuple(saves)))
+    assert (path, "D.pt beside it is of the save before" in why) == (names[1][0], True)

@@ -110,3 +110,62 @@ def test_a_number_that_never_changes_counts_nothing() -> None:
             learner.saved_at(save, f"/ckpt/{name}", step)
     files = ("/ckpt/gpt2.pt", "/ckpt/gpt2_opt.pt")
     assert [(one.files, one.step) for one in learner.seen.saves] == [(files, 10), (files, 20), (files, 30)]
+
+
+def saved(learner: SaveLearner, step: int, *names: str, digest: str = "") -> None:
+    """Files that were written at one step, before anybody read which one that was."""
+    for name in names:
+        save = learner.wrote(f"/ckpt/{name}", root="/ckpt")
+        assert save is not None
+        learner.saved_at(save, f"/ckpt/{name}", step, digest or f"as of {step}")
+
+
+def told(learner: SaveLearner) -> list[tuple[str, int | None]]:
+    return [
+        (" ".join(path.removeprefix("/ckpt/") for path in one.paths), one.step) for one in learner.seen.saves
+    ]
+
+
+def test_a_name_of_a_ring_stands_for_the_step_of_its_last_contents() -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for step in (10, 20, 30, 40, 50):
+        saved(learner, step, f"slot_{step // 10 % 3}/model.pt", f"slot_{step // 10 % 3}/optim.pt")
+    newest = [("slot_1/model.pt slot_1/optim.pt", 40), ("slot_2/model.pt slot_2/optim.pt", 50)]
+    assert told(learner)[-2:] == newest
+    saved(learner, 55, "slot_1/model.pt", digest="as of 40")
+    assert told(SaveLearner(learner.seen, ("/ckpt",)))[-2:] == newest
+
+
+def test_a_file_that_is_moved_keeps_the_step_at_which_it_was_written() -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for step in (10, 20, 30):
+        learner.moved("/ckpt/ckpt.1.pt", "/ckpt/ckpt.2.pt")
+        learner.moved("/ckpt/ckpt.0.pt", "/ckpt/ckpt.1.pt")
+        saved(learner, step, "ckpt.0.pt")
+        learner = SaveLearner(learner.seen, ("/ckpt",))
+    assert told(learner) == [("ckpt.2.pt", 10), ("ckpt.1.pt", 20), ("ckpt.0.pt", 30)]
+
+
+def test_a_file_that_is_moved_as_soon_as_it_was_written_is_known_by_its_last_name() -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for step in (10, 20):
+        save = learner.wrote("/ckpt/new.pt", root="/ckpt")
+        assert save is not None
+        assert learner.moved("/ckpt/new.pt", "/ckpt/last.pt")
+        learner.saved_at(save, "/ckpt/new.pt", step)
+    assert [(one.files, one.step) for one in learner.seen.saves] == [
+        (("/ckpt/last.pt",), 10),
+        (("/ckpt/last.pt",), 20),
+    ]
+
+
+def test_folders_that_take_turns_are_saves_each_with_all_its_files() -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for step, folder in ((10, "A"), (20, "B"), (30, "A")):
+        paths = [f"/ckpt/{folder}/{name}.pt" for name in ("model", "optim")]
+        for save, path in [(learner.wrote(path, root="/ckpt"), path) for path in paths]:
+            assert save is not None
+            learner.saved_at(save, path, step)
+    assert told(learner) == [
+        (f"{one}/model.pt {one}/optim.pt", at) for one, at in (("A", 10), ("B", 20), ("A", 30))
+    ]

@@ -62,6 +62,20 @@ def test_a_root_that_is_a_link_is_told_as_it_was_given(tmp_path: Path) -> None:
     watch.close()
 
 
+def test_a_move_tells_where_the_file_was_alone_or_with_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "last").mkdir()
+    (tmp_path / "last/a.pt").write_bytes(b"1")
+    watch = watched(tmp_path)
+    (tmp_path / "last/a.pt").rename(tmp_path / "last/b.pt")
+    (tmp_path / "last").rename(tmp_path / "prev")
+    (tmp_path / "prev/b.pt").write_bytes(b"1")
+    found = [
+        (one.path.removeprefix(f"{tmp_path}/"), one.was.removeprefix(f"{tmp_path}/")) for one in watch.seen()
+    ]
+    assert found[1:] == [("last/b.pt", "last/a.pt"), ("prev/b.pt", "last/b.pt"), ("prev/b.pt", "")]
+    watch.close()
+
+
 def test_reads_are_told_only_while_they_are_asked_for(tmp_path: Path) -> None:
     (tmp_path / "a.pt").write_bytes(b"1")
     watch = watched(tmp_path)

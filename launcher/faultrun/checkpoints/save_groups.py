@@ -90,13 +90,18 @@ def grouped(
             if lacks or (len(save.files) > 1 and not save.claimed):
                 name = f"{place.folder}#{place.counts}{'.'.join(map(str, number))}"
                 _join(save, replace(_NAMELESS, save=name, lacks=lacks), found, beside, seen)
-    lacks, missing = _not_written(seen, found, roots, over)
+    missing = _not_written(seen, found, roots, over)
     for at, one in reversed([*enumerate(seen.saves, 1)]):
         newest = at == len(seen.saves)
         of_it = [path for path in one.paths if turns[path] == at]
-        together = _seen_as_one([*of_it, *missing] if newest else of_it, found)
+        old = [*missing] if newest else []
+        old += [
+            path for path, others in left.items() if path not in old and _in_folder_of(path, others, of_it)
+        ]
+        why = f"{base_name(old[0])} beside it is of the save before: it was not finished" if old else ""
+        together = _seen_as_one([*of_it, *old], found)
         if together is not None:
-            _join(together, replace(_NAMELESS, save=f"seen {at}", lacks=lacks * newest), found, beside, seen)
+            _join(together, replace(_NAMELESS, save=f"seen {at}", lacks=why), found, beside, seen)
     written = (save.files.values() for of_place in saves.values() for save in of_place.values())
     for path, why in [*saved_apart(seen, found, roots)]:
         found[path] = replace(found[path], lacks=found[path].lacks or why)
@@ -132,7 +137,7 @@ def _over(seen: SavesSeen, reached: int | None) -> set[str]:
 def _left_from_before(
     seen: SavesSeen, turns: Mapping[str, int], over: Collection[str]
 ) -> dict[str, set[str]]:
-    """By path of a file of an earlier save, those of it that another save wrote over, and not this one.
+    """By path of a file of an earlier save, those that never came without it until another save wrote them.
 
     A save that training went on after has all that it should, unless later ones have such a file again.
     """
@@ -141,15 +146,24 @@ def _left_from_before(
         for other in seen.saves[at - 1].paths:
             later = [masked(one) for save in seen.saves[turns[other] :] for one in save.files]
             goes_on = over or turns[other] < len(seen.saves)
-            if turns[other] > at and (masked(path) in later or not goes_on):
+            before = [save.paths for save in seen.saves[: turns[other] - 1] if other in save.paths]
+            always = all(path in paths for paths in before)
+            if turns[other] > at and always and (masked(path) in later or not goes_on):
                 found[path].add(other)
     return found
 
 
+def _in_folder_of(path: str, others: Collection[str], written: Collection[str]) -> bool:
+    """Whether one of ``others`` that were ``written`` lies beside ``path``, which says no number itself."""
+    folder, _, name = path.rpartition("/")
+    beside = (one for one in others if one in written and one.rpartition("/")[0] == folder)
+    return not re.search(r"\d", name) and any(beside)
+
+
 def _not_written(
     seen: SavesSeen, found: Mapping[str, Entry], roots: Sequence[str], over: Collection[str]
-) -> tuple[str, tuple[str, ...]]:
-    """Which files all saves before the newest wrote under one name, and this one did not; why it is none.
+) -> tuple[str, ...]:
+    """Which files all saves before the newest wrote under one name, and this one did not: it is none.
 
     One save tells nothing of a name with a number: the next has another. A save that shares no file with the
     newest is of something else: another stage, the other of two that take turns.
@@ -158,14 +172,12 @@ def _not_written(
     before = [one for one in others if not one.isdisjoint(newest)]
     before = [] if over and len(before) == 1 else before
     always = set[str].intersection(*before) - newest if before else set[str]()
-    missing = tuple(
+    return tuple(
         path
         for path in sorted(always - set(seen.prepared))
         if (path not in found or found[path].kind is Kind.PERIODIC)
         and (len(before) > 1 or not re.search(r"\d", inside(path, roots)))
     )
-    why = f"{base_name(missing[0])} beside it is of the save before: it was not finished" if missing else ""
-    return why, missing
 
 
 def _with_ranks(entries: Sequence[Entry], run: SavesOfRun, roots: Sequence[str]) -> dict[str, Entry]:

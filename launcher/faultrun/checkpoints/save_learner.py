@@ -186,9 +186,10 @@ class SaveLearner:
         if not is_of_a_save(path):
             return None
         kind, number = _kind_of(path[len(root) :])
-        of_number = (one for one in reversed(self._saves) if number is not None and number in one.numbers)
-        save = next(of_number, self._saves[-1] if self._saves else None)
-        there = save.files.get(kind, "") if save is not None and number in save.numbers else ""
+        of_number = [one for one in reversed(self._saves) if number is not None and number in one.numbers]
+        same = [one for one in reversed(self._saves) if number is not None and one.files.get(kind) == path]
+        save = next(iter((*same, *of_number, *self._saves[-1:])), None)
+        there = save.files.get(kind, "") if save in (*same, *of_number) and save is not None else ""
         if save is not None and there == save.path(there) and of_any_rank(there) == of_any_rank(path):
             save.again |= {path} if there == path and path not in save.pending else set()
             return save

@@ -139,3 +139,9 @@ def test_while_steps_count_on_the_larger_step_is_newer(found: list[Entry], per_e
             assert (places[one.path] > places[other.path]) == (
                 (one.global_step or 0) > (other.global_step or 0)
             )
+
+
+def test_files_that_were_seen_written_one_after_the_other_are_as_of_one_writer() -> None:
+    last, before = entry("last", 0, 2, written=2), entry("last_prev", 7, 1, written=1)
+    assert newest_first(before, last) == ["last", "last_prev"]
+    assert newest_first(entry("gasp", 390, 1, written=2), entry("own", 350, 2, written=1))[0] == "gasp"
