@@ -98,8 +98,10 @@ def grouped(
         old += [
             path for path, others in left.items() if path not in old and _in_folder_of(path, others, of_it)
         ]
-        why = f"{base_name(old[0])} beside it is of the save before: it was not finished" if old else ""
-        together = _seen_as_one([*of_it, *old], found)
+        there = old and os.path.exists(old[0])  # noqa: PTH110
+        why = f"{base_name(old[0])} {'beside it is of' if there else 'is not there, as in'} " if old else ""
+        why += "the save before: it was not finished" if old else ""
+        together = _seen_as_one([*of_it, *old], found, old)
         if together is not None:
             _join(together, replace(_NAMELESS, save=f"seen {at}", lacks=why), found, beside, seen)
     written = (save.files.values() for of_place in saves.values() for save in of_place.values())
@@ -110,7 +112,9 @@ def grouped(
     return Grouped([_at_step(one, seen, roots) for one in entries], beside, loose)
 
 
-def _seen_as_one(paths: Sequence[str], found: Mapping[str, Entry]) -> NumberedSave | None:
+def _seen_as_one(
+    paths: Sequence[str], found: Mapping[str, Entry], old: Collection[str]
+) -> NumberedSave | None:
     """A save that was seen, if it has several files and their names do not show that.
 
     A file of its own number (``step-30.pt`` beside ``last.pt``) is a save by itself, but for side files.
@@ -119,7 +123,8 @@ def _seen_as_one(paths: Sequence[str], found: Mapping[str, Entry]) -> NumberedSa
     known = [path for path in files if path in found and _is_nameless(found[path])]
     again = [path for path in known if not any(char.isdecimal() for char in _stem(path))]
     files = [path for path in files if path in (again or known) or path not in found]
-    return NumberedSave(files={path: path for path in files}) if len(files) > 1 and known else None
+    several = len(files) > 1 or (old and not set(files) <= set(old))
+    return NumberedSave(files={path: path for path in files}) if several and known else None
 
 
 def _is_nameless(entry: Entry) -> bool:
@@ -171,6 +176,10 @@ def _not_written(
     *others, newest = (set(one.files) for one in seen.saves) if seen.saves else (set[str](),)
     before = [one for one in others if not one.isdisjoint(newest)]
     before = [] if over and len(before) == 1 else before
+    if others and not (before or over):  # two folders that take turns
+        folder = os.path.dirname(min(newest, default=""))  # noqa: PTH120
+        before = [{f"{folder}/{base_name(one)}" for one in others[-1]}]
+        before = [] if before[0].isdisjoint(newest) else before
     always = set[str].intersection(*before) - newest if before else set[str]()
     return tuple(
         path
