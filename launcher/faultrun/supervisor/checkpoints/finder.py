@@ -146,7 +146,7 @@ class CheckpointFinder:
         if asked or several or not (seen.prepared and self._saves.whole):
             return []
         prepared, entries = {*seen.prepared} - {request.expects}, self._catalog.scan().entries
-        return [one for one in entries if one.path in prepared and (one.about or not one.identity.tells)]
+        return [one for one in entries if one.path in prepared and not one.identity.tells]
 
     def _ended_elsewhere(self, found: Findings) -> bool:
         """Whether other nodes noted beside the saves that the run ended well: they need not come back."""
