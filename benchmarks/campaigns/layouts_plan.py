@@ -36,9 +36,9 @@ class Layout:
     """The names of a save's files, the one that the script is given first.
 
     ``{n}`` is the number as it is spelled, ``{N}`` six digits of it, ``{s}`` the stage, ``{d}`` the date of
-    the start, ``{t}`` one of two in turn, ``{r}`` and ``{a}`` are names that come again after three and two
-    saves. ``late``: all but the first come after the next save has begun. ``beside``: what else the code
-    writes. ``ranks``: each writes and loads a file of its own.
+    the start, ``{t}`` one of two in turn, ``{r}`` a number that comes again after three saves. ``late``: all
+    but the first come after the next save has begun. ``beside``: what else the code writes. ``ranks``: each
+    writes and loads a file of its own.
     """
 
     kind: str
@@ -78,9 +78,8 @@ _NAMES = {
     "folders beside": "ckpt/step_{n}.pt ema/step_{n}.pt, model/step_{n}.pt optimizer/step_{n}.pt",
     "in place": """last.pt, last.pth last_ema.pth, G.pth D.pth, model.safetensors optim.safetensors,
         latest.ckpt""",
-    "ring": """slot_{r}.pt, slot_{r}/G.pt slot_{r}/D.pt, {a}/model.pt {a}/optim.pt,
-        {a}/G.pth {a}/D.pth, {a}.pt""",
-    "moved": "last.pt, ckpt.0.pt, last_G.pt last_D.pt, model.0.pt head.0.pt, last/model.pt last/optim.pt",
+    "ring": "slot_{r}.pt",
+    "moved": "last.pt, ckpt.0.pt",
     "stages": """stage{s}/step_{n}.pt, stage{s}/step_{n}/model.pt stage{s}/step_{n}/optimizer.pt,
         phase{s}/G_{n}.pth phase{s}/D_{n}.pth, fold{s}_step_{n}.pt, phase{s}-{n}.pt""",
     "slots": "ckpt{t}/state.pt",
@@ -167,7 +166,7 @@ class Case:
         stage, number = save
         step = self._step(number)
         told = {"n": SPELLINGS[self.spelling][1](step), "N": f"{step:06d}", "e": number, "s": stage}
-        told |= {"t": number % 2, "r": number % 3, "a": "AB"[number % 2]}
+        told |= {"t": number % 2, "r": number % 3}
         return tuple(one.format(**told, d=f"2026-11-28_10-0{life}-00") for one in self.layout.members)
 
     def _places(self, save: Save, life: int) -> list[tuple[str, ...]]:
