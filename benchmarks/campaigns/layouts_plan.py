@@ -345,7 +345,9 @@ def draw(number: int, seed: int) -> Case:
     lives = chance.choice(((1,), (2,), (5,), (2, 1), (3, 1), (3, 2), (2, 0), (2, 1, 1)))
     if kind == "stages":
         lives = chance.choice(((4,), (5,), (6,), (5, 1), (4, 2)))
-    more = {one for one in _MORE_OF_IT if chance.random() < 0.2} - ({"seldom"} if layout.ranks else set())
+    more = {one for one in _MORE_OF_IT if chance.random() < 0.2} - (
+        {"seldom"} if layout.ranks or kind == "results beside" else set()
+    )
     faults = [one for one in Fault if one is not Fault.BETWEEN or len(layout.members) > 1]
     return Case(
         number=number,
