@@ -45,7 +45,7 @@ class Catalog:
     only in this process. ``settle_s``: a file written to in the last seconds and not proved by a checksum
     must stay unchanged for so long; 0 when every writer is known to be dead. ``seen`` is what the run's
     saves were seen to be made of, ``world_size`` how many workers it begins with, 0 where nobody says;
-    ``foreign`` are folders of other runs: they are not looked through.
+    ``in_order``: no save was missed; ``foreign`` are folders of other runs: they are not looked through.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Catalog:
         self._verifier = Verifier(self._memory, self._formats, settle_s)
         self._absolute_roots = tuple(str(Path(root).absolute()) for root in self.roots)
         self._adopted: tuple[str, ...] = ()
-        self.seen, self.world_size = NOTHING_SEEN, 0
+        self.seen, self.in_order, self.world_size = NOTHING_SEEN, False, 0
         self.foreign: tuple[str, ...] = ()
         self._unproved: set[Stamp] = set()
         self._others = frozenset[str]()
@@ -109,6 +109,7 @@ class Catalog:
             seen=self.seen,
             reached=self._left_alone.reached,
             world_size=self.world_size,
+            in_order=self.in_order,
             strangers=[*chain.from_iterable(members[one.path] for one in aside)],
             first_seen=self._memory.first_seen,
         )

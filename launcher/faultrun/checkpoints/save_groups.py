@@ -35,14 +35,15 @@ class SavesOfRun:
     """What is known of the run's saves: what was seen, and how far training came.
 
     ``strangers`` are files of no save of this run, ``world_size`` is how many workers it begins with, 0 where
-    nobody says. ``first_seen`` tells at the end of which life a file was
-    there, None for one of the last.
+    nobody says. ``in_order``: no save can have been missed. ``first_seen`` tells at the end of which life a
+    file was there, None for one of the last.
     """
 
     seen: SavesSeen = NOTHING_SEEN
     reached: int | None = None
     strangers: Collection[str] = ()
     world_size: int = 0
+    in_order: bool = False
     first_seen: Callable[[Stamp], int | None] = lambda _: None
 
 
@@ -108,7 +109,7 @@ def grouped(
     for path, why in [*saved_apart(seen, found, roots)]:
         found[path] = replace(found[path], lacks=found[path].lacks or why)
     loose = frozenset(chain.from_iterable(written)) - found.keys()
-    entries = [replace(one, written=turns.get(one.path, 0)) for one in found.values()]
+    entries = [replace(one, written=turns.get(one.path, 0) if run.in_order else 0) for one in found.values()]
     return Grouped([_at_step(one, seen, roots) for one in entries], beside, loose)
 
 
@@ -326,7 +327,7 @@ def _join(
     """
     paths = (save.claimed,) if save.claimed else tuple(sorted(save.files.values()))
     known = [path for path in paths if path in found]
-    names = [masked(base_name(path)) for path in (seen.saves[-1].files if seen.saves else ())]
+    names = [masked(base_name(path)) for path in (seen.saves[-1].paths if seen.saves else ())]
     mains = sorted(main_files(known), key=lambda path: _place_in(names, masked(base_name(path))))
     order = [*mains, *(path for path in known if path not in mains)]
     order.sort(key=lambda path: (found[path].format != "pattern", masked(base_name(path)) != seen.opened))

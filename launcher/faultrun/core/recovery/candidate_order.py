@@ -14,12 +14,13 @@ A file tells its global step, its epoch, both or neither. Two rules follow:
 So, where two files of one writer tell both, the greater (epoch, step) is newer. Files that tell neither come
 last, by modification time: nowhere else does a clock count, and a name only where the contents are silent. A
 name that counts saves says more than the clock: such a file stands behind the save before it. Every file has
-one place in one order, so "newer" never runs in a circle.
+one place in one order, so "newer" never runs in a circle. Of saves that the run was seen to write none is
+older than one that was written before it.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate, combinations
 
 from faultrun.model.checkpoint import Entry, Kind
@@ -42,6 +43,11 @@ class CandidateGroup:
     entries: tuple[Entry, ...]
     last_rank: Mapping[str, int]
 
+    @property
+    def written(self) -> int:
+        """Which of the saves that were seen it is; 0: of none, or one that is kept for its quality."""
+        return max((one.written for one in self.entries if one.kind is not Kind.BEST), default=0)
+
 
 def moments(entries: Iterable[Entry]) -> list[CandidateGroup]:
     """Candidates by the point of training that they claim, newest first; preferred files first."""
@@ -54,11 +60,24 @@ def moments(entries: Iterable[Entry]) -> list[CandidateGroup]:
         place = silent.get(entry.path)
         key = (places.place(entry), "") if place is None else (place, entry.save or entry.path)
         together.setdefault((entry.stage, *key), []).append(entry)
-    found = [
+    found = _as_written(
         CandidateGroup((stage, *place), tuple(sorted(same, key=_preference)), _last_ranks(same))
         for (stage, place, _), same in together.items()
-    ]
+    )
     return sorted(found, key=lambda one: (one.place, one.entries[0].path), reverse=True)
+
+
+def _as_written(groups: Iterable[CandidateGroup]) -> Iterator[CandidateGroup]:
+    """``groups``, those that were seen written one after the other in that order, whatever they tell."""
+    highest: tuple[int, ...] = ()
+    for group in sorted(groups, key=lambda one: one.written):
+        if not group.written or group.place > highest:
+            highest = group.place if group.written else ()
+            yield group
+        else:
+            length = len(highest) - (len(highest) > len(group.place))
+            highest = (*highest[:length], group.written)
+            yield replace(group, place=highest)
 
 
 def own_saves(entries: Iterable[Entry], refused: Container[str]) -> list[Entry]:

@@ -210,6 +210,7 @@ class CheckpointFinder:
         if self._neighbours is not None:
             self._beside, self._catalog.foreign = self._neighbours.others(), self._neighbours.folders_below()
         self._catalog.seen = self._saves.seen().outside(self._catalog.foreign)
+        self._catalog.in_order = self._saves.whole and len(self._spec.topology.nodes) == 1
         return self._catalog.seen
 
     def read_back(self, path: str) -> Verdict:
