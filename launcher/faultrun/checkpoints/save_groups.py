@@ -214,7 +214,7 @@ def _at_step(entry: Entry, seen: SavesSeen, roots: Sequence[str]) -> Entry:
     ):
         counts = entry.global_step is not None and save.step - entry.global_step > max(_NEAR, save.step // 2)
         return replace(entry, seen_step=save.step) if counts else entry
-    steps = sorted({one.step for one in seen.saves if one.step is not None})
+    steps = sorted({0, *(one.step for one in seen.saves if one.step is not None)})
     stride = min((after - before for before, after in pairwise(steps)), default=0)
     counted = [one.number for one in seen.saves].count(save.number) == 1
     numbers = [int(one) for one in re.findall(r"\d+", plainly_numbered(inside(entry.path, roots)))]

@@ -69,11 +69,11 @@ def test_the_longer_all_goes_well_the_more_seldom_somebody_looks() -> None:
     assert [round(later - at) for at, later in pairwise(clock.looks[-9:])] == [30] * 8
 
 
-def test_looks_take_one_part_in_two_hundred_of_the_time() -> None:
+def test_looks_take_one_part_in_five_hundred_of_the_time() -> None:
     clock = Clock(took_s=1.0)
     training(clock)
     clock.passes(until_s=2500)
-    assert len(clock.looks) == 13
+    assert len(clock.looks) == 5
 
 
 def test_who_is_busy_is_not_given_more() -> None:

@@ -182,7 +182,7 @@ class SaveWatch(SavesKnown):
             if seen.use is FileUse.READ and not self._trained:
                 read += [seen.path] if seen.path not in self._opened and is_of_a_save(seen.path) else []
                 self._opened[seen.path] = None
-            elif seen.use is FileUse.WRITTEN and self._trained:
+            elif seen.use is FileUse.WRITTEN and (self._trained or self._learner.knows(seen.path)):
                 self._wrote(seen.path)
             elif seen.use is FileUse.WRITTEN and len(self._early) < _MOST_EARLY and is_of_a_save(seen.path):
                 self._early[seen.path] = self._early.pop(seen.was, self._logs.place())
