@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from faultrun.checkpoints.format import Claim, Format, Listing, Stamp
-from faultrun.checkpoints.names import base_name, is_unfinished, unfinished_directory
+from faultrun.checkpoints.names import base_name, is_unfinished, step_in, unfinished_directory
 from faultrun.model.checkpoint import Entry, Refusal
 
 _DEEPEST = 16
@@ -117,6 +117,10 @@ def links_out(listing: Listing, formats: Sequence[Format]) -> Iterator[Refusal]:
             target = listing.links_out.get(claim.members[0], "")
             why = f"is a link out of the checkpoint directory, to {target}"
             yield Refusal(path=claim.path, global_step=claim.global_step, why=why)
+    for name, target in listing.links_out.items():
+        if (told := step_in(name)) is not None and os.path.isdir(target):  # noqa: PTH112 - as above
+            why = f"is a link out of the checkpoint directory, to {target}"
+            yield Refusal(path=listing.join(name), global_step=told[1], why=why)
 
 
 def unfinished_files(listing: Listing) -> Iterator[Refusal]:

@@ -254,5 +254,5 @@ def naming(folder: str, name: str) -> Iterator[str]:
                 else:
                     continue
                 short = said.count("\n") <= _POINTER_LINES and not _NO_POINTER.fullmatch(one.name)
-                if name in said and short:
+                if short and re.search(rf"^\W*(?:[\w-]+\W+)?\S*{re.escape(name)}\W*$", said, re.MULTILINE):
                     yield one.name

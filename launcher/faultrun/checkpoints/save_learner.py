@@ -108,7 +108,7 @@ class SaveLearner:
         return frozenset[str]().union(*(one.files for one in self._saves[-2:]))
 
     def knows(self, path: str) -> bool:
-        """Whether a save had such a file: what is called so is one in a later life, before any step is told."""
+        """Whether a save had such a file: what is called so is one in a later life before a step is told."""
         return self._kind(path)[0] in {kind for one in self._saves for kind in one.files}
 
     def saved_at(self, save: GrowingSave, path: str, step: int | None, digest: str = "") -> None:

@@ -71,7 +71,7 @@ def test_a_run_that_had_checkpoints_does_not_begin_at_zero_when_none_is_to_be_se
     assert f"{tmp_path}/ckpt does not exist; this run had {known.expects}" in gone.why
     (tmp_path / "ckpt").mkdir()
     still = answers(NothingWhole, finder(tmp_path).find(known, 0.0))
-    assert "holds none of this run's checkpoints any more" in still.why
+    assert "nothing there is a checkpoint of this run" in still.why
     (tmp_path / "ckpt").rmdir()
     (tmp_path / "unmounted").rename(tmp_path / "ckpt")
     assert step_of(looking.find(known, 0.0)) == 10, "it came back"

@@ -132,6 +132,17 @@ def of_no_save(entry: Entry) -> Refusal:
     return Refusal(path=entry.path, global_step=entry.global_step, why=why)
 
 
+def gone(expected: str, places: Sequence[str], because: str) -> str:
+    """Why a run that had the checkpoint ``expected`` does not go on from what lies in ``places``."""
+    what = f"the checkpoints in {' '.join(places)} are gone"
+    hint = "bring them back and give the same command again; --log_dir=OTHER begins from zero"
+    if expected and not any(expected.startswith(f"{one}/") for one in places):
+        what = f"the checkpoints of this run are not in {' '.join(places)}"
+        hint = "--checkpoint_dir as before, for this log_dir goes on with its run; or --log_dir=OTHER"
+    known = f"; this run had {expected}" if expected else ""
+    return f"{what}\n  because: {because}{known}\n  try:     {hint}"
+
+
 def none_usable(
     found: Findings,
     refused: Sequence[Refusal],

@@ -22,6 +22,7 @@ from faultrun.model.observed.saves import NOTHING_SEEN, FirstSaveTold, SavesSeen
 from faultrun.model.spec.run_spec import Resume, RunSpec
 from faultrun.supervisor.checkpoints.checkpoint_words import (
     as_opened,
+    gone,
     none_usable,
     of_no_save,
     tell_first_save,
@@ -307,19 +308,16 @@ class CheckpointFinder:
         now_s = self._clock.now()
         if self._gone_since_s is None:
             self._gone_since_s = now_s
-        places = " ".join(self._catalog.places)
         because = "; ".join(self._missing())
         if not because and self._grounds is not None and self._grounds.changed():
             because = "another file system lies there than before"
-        because = because or f"{places} holds none of this run's checkpoints any more"
-        known = f"; this run had {request.expects}" if request.expects else ""
-        known += "".join(f"; {one.path}: {one.why}" for one in unfinished[-1:])
+        because = because or "nothing there is a checkpoint of this run"
+        because += "".join(f"; {one.path}: {one.why}" for one in unfinished[-1:])
         return NothingWhole(
             at_s=now_s,
             incarnation=request.incarnation,
             refused=refused[:_SHOWN],
-            why=f"the checkpoints in {places} are gone\n  because: {because}{known}\n"
-            "  try:     bring them back and give the same command again; --log_dir=OTHER begins from zero",
+            why=gone(request.expects, self._catalog.places, because),
             gone_s=now_s - self._gone_since_s,
         )
 

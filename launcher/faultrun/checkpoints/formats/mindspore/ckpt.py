@@ -38,7 +38,7 @@ from faultrun.checkpoints.formats.mindspore.ckpt_records import (
     outline_of,
 )
 from faultrun.checkpoints.formats.mindspore.epoch_steps import with_steps_of_all_sessions
-from faultrun.checkpoints.names import base_name, kind_of, place_of, rank_of_directory
+from faultrun.checkpoints.names import base_name, is_side, kind_of, place_of, rank_of_directory
 from faultrun.checkpoints.reading import OpenFile, opened
 from faultrun.checkpoints.verdict_cache import stamp_in
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
@@ -66,10 +66,10 @@ class MindSporeCkpt:
         self._layouts: dict[tuple[str, str, int], dict[str, int]] = {}
 
     def claim(self, listing: Listing) -> Iterator[Claim]:
-        """Every ``*.ckpt``; names outside the grammar carry no step."""
+        """Every ``*.ckpt`` but an optimizer's; names outside the grammar carry no step."""
         rank = rank_of_directory(listing.path)
         for name in listing.files:
-            if name.endswith(_SUFFIX):
+            if name.endswith(_SUFFIX) and not is_side(name):
                 yield _claim(listing.join(name), name, rank)
 
     def read(self, entry: Entry) -> Entry:
