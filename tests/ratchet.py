@@ -7,7 +7,7 @@ import grimp
 
 ROOT = Path(__file__).resolve().parent.parent
 
-MOST_LINES = {"launcher": 81_400, "tests": 73_720, "benchmarks": 16_890}
+MOST_LINES = {"launcher": 81_190, "tests": 73_980, "benchmarks": 16_950}
 """Lines of Python below each folder."""
 MOST_MODULES = 60
 """That a reader of ``supervisor.loop`` may come to."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from benchmarks.campaigns.layouts_files import Op, perform
-from benchmarks.campaigns.layouts_plan import KINDS, RIGHT, TOLD, UNKNOWABLE, Case, Fault, draw
+from benchmarks.campaigns.layouts_names import KINDS
+from benchmarks.campaigns.layouts_plan import RIGHT, TOLD, UNKNOWABLE, Case, Fault, draw
 from benchmarks.tests.campaign import carried_out
 
 from faultrun.checkpoints.catalog import Catalog

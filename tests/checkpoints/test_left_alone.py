@@ -279,9 +279,6 @@ def test_who_copies_an_old_save_here_is_no_part_of_the_run_unless_the_run_counts
     looking.reached(16)
     for path in paths:
         Path(shutil.copy(path, tmp_path / "copy")).rename(path)
-    looking.seen = SavesSeen(
-        saves=tuple(
-            SeenSave(step=step - 64, files=(str(path),)) for path, step in zip(paths, steps, strict=True)
-        )
-    )
+    at = zip(paths, steps, strict=True)
+    looking.seen = SavesSeen(saves=tuple(SeenSave(step=step - 64, files=(str(path),)) for path, step in at))
     assert bool(looking.scan().entries) is own

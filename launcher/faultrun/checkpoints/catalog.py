@@ -16,13 +16,7 @@ from pathlib import Path
 
 from faultrun.checkpoints.format import Foreign, Format, Listing, Look, Meter, Stamp, Unreadable, no_meter
 from faultrun.checkpoints.formats import faultrun_manifest
-from faultrun.checkpoints.listing import (
-    Named,
-    claimed,
-    links_out,
-    unfinished_files,
-    walk,
-)
+from faultrun.checkpoints.listing import Named, claimed, links_out, unfinished_files, walk
 from faultrun.checkpoints.reading import each_of, sampled_digest
 from faultrun.checkpoints.registry import Registry, load_registry
 from faultrun.checkpoints.save_groups import SavesOfRun, grouped

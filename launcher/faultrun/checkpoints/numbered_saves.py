@@ -5,6 +5,7 @@ The number is in the files' names, or in the name of a folder that they lie in. 
 
 import os
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from faultrun.checkpoints.names import (
     rank_left_open,
     step_in,
 )
-from faultrun.checkpoints.save_learner import masked
+from faultrun.checkpoints.save_learner import inside, masked
 from faultrun.checkpoints.stages import stage_of
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import SavesSeen
@@ -62,6 +63,18 @@ class NumberedSave:
     def members(self) -> KeysView[str]:
         """What it consists of, or did if nothing of it is left."""
         return (self.files or self.gone).keys()
+
+
+def with_ranks(
+    entries: Sequence[Entry], seen: SavesSeen, world_size: int, roots: Sequence[str]
+) -> dict[str, Entry]:
+    """``entries`` by path; folders that the run counts beyond its workers are not those of ranks."""
+    written = {f"{masked(inside(path, roots))}/" for save in seen.saves for path in save.files}
+    kinds = {one.path: f"{masked(inside(one.path, roots))}/" for one in entries if one.rank is not None}
+    most = world_size or sys.maxsize
+    beyond = {kinds[one.path] for one in entries if one.rank is not None and one.rank >= most}
+    counts = {kind for kind in beyond if any(one.startswith(kind) for one in written)}
+    return {one.path: replace(one, rank=None) if kinds.get(one.path) in counts else one for one in entries}
 
 
 def saves_by_number(

@@ -16,12 +16,15 @@ from itertools import chain, pairwise
 
 from faultrun.checkpoints.format import Listing, Stamp
 from faultrun.checkpoints.given_files import main_files, saved_apart
-from faultrun.checkpoints.names import (
-    base_name,
-    has_part_of_step,
-    plainly_numbered,
+from faultrun.checkpoints.names import base_name, has_part_of_step, plainly_numbered
+from faultrun.checkpoints.numbered_saves import (
+    OF_ONE_FILE,
+    Number,
+    NumberedSave,
+    SavePlace,
+    saves_by_number,
+    with_ranks,
 )
-from faultrun.checkpoints.numbered_saves import OF_ONE_FILE, Number, NumberedSave, SavePlace, saves_by_number
 from faultrun.checkpoints.save_learner import inside, masked, of_any_rank
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen, SeenSave
@@ -70,7 +73,7 @@ def grouped(
     missed in the next if training went on after that. Where members come late, the two newest saves may be
     unfinished: neither tells what a save has.
     """
-    found, seen = _with_ranks(entries, run, roots), run.seen
+    found, seen = with_ranks(entries, run.seen, run.world_size, roots), run.seen
     beside: dict[str, tuple[str, ...]] = {}
     saves = saves_by_number(found, members, (listings, run.strangers), roots, seen)
     over = _over(seen, run.reached)
@@ -188,16 +191,6 @@ def _not_written(
         if (path not in found or found[path].kind is Kind.PERIODIC)
         and (len(before) > 1 or not re.search(r"\d", inside(path, roots)))
     )
-
-
-def _with_ranks(entries: Sequence[Entry], run: SavesOfRun, roots: Sequence[str]) -> dict[str, Entry]:
-    """``entries`` by path; folders that the run counts beyond its workers are not those of ranks."""
-    written = {f"{masked(inside(path, roots))}/" for save in run.seen.saves for path in save.files}
-    kinds = {one.path: f"{masked(inside(one.path, roots))}/" for one in entries if one.rank is not None}
-    most = run.world_size or sys.maxsize
-    beyond = {kinds[one.path] for one in entries if one.rank is not None and one.rank >= most}
-    counts = {kind for kind in beyond if any(one.startswith(kind) for one in written)}
-    return {one.path: replace(one, rank=None) if kinds.get(one.path) in counts else one for one in entries}
 
 
 def _at_step(entry: Entry, seen: SavesSeen, roots: Sequence[str]) -> Entry:
@@ -337,10 +330,7 @@ def _join(
         one = replace(found[path], save=told.save, lacks=told.lacks, turn=turn, saved_ns=saved_ns)
         if teller is not None and not one.identity.tells:
             one = replace(
-                one,
-                global_step=teller.global_step,
-                epoch=teller.epoch,
-                step_in_epoch=teller.step_in_epoch,
+                one, global_step=teller.global_step, epoch=teller.epoch, step_in_epoch=teller.step_in_epoch
             )
         found[path] = one
         beside[path] = tuple(other for other in paths if other != path)

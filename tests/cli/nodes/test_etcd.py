@@ -59,9 +59,7 @@ def test_it_serves_until_it_is_told_to_end(tmp_path: Path, signum: signal.Signal
         assert not lives(pid)
 
 
-def test_one_that_ends_by_itself_is_started_again_and_if_in_vain_ends_the_verb(
-    tmp_path: Path,
-) -> None:
+def test_one_that_ends_by_itself_is_started_again_and_if_in_vain_ends_the_verb(tmp_path: Path) -> None:
     with serving(tmp_path / "etcd") as (verb, _):
         assert verb.stderr is not None
         first = own_etcd(verb.pid)

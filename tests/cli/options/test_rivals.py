@@ -79,9 +79,7 @@ PETS = {
 
 @pytest.mark.slow
 @pytest.mark.torch
-def test_torchruns_variables_are_read_where_its_parser_reads_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_torchruns_variables_are_read_where_its_parser_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
     run = pytest.importorskip("torch.distributed.run")
     known = [action for action in run.get_args_parser()._actions if action.option_strings]
     read = {one.dest for one in known if type(one).__name__ in ("env", "check_env")}

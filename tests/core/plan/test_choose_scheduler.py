@@ -111,11 +111,7 @@ def test_a_node_that_never_could_holds_nobody_else_to_it() -> None:
 
 @pytest.mark.parametrize(
     ("status", "forming", "native"),
-    [
-        (Exited(code=1), True, True),
-        (Exited(code=1), False, False),
-        (Signaled(signum=9), True, False),
-    ],
+    [(Exited(code=1), True, True), (Exited(code=1), False, False), (Signaled(signum=9), True, False)],
     ids=["in init()", "through init()", "killed"],
 )
 def test_an_error_inside_init_is_held_against_the_scheduler_of_another_node(

@@ -201,10 +201,7 @@ def test_a_node_that_has_found_torn_saves_since_refuses_to_begin_at_zero_and_not
 def test_the_place_of_an_unfit_node_goes_to_a_spare_and_costs_a_restart() -> None:
     lack = replace(incident(), cause=Cause.SPAWN, node=B, explanation="No space left on device")
     unfit = fact(B, NodeStatus.DRAINED, failure=(71, "no space"), unfit=True, incident=lack)
-    others = (
-        fact(A, NodeStatus.JOINED),
-        fact(C, NodeStatus.JOINED, incarnation=-1, arrived=3),
-    )
+    others = (fact(A, NodeStatus.JOINED), fact(C, NodeStatus.JOINED, incarnation=-1, arrived=3))
     found = adopted(*others, unfit, after=plan())
     assert [seat.node for seat in found.topology.nodes] == [A, C]
     assert (len(found.ledger.restarts), found.aftermath) == (1, Aftermath(incident=lack))

@@ -55,6 +55,18 @@ def test_two_writers_of_whom_one_counts_epochs_from_one_are_ordered_by_their_ste
     assert newest_first(entry("gasp", 390, 1, kind=Kind.GASP), entry("own", 350, 2)) == ["gasp", "own"]
 
 
+def test_none_is_older_than_what_was_seen_to_be_written_before_it() -> None:
+    told = [entry("s30", 30, written=1), entry("silent", mtime_ns=1, written=2), entry("s20", 20, written=3)]
+    assert newest_first(entry("s99", 99), *told, entry("s29", 29)) == ["s99", "s20", "silent", "s30", "s29"]
+    best = entry("best", 5, kind=Kind.BEST, written=4)
+    assert newest_first(*told[:2], best, entry("gasp", 31, kind=Kind.GASP)) == [
+        "gasp",
+        "silent",
+        "s30",
+        "best",
+    ]
+
+
 def test_a_best_file_has_its_place_by_what_it_tells_and_the_last_place_if_it_tells_nothing() -> None:
     best = entry("best", None, 3, kind=Kind.BEST, mtime_ns=99)
     assert newest_first(best, entry("last", None, 9), entry("silent", mtime_ns=100)) == [

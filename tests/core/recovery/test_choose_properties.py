@@ -103,9 +103,7 @@ def test_every_file_that_is_chosen_was_verified_is_whole_and_allowed(
 
 @settings(max_examples=60, deadline=None)
 @given(situations())
-def test_lazy_verification_chooses_the_same(
-    situation: tuple[list[Entry], dict[str, bool], Need],
-) -> None:
+def test_lazy_verification_chooses_the_same(situation: tuple[list[Entry], dict[str, bool], Need]) -> None:
     entries, whole, need = situation
     lazy, _ = settle(entries, whole, need)
     everything = {path: verdict(is_whole) for path, is_whole in whole.items()}

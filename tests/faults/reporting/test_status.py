@@ -91,9 +91,7 @@ def test_status_is_right_while_a_run_trains_loses_a_rank_its_supervisor_and_ends
     assert len(text.splitlines()) == 1
 
 
-def test_status_tells_a_patterns_newest_save_and_that_it_gives_back_the_budget(
-    launcher: Launcher,
-) -> None:
+def test_status_tells_a_patterns_newest_save_and_that_it_gives_back_the_budget(launcher: Launcher) -> None:
     body = """
 import time
 from pathlib import Path

@@ -165,10 +165,7 @@ RESTARTED_TWICE = {"event": "IncarnationStarted", "incarnation": 2}
             ["ended with other weights"],
         ),
         (with_second(evidence(), note(1, "resumed", 7), "resumed"), ["the ranks resumed at"]),
-        (
-            with_second(evidence(), note(0, "step", 21), "step", 20),
-            ["rank 0 resumed at 8 and counted steps"],
-        ),
+        (with_second(evidence(), note(0, "step", 21), "step", 20), ["rank 0 resumed at 8 and counted steps"]),
         (replace(evidence(), exit_code=1, orphans=2), ["exit code 1", "2 orphans"]),
         (replace(evidence(), lines=[*evidence().lines, RESTARTED_TWICE]), ["not one restart"]),
     ],
@@ -218,13 +215,7 @@ def test_a_deadline_is_read_from_the_journal_where_its_timer_closed_the_window()
     fired = {"event": "TimerFired", "incarnation": 0, "timer": "grace", "run_s": 7.001}
 
     def left(rank: int, run_s: float) -> dict[str, Any]:
-        return {
-            "event": "WorkerExit",
-            "incarnation": 0,
-            "rank": rank,
-            "run_s": run_s,
-            "status": KILLED,
-        }
+        return {"event": "WorkerExit", "incarnation": 0, "rank": rank, "run_s": run_s, "status": KILLED}
 
     lines = [left(1, 5.0), asked, fired, left(0, 7.004), left(2, 7.03)]
     (found,) = deadlines(lines)

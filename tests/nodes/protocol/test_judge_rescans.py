@@ -108,9 +108,7 @@ def test_a_save_written_over_an_older_one_that_a_node_has_seen_is_no_reason_to_g
 
 
 @pytest.mark.parametrize("older", [(), (written(3, 100, "ck/first.pt"),)])
-def test_disks_that_differ_are_looked_at_again_then_go_back_or_end(
-    older: tuple[RecoveryPoint, ...],
-) -> None:
+def test_disks_that_differ_are_looked_at_again_then_go_back_or_end(older: tuple[RecoveryPoint, ...]) -> None:
     run = Group("a", "b").starts()
     own = {"a": written(7, 300), "b": written(5, 200)}
     for look in (0, 1):

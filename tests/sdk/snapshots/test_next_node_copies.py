@@ -157,9 +157,7 @@ def test_a_copy_that_is_written_over_while_it_leaves_is_none_there_and_the_next_
     assert_there(nodes.receiver.ranks[1], 8, 9)
 
 
-def test_after_all_went_back_a_copy_of_the_life_before_goes_once_one_of_this_is_there(
-    link: Link,
-) -> None:
+def test_after_all_went_back_a_copy_of_the_life_before_goes_once_one_of_this_is_there(link: Link) -> None:
     nodes, copies = link(receiver()), rank_at(6, 7)
     nodes.sender.keep(1, copies, SIZE)
     nodes.sender.send_newest(1)

@@ -46,10 +46,8 @@ def seen(
     """
     everything: Any = AtOnce()
     stamps = {path: Stamp(1, 1, 1) for path in before}
-    is_strangers = (strangers or set()).__contains__
-    watch = FirstSaveWatch(
-        everything, everything, lambda: dict(stamps), lambda _: False, is_left_alone=is_strangers
-    )
+    is_theirs = (strangers or set()).__contains__
+    watch = FirstSaveWatch(everything, everything, lambda: dict(stamps), is_left_alone=is_theirs)
     for event, step in (
         Story(1, POLICY, WINDOWS).begins().now(IncarnationStarted, ranks=(0,), master_port=29500).steps
     ):

@@ -341,8 +341,5 @@ class CheckpointFinder:
         as_many = written_by(found.scan.entries, self._world_size(request))
         words = none_usable(found, refused, roots, as_many, unverifiable, shared=bool(self._beside))
         return NothingWhole(
-            at_s=self._clock.now(),
-            incarnation=request.incarnation,
-            refused=refused[:_SHOWN],
-            why=words,
+            at_s=self._clock.now(), incarnation=request.incarnation, refused=refused[:_SHOWN], why=words
         )

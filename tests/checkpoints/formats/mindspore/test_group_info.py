@@ -142,10 +142,7 @@ def test_every_cut_of_a_file_is_refused() -> None:
     st.one_of(
         st.binary(max_size=60),
         st.builds(
-            lambda info, at, value: (
-                data := bytearray(info),
-                data.__setitem__(at % len(data), value),
-            )[0],
+            lambda info, at, value: (data := bytearray(info), data.__setitem__(at % len(data), value))[0],
             infos,
             st.integers(0, 500),
             st.integers(0, 255),

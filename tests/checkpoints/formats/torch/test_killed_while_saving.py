@@ -52,11 +52,7 @@ def test_no_torn_file_of_a_killed_process_passes_for_whole(tmp_path: Path) -> No
             select.select([server.stdout], [], [], chance.uniform(0.0, 0.1))
             os.kill(child, signal.SIGKILL)
             assert server.stdout.readline() == "dead\n"
-            for how, name in (
-                (TORCH_FILE, "zip.pt"),
-                (TORCH_FILE, "legacy.pt"),
-                (TORCH_DCP, "dcp"),
-            ):
+            for how, name in ((TORCH_FILE, "zip.pt"), (TORCH_FILE, "legacy.pt"), (TORCH_DCP, "dcp")):
                 path = tmp_path / name
                 if not is_whole(how, path):
                     found["torn"] += 1

@@ -52,9 +52,7 @@ def test_what_of_ddp_is_refused(how: dict[str, Any], words: str) -> None:
     assert bool(words) == bool(why)
 
 
-def test_a_torch_without_idle_groups_is_refused_before_anybody_died(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_torch_without_idle_groups_is_refused_before_anybody_died(monkeypatch: pytest.MonkeyPatch) -> None:
     def of_earlier_versions(*_: int) -> None:
         raise AttributeError("_create_internal")
 
