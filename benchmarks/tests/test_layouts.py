@@ -113,6 +113,7 @@ class Played:
             if "supervisor lost" in self._case.more:
                 self._watch(self._watched.seen())
             self._watched.learner.resumed_from(opened)
+            self._watched.learner.begins_life()
             self._early, self._trained = [], False
             for op in self._case.life(life, start):
                 self._do(op)

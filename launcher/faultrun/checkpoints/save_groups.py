@@ -112,7 +112,8 @@ def grouped(
     for path, why in [*saved_apart(seen, found, roots)]:
         found[path] = replace(found[path], lacks=found[path].lacks or why)
     loose = frozenset(chain.from_iterable(written)) - found.keys()
-    entries = [replace(one, written=turns.get(one.path, 0) if run.in_order else 0) for one in found.values()]
+    order = seen.order if run.in_order else {}
+    entries = [replace(one, written=order.get(one.path, 0)) for one in found.values()]
     return Grouped([_at_step(one, seen, roots) for one in entries], beside, loose)
 
 

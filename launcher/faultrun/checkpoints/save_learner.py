@@ -43,9 +43,9 @@ class GrowingSave:
         """Where the file is by now that was called ``name``."""
         return self.moved.get(name, name)
 
-    def is_at(self, step: int) -> bool:
+    def is_at(self, step: int | None) -> bool:
         """Whether it may be written yet when training is at ``step``."""
-        return self.step is not None and abs(step - self.step) <= _AT_ONCE
+        return None not in (step, self.step) and abs((step or 0) - (self.step or 0)) <= _AT_ONCE
 
     def has_folder_of(self, kind: str) -> bool:
         """Whether a file of it lies in the folder in which one of this kind does."""
@@ -64,7 +64,11 @@ class SaveLearner:
         self._saves = [_grown(one, roots) for one in known.saves]
         saves = [zip(one.files, one.digests, strict=False) for one in known.saves]
         self._digests = {path: digest for save in saves for path, digest in save}
-        self.elsewhere = NOTHING_SEEN
+        self.elsewhere, self._goes_on = NOTHING_SEEN, True
+
+    def begins_life(self, *, kept: bool = False) -> None:
+        """The next file begins a new save: none lasts over a restart of all, unless its number says so."""
+        self._goes_on = self._goes_on and kept
 
     @property
     def seen(self) -> SavesSeen:
@@ -107,9 +111,14 @@ class SaveLearner:
         """What the files of the last two saves are called but for their numbers."""
         return frozenset[str]().union(*(one.files for one in self._saves[-2:]))
 
-    def knows(self, path: str) -> bool:
-        """Whether a save had such a file: what is called so is one in a later life before a step is told."""
-        return self._kind(path)[0] in {kind for one in self._saves for kind in one.files}
+    def knows(self, path: str, *, resumed: bool) -> bool:
+        """Whether a file written before a step of this life is told is a save, as others called so are.
+
+        In a life that has ``resumed`` so is what an earlier one wrote before it told a step.
+        """
+        known = {kind for one in self._saves for kind in one.files}
+        before = (*self._known.past, *(self._known.prepared if resumed else ()))
+        return self._kind(path)[0] in known.union(self._kind(one)[0] for one in before)
 
     def saved_at(self, save: GrowingSave, path: str, step: int | None, digest: str = "") -> None:
         """Note how far training was when ``path`` was written, which ``save`` took, and what is in it.
@@ -122,6 +131,8 @@ class SaveLearner:
         before, self._digests[path] = self._digests.get(path, ""), digest
         if step is None or save.step is None:
             save.step = step if save.step is None else save.step
+            if again and digest != before and save is not self._saves[-1]:
+                self._once_more(path, step, new=True)
         elif again and step <= save.step and save in self._saves:
             self._saves.remove(save)
             self._saves.append(save)
@@ -147,7 +158,7 @@ class SaveLearner:
                 return True
         return False
 
-    def _once_more(self, path: str, step: int, *, new: bool) -> None:
+    def _once_more(self, path: str, step: int | None, *, new: bool) -> None:
         """A file that is written again steps later is of a new save, and its number no counter.
 
         One that is not ``new`` is only of a save that has its number, too.
@@ -155,7 +166,7 @@ class SaveLearner:
         (kind, number), newest = self._kind(path), self._saves[-1]
         joins = newest.is_at(step) and newest.files.get(kind, path) == path
         if new and not joins:
-            self._saves = [*self._saves, GrowingSave(files={kind: path}, step=step)][-KEPT:]
+            self._keep(GrowingSave(files={kind: path}, step=step))
         elif joins and (new or number in (self._kind(one)[1] for one in newest.files.values())):
             newest.files[kind] = path
 
@@ -170,7 +181,7 @@ class SaveLearner:
             other = beside[0] if beside else GrowingSave(step=step)
             other.files[kind], other.moved = path, other.moved | save.moved
             self._saves[after:after] = [] if beside else [other]
-            self._saves = self._saves[-KEPT:]
+            self._keep()
 
     def before_training(self, paths: Iterable[str], *, root: str) -> None:
         """Note files that were written before a first step: of no save, unless saves have such files."""
@@ -192,7 +203,7 @@ class SaveLearner:
         kind, number = _kind_of(path[len(root) :])
         of_number = [one for one in reversed(self._saves) if number is not None and number in one.numbers]
         same = [one for one in reversed(self._saves) if number is not None and one.files.get(kind) == path]
-        save = next(iter((*same, *of_number, *self._saves[-1:])), None)
+        save = next(iter((*same, *of_number, *self._saves[-1:][: self._goes_on])), None)
         there = save.files.get(kind, "") if save in (*same, *of_number) and save is not None else ""
         if save is not None and there == save.path(there) and of_any_rank(there) == of_any_rank(path):
             save.again |= {path} if there == path and path not in save.pending else set()
@@ -205,12 +216,20 @@ class SaveLearner:
         if save is None or not save.takes(kind, number):
             save = GrowingSave()
             self._forget_seldom()
-            self._saves = [*self._saves, save][-KEPT:]
+            self._keep(save)
+        self._goes_on = True
         save.files[kind] = path
         save.pending.add(path)
         save.numbers |= set() if number is None else {number}
         save.late = save.late or save is not self._saves[-1]
         return save
+
+    def _keep(self, *new: GrowingSave) -> None:
+        """Remember of saves that are not kept only their files."""
+        saves = [*self._saves, *new]
+        left = (one.path(path) for one in saves[:-KEPT] for path in one.files.values())
+        past = tuple(dict.fromkeys([*left, *reversed(self._known.past)][:MOST_FILES]))[::-1]
+        self._saves, self._known = saves[-KEPT:], replace(self._known, past=past)
 
     def _counts_anew(self, save: GrowingSave, kind: str) -> bool:
         """Whether a file with the number of ``save`` is of a later one: it comes too late to be of that."""

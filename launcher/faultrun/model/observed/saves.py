@@ -1,6 +1,6 @@
 """What was seen of a run's saves: which files one save is made of, and at which step of the training."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from faultrun.model.event_base import UNLESS_USED, Fact
@@ -38,19 +38,32 @@ class SavesSeen:
 
     ``prepared`` are paths of files that were written before training began: a cache, weights that were
     fetched. ``opened`` is the name, without numbers, of the file that the script opened when it last resumed.
-    ``stages`` are the words that tell stages apart in names, in their order: ``fold0``, ``fold1``.
+    ``stages`` are the words that tell stages apart in names, in their order: ``fold0``, ``fold1``. ``past``
+    are files of the saves before these, the newest last.
     """
 
     saves: tuple[SeenSave, ...] = ()
     prepared: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
     opened: str = field(default="", metadata=UNLESS_USED)
     stages: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
+    past: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
+
+    @property
+    def order(self) -> dict[str, int]:
+        """Where each file, and each folder by its newest file, stands among all as they were written."""
+        files = (*self.past, *(path for save in self.saves for path in save.paths))
+        return {name: at for at, path in enumerate(files, 1) for name in (path, *_folders(path))}
 
     def outside(self, folders: Iterable[str]) -> "SavesSeen":
         """The saves that have no file in ``folders``: those are another run's."""
         inside = tuple(f"{folder}/" for folder in folders)
         saves = tuple(one for one in self.saves if not any(path.startswith(inside) for path in one.files))
         return replace(self, saves=saves) if inside else self
+
+
+def _folders(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
 
 
 NOTHING_SEEN = SavesSeen()

@@ -7,6 +7,7 @@ that lies beside checkpoints is read all the time.
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -26,7 +27,8 @@ Describe = Callable[[int, Sequence[str]], FirstSaveTold | None]
 _SETTLED_S, _ALL_OF_IT_S, _AGAIN_S = 0.3, 2.0, 0.5
 _OFTEN_S, _SHARE = 10.0, 0.05
 """What is known of saves is written down no oftener, nor than this share of the time since the start."""
-_MOST_EARLY = 256
+_MOST_EARLY, _REPEATED = 256, 3
+"""What is written so often under one name is a save, whether a step was told or not."""
 _DIGITS = 16
 _NO_STEP_S = 60.0
 """Who tells of no step for so long tells of none."""
@@ -64,6 +66,7 @@ class SaveWatch(SavesKnown):
         self._begun = self._covered = self._sees = False
         self._found: list[FileSeen] = []
         self._early: dict[str, LogPlace] = {}
+        self._times: Counter[str] = Counter()
         self._opened: dict[str, None] = {}
         self._unstepped: list[tuple[GrowingSave, str, LogPlace]] = []
         self._told, self._kinds = run.seen, self._learner.kinds
@@ -135,9 +138,11 @@ class SaveWatch(SavesKnown):
 
     def _starts(self, incarnation: int, *, kept: bool) -> None:
         first, self._life = self._life < 0, incarnation
+        with self._lock:
+            self._learner.begins_life(kept=kept)
         self._began_s = self._reactor.now()
         self._early, self._opened, self._trained, self._covered = {}, {}, kept, self._begun
-        self._described = frozenset()
+        self._described, self._times = frozenset(), Counter()
         self._watch.tell_reads(not kept)
         if first and self._errands is not None:
             self._errands.send(self._begin)
@@ -158,7 +163,7 @@ class SaveWatch(SavesKnown):
             self._settle()
 
     def _silent(self, life: int) -> Iterable[Event]:
-        """Nobody will tell when training begins: whatever was written may be a save."""
+        """Training begins and nobody tells: whatever was written may be a save."""
         if life == self._life and not self._trained:
             self._trained = True
             self._watch.tell_reads(False)
@@ -182,12 +187,20 @@ class SaveWatch(SavesKnown):
             if seen.use is FileUse.READ and not self._trained:
                 read += [seen.path] if seen.path not in self._opened and is_of_a_save(seen.path) else []
                 self._opened[seen.path] = None
-            elif seen.use is FileUse.WRITTEN and (self._trained or self._learner.knows(seen.path)):
+            elif seen.use is FileUse.WRITTEN and (self._trained or self._knows(seen.path)):
                 self._wrote(seen.path)
             elif seen.use is FileUse.WRITTEN and len(self._early) < _MOST_EARLY and is_of_a_save(seen.path):
                 self._early[seen.path] = self._early.pop(seen.was, self._logs.place())
+                self._times[seen.path] += 1
+                if self._times[seen.path] == _REPEATED:
+                    self._silent(self._life)
         if read and self._watch.whole:
             yield CheckpointsOpened(at_s=self._reactor.now(), incarnation=self._life, paths=tuple(read))
+
+    def _knows(self, path: str) -> bool:
+        """Whether it is a save though no step of this life is told yet."""
+        with self._lock:
+            return self._learner.knows(path, resumed=bool(self.opened))
 
     def _wrote(self, path: str) -> None:
         root = self._root_of(path)
