@@ -112,7 +112,7 @@ def test_a_number_that_never_changes_counts_nothing() -> None:
     assert [(one.files, one.step) for one in learner.seen.saves] == [(files, 10), (files, 20), (files, 30)]
 
 
-def saved(learner: SaveLearner, step: int, *names: str, digest: str = "") -> None:
+def saved(learner: SaveLearner, step: int | None, *names: str, digest: str = "") -> None:
     """Files that were written at one step, before anybody read which one that was."""
     for name in names:
         save = learner.wrote(f"/ckpt/{name}", root="/ckpt")
@@ -134,6 +134,17 @@ def test_a_name_of_a_ring_stands_for_the_step_of_its_last_contents() -> None:
     assert told(learner)[-2:] == newest
     saved(learner, 55, "slot_1/model.pt", digest="as of 40")
     assert told(SaveLearner(learner.seen, ("/ckpt",)))[-2:] == newest
+
+
+def test_the_order_of_saves_is_known_without_steps_and_beyond_those_that_are_kept() -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for at, name in enumerate(("last.pt", "step_20.pt", *["last.pt"] * 6)):
+        saved(learner, None, name, digest=str(at))
+    assert [path for path in SaveLearner(learner.seen, ("/ckpt",)).seen.order if path[-3:] == ".pt"] == [
+        "/ckpt/step_20.pt", "/ckpt/last.pt",
+    ]  # fmt: skip
+    assert learner.knows("/ckpt/step_40.pt", resumed=False)
+    assert not learner.knows("/ckpt/cache.pt", resumed=True)
 
 
 def test_a_file_that_is_moved_keeps_the_step_at_which_it_was_written() -> None:
