@@ -140,11 +140,20 @@ def test_the_order_of_saves_is_known_without_steps_and_beyond_those_that_are_kep
     learner = SaveLearner(SavesSeen(), ("/ckpt",))
     for at, name in enumerate(("last.pt", "step_20.pt", *["last.pt"] * 6)):
         saved(learner, None, name, digest=str(at))
-    assert [path for path in SaveLearner(learner.seen, ("/ckpt",)).seen.order if path[-3:] == ".pt"] == [
-        "/ckpt/step_20.pt", "/ckpt/last.pt",
-    ]  # fmt: skip
+    order = SaveLearner(learner.seen, ("/ckpt",)).seen.order
+    assert 0 < order["/ckpt/step_20.pt"] < order["/ckpt/last.pt"]
     assert learner.knows("/ckpt/step_40.pt", resumed=False)
     assert not learner.knows("/ckpt/cache.pt", resumed=True)
+
+
+def test_a_save_that_is_made_anew_is_older_than_the_next_however_late_its_step_is_read() -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    saved(learner, 30, "step_30.pt", digest="cut short")
+    anew = learner.wrote("/ckpt/step_30.pt", root="/ckpt")
+    saved(learner, 40, "step_40.pt")
+    assert anew is not None
+    learner.saved_at(anew, "/ckpt/step_30.pt", 30, "whole")
+    assert told(learner) == [("step_30.pt", 30), ("step_40.pt", 40)]
 
 
 def test_a_file_that_is_moved_keeps_the_step_at_which_it_was_written() -> None:

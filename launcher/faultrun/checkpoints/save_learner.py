@@ -29,7 +29,8 @@ class GrowingSave:
     numbers: set[int] = field(default_factory=set)
     step: int | None = None
     late: bool = False
-    again: frozenset[str] = frozenset()
+    at: int = 0
+    again: dict[str, int] = field(default_factory=dict)
     pending: set[str] = field(default_factory=set)
     due: frozenset[str] = frozenset()
     moved: dict[str, str] = field(default_factory=dict)
@@ -61,7 +62,7 @@ class SaveLearner:
     def __init__(self, known: SavesSeen, roots: Sequence[str]) -> None:
         self._known = known
         self._roots = roots
-        self._saves = [_grown(one, roots) for one in known.saves]
+        self._saves, self._writes = [_grown(one, roots) for one in known.saves], 0
         saves = [zip(one.files, one.digests, strict=False) for one in known.saves]
         self._digests = {path: digest for save in saves for path, digest in save}
         self.elsewhere, self._goes_on = NOTHING_SEEN, True
@@ -123,23 +124,25 @@ class SaveLearner:
     def saved_at(self, save: GrowingSave, path: str, step: int | None, digest: str = "") -> None:
         """Note how far training was when ``path`` was written, which ``save`` took, and what is in it.
 
-        A save that has the file already, and training is there again, is made anew: it is the newest.
+        A save that has the file already, and training is there again, is made anew: it is the newest by then.
+        Saves stand in the order of their writing, however late anybody asks at which step that was.
         """
-        again, save.again = path in save.again, save.again - {path}
+        again = save.again.pop(path, 0)
         save.pending.discard(path)
         path = path if path in save.files.values() else save.path(path)
-        before, self._digests[path] = self._digests.get(path, ""), digest
+        new = not digest or digest != self._digests.get(path, "")
+        self._digests[path] = digest
         if step is None or save.step is None:
             save.step = step if save.step is None else save.step
-            if again and digest != before and save is not self._saves[-1]:
-                self._once_more(path, step, new=True)
+            if again and new and save is not self._saves[-1]:
+                self._once_more(path, step, again, new=True)
         elif again and step <= save.step and save in self._saves:
-            self._saves.remove(save)
-            self._saves.append(save)
-            save.step = step if digest != before else save.step
+            if new:
+                save.step, save.at = step, again
+                self._keep()
             save.due = (save.due or frozenset(save.files.values())) - {path}
         elif step > save.step + _AT_ONCE and again and path not in save.due:
-            self._once_more(path, step, new=not digest or digest != before)
+            self._once_more(path, step, again, new=new)
         elif step > save.step + _AT_ONCE and save in self._saves:
             self._split(save, path, step)
         seen = self.seen
@@ -158,15 +161,15 @@ class SaveLearner:
                 return True
         return False
 
-    def _once_more(self, path: str, step: int | None, *, new: bool) -> None:
+    def _once_more(self, path: str, step: int | None, at: int, *, new: bool) -> None:
         """A file that is written again steps later is of a new save, and its number no counter.
 
         One that is not ``new`` is only of a save that has its number, too.
         """
-        (kind, number), newest = self._kind(path), self._saves[-1]
+        (kind, number), newest = self._kind(path), [one for one in self._saves if one.at <= at][-1]
         joins = newest.is_at(step) and newest.files.get(kind, path) == path
         if new and not joins:
-            self._keep(GrowingSave(files={kind: path}, step=step))
+            self._keep(GrowingSave(files={kind: path}, step=step, at=at))
         elif joins and (new or number in (self._kind(one)[1] for one in newest.files.values())):
             newest.files[kind] = path
 
@@ -178,7 +181,7 @@ class SaveLearner:
             del save.files[kind]
             after = self._saves.index(save) + 1
             beside = [one for one in self._saves[after:] if one.is_at(step) and one.takes(kind, None)]
-            other = beside[0] if beside else GrowingSave(step=step)
+            other = beside[0] if beside else GrowingSave(step=step, at=save.at)
             other.files[kind], other.moved = path, other.moved | save.moved
             self._saves[after:after] = [] if beside else [other]
             self._keep()
@@ -200,13 +203,14 @@ class SaveLearner:
         """Take note of a file below ``root`` that was written; the save that it is of, None if of none."""
         if not is_of_a_save(path):
             return None
+        self._writes += 1
         kind, number = _kind_of(path[len(root) :])
         of_number = [one for one in reversed(self._saves) if number is not None and number in one.numbers]
         same = [one for one in reversed(self._saves) if number is not None and one.files.get(kind) == path]
         save = next(iter((*same, *of_number, *self._saves[-1:][: self._goes_on])), None)
         there = save.files.get(kind, "") if save in (*same, *of_number) and save is not None else ""
         if save is not None and there == save.path(there) and of_any_rank(there) == of_any_rank(path):
-            save.again |= {path} if there == path and path not in save.pending else set()
+            save.again |= {path: self._writes} if there == path and path not in save.pending else {}
             return save
         if save is not None and save is not self._saves[-1] and not save.has_folder_of(kind):
             return None  # a copy of an older save, for all that is known
@@ -214,7 +218,7 @@ class SaveLearner:
             save = None
         self._forget_prepared(kind, root)
         if save is None or not save.takes(kind, number):
-            save = GrowingSave()
+            save = GrowingSave(at=self._writes)
             self._forget_seldom()
             self._keep(save)
         self._goes_on = True
@@ -225,8 +229,8 @@ class SaveLearner:
         return save
 
     def _keep(self, *new: GrowingSave) -> None:
-        """Remember of saves that are not kept only their files."""
-        saves = [*self._saves, *new]
+        """Remember the newest saves, with ``new`` ones, and of those that are not kept only their files."""
+        saves = sorted([*self._saves, *new], key=lambda one: one.at)
         left = (one.path(path) for one in saves[:-KEPT] for path in one.files.values())
         past = tuple(dict.fromkeys([*left, *reversed(self._known.past)][:MOST_FILES]))[::-1]
         self._saves, self._known = saves[-KEPT:], replace(self._known, past=past)
