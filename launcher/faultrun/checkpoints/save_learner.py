@@ -151,13 +151,14 @@ class SaveLearner:
     def moved(self, was: str, path: str) -> bool:
         """A file was moved to ``path``; whether it is of a save, which keeps it and the step of its writing.
 
-        One that is moved as soon as it was written had a name for the time being.
+        One that is moved as soon as it was written, by a name that no save had, had that for the time being.
         """
         names = ((one, kind, name) for one in reversed(self._saves) for kind, name in one.files.items())
         for save, kind, name in names:
             if save.path(name) == was and is_of_a_save(path):
                 save.moved[name] = path
-                save.files[kind] = path if name in save.pending else name
+                final = any(name in one.files.values() for one in self._saves if one is not save)
+                save.files[kind] = path if name in save.pending and not final else name
                 return True
         return False
 

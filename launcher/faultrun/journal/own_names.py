@@ -29,9 +29,7 @@ _REPORTS = {
     "report.json": (b'"schema"', b'"productive_share"'),
 }
 """Others write files of these names, too, so ours are known by what their beginnings hold."""
-_WRITTEN = re.compile(
-    r"journal\.jsonl|run\.json|mounts\.json|checkpoints\.jsonl|incident_\d+\.(?:txt|json)|traces\.log"
-)
+_CONSOLE = "faultrun.log"
 _HEAD_BYTES = 8192
 _WHOLE_FOLDERS = re.compile(r"incarnation_\d+")
 _INDEXES = ("index.json", "by_hand.json")
@@ -74,9 +72,9 @@ def own_entries(log_dir: Path) -> Iterator[Path]:
 
 
 def in_the_way(log_dir: Path) -> list[str]:
-    """Files whose names a run writes at its start or its end; where no run of ours ever was."""
-    files = (entry.name for entry in log_dir.iterdir() if not entry.is_dir())
-    return sorted(name for name in files if name in _REPORTS or _WRITTEN.fullmatch(name))
+    """What bears a name of a run's own where no run of ours ever was; the console's output may lie there."""
+    own = {str(entry.relative_to(log_dir)) for entry in own_entries(log_dir)} - {_CONSOLE}
+    return sorted(own | {entry.name for entry in log_dir.iterdir() if entry.name in _REPORTS})
 
 
 def is_own_report(file: Path) -> bool:

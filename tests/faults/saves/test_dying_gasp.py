@@ -124,7 +124,7 @@ def test_a_survivor_that_stays_frozen_is_killed_at_the_deadline(launcher: Launch
     run.kill(1)
     assert run.ends() == 0
     assert after_the_deadline(run, 2, 0) >= 0
-    assert "from the beginning: no checkpoint in ck, lost 5 steps" in run.card(1)
+    assert "from the beginning: no known checkpoint in ck, lost 5 steps" in run.card(1)
     assert run.log(0, 1).splitlines()[0] == "from 0"
 
 

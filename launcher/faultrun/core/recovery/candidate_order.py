@@ -62,9 +62,17 @@ def moments(entries: Iterable[Entry]) -> list[CandidateGroup]:
         together.setdefault((entry.stage, *key), []).append(entry)
     found = _as_written(
         CandidateGroup((stage, *place), tuple(sorted(same, key=_preference)), _last_ranks(same))
-        for (stage, place, _), same in together.items()
+        for (stage, place, _), alike in together.items()
+        for same in _saved_together(alike)
     )
     return sorted(found, key=lambda one: (one.place, one.entries[0].path), reverse=True)
+
+
+def _saved_together(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """``entries`` of one point, apart where they were seen to be of two saves; the rest is of the newest."""
+    newest, *older = sorted({one.written for one in entries if one.written}, reverse=True) or [0]
+    yield [one for one in entries if one.written in {newest, 0}]
+    yield from ([one for one in entries if one.written == at] for at in older)
 
 
 def _as_written(groups: Iterable[CandidateGroup]) -> Iterator[CandidateGroup]:

@@ -51,8 +51,9 @@ class SavesSeen:
     @property
     def order(self) -> dict[str, int]:
         """Where each file, and each folder by its newest file, stands among all as they were written."""
-        files = (*self.past, *(path for save in self.saves for path in save.paths))
-        return {name: at for at, path in enumerate(files, 1) for name in (path, *_folders(path))}
+        files = (*((path,) for path in self.past), *(save.paths for save in self.saves))
+        places = ((path, at) for at, paths in enumerate(files, 1) for path in paths)
+        return {name: at for path, at in places for name in (path, *_folders(path))}
 
     def outside(self, folders: Iterable[str]) -> "SavesSeen":
         """The saves that have no file in ``folders``: those are another run's."""

@@ -253,7 +253,9 @@ def _resume(card: Card) -> str:
         if checked is not None and elsewhere:
             return checked.why
         looked_in = (
-            f"no checkpoint in {' '.join(card.looked_in)}" if card.looked_in else "no --checkpoint_dir given"
+            f"no known checkpoint in {' '.join(card.looked_in)}"
+            if card.looked_in
+            else "no --checkpoint_dir given"
         )
         there = f" but {card.refused_why}" if card.refused_why and not card.refused else ""
         return f"from the beginning: {looked_in}{there}{lost_text}{refused}" if card.restart else ""
