@@ -78,7 +78,9 @@ def grouped(
     saves = saves_by_number(found, members, (listings, run.strangers), roots, seen)
     over = _over(seen, run.reached)
     turns = {path: at for at, one in enumerate(seen.saves, 1) for path in one.paths}
-    left = _left_from_before(seen, turns, over)
+    best = {path for path, one in found.items() if one.kind is Kind.BEST}
+    from_before = _left_from_before(seen, turns, over).items()
+    left = {path: others for path, others in from_before if path not in best}
     lives = _Lives({one.path: one.files for one in listings}, run.first_seen, left)
     alike: dict[tuple[str, int | None], list[SavePlace]] = defaultdict(list)
     for place in saves:
@@ -152,7 +154,7 @@ def _left_from_before(
     A save that training went on after has all that it should, unless later ones have such a file again.
     """
     found: dict[str, set[str]] = defaultdict(set)
-    for path, at in turns.items():
+    for path, at in turns.items() if all(one.step is not None for one in seen.saves) else ():
         for other in seen.saves[at - 1].paths:
             later = [masked(one) for save in seen.saves[turns[other] :] for one in save.files]
             goes_on = over or turns[other] < len(seen.saves)
@@ -176,12 +178,14 @@ def _not_written(
     """Which files all saves before the newest wrote under one name, and this one did not: it is none.
 
     One save tells nothing of a name with a number: the next has another. A save that shares no file with the
-    newest is of something else: another stage, the other of two that take turns.
+    newest is of something else: another stage, the other of two that take turns. Without steps nobody knows
+    for sure which files are one save: three must say so.
     """
     *others, newest = (set(one.files) for one in seen.saves) if seen.saves else (set[str](),)
     before = [one for one in others if not one.isdisjoint(newest)]
-    before = [] if over and len(before) == 1 else before
-    if others and not (before or over):  # two folders that take turns
+    told = all(one.step is not None for one in seen.saves)
+    before = [] if (over and len(before) == 1) or not (told or len(before) >= _COMPARED) else before
+    if told and others and not (before or over):  # two folders that take turns
         folder = os.path.dirname(min(newest, default=""))  # noqa: PTH120
         before = [{f"{folder}/{base_name(one)}" for one in others[-1]}]
         before = [] if before[0].isdisjoint(newest) else before
