@@ -30,7 +30,8 @@ _NOT_TRAINING = re.compile(
 )
 """Words of lines that name steps which nobody is doing; beside a loss they mean nothing."""
 _BESIDE = re.compile(
-    r"(?i)\b(?:val(?:id(?:ation)?)?|eval(?:uat(?:ion|ing))?|test(?:ing)?|predict(?:ion|ing)?|infer(?:ence)?"
+    r"(?i)\b(?:val(?:id(?:at(?:ion|ing|e))?)?|eval(?:uat(?:ion|ing|e))?|test(?:ing)?|predict(?:ion|ing)?"
+    r"|infer(?:ence)?|dev|cv|hold-?out|calibrat(?:ion|ing)|profil(?:e|ing)|lr[ _-]finder"
     r"|sanity(?: check(?:ing)?)?|warm-?up)(?:[\W\d_]|dataloader|epoch|global)*$"
 )
 _LOSS_MONITOR = re.compile(r"^epoch: \d+ step: \d+, loss is ")
