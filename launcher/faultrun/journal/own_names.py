@@ -17,7 +17,7 @@ _FILES = re.compile(
     r"""
       journal\.jsonl | run\.json | control\.sock | mounts\.json | checkpoints\.jsonl | left_alone\.jsonl
     | incident_\d+\.(?:txt|json) | \.verifying
-    | faultrun\.log | on_event\.log | traces\.log | standby_\d+\.log
+    | on_event\.log | traces\.log | standby_\d+\.log
     | faultrun_traceback\.txt | sidecar_traceback\.txt
     | rank_table_of_(?:\d+_nodes|\d+(?:_\d+)*)\.json
     """,
@@ -29,7 +29,6 @@ _REPORTS = {
     "report.json": (b'"schema"', b'"productive_share"'),
 }
 """Others write files of these names, too, so ours are known by what their beginnings hold."""
-_CONSOLE = "faultrun.log"
 _HEAD_BYTES = 8192
 _WHOLE_FOLDERS = re.compile(r"incarnation_\d+")
 _INDEXES = ("index.json", "by_hand.json")
@@ -72,8 +71,8 @@ def own_entries(log_dir: Path) -> Iterator[Path]:
 
 
 def in_the_way(log_dir: Path) -> list[str]:
-    """What bears a name of a run's own where no run of ours ever was; the console's output may lie there."""
-    own = {str(entry.relative_to(log_dir)) for entry in own_entries(log_dir)} - {_CONSOLE}
+    """What bears a name of a run's own where no run of ours ever was."""
+    own = {str(entry.relative_to(log_dir)) for entry in own_entries(log_dir)}
     return sorted(own | {entry.name for entry in log_dir.iterdir() if entry.name in _REPORTS})
 
 
