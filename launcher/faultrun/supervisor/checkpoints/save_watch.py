@@ -191,7 +191,7 @@ class SaveWatch(SavesKnown):
                 self._wrote(seen.path)
             elif seen.use is FileUse.WRITTEN and len(self._early) < _MOST_EARLY and is_of_a_save(seen.path):
                 self._early[seen.path] = self._early.pop(seen.was, self._logs.place())
-                self._times[seen.path] += 1
+                self._times[seen.path] += self._root_of(seen.path) != ""
                 if self._times[seen.path] == _REPEATED:
                     self._silent(self._life)
         if read and self._watch.whole:
