@@ -127,7 +127,7 @@ class Inotify:
         return ((watch, name) for watch, _, _, name in self.changes())
 
     def changes(self) -> Iterator[tuple[int, int, int, bytes]]:
-        """The same with the kernel's mask of what happened between them, and the number of a move."""
+        """Watch, mask of what happened, number of a move, and name of each change since the last call."""
         while self.fd >= 0:
             try:
                 data = os.read(self.fd, _CHUNK)

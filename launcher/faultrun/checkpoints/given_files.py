@@ -92,7 +92,7 @@ class _Pool(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of its largest save."""
+        """How large its largest save is."""
         return max(sum(one.size_bytes for one in save) for save in self.saves)
 
 

@@ -149,7 +149,7 @@ def _over(seen: SavesSeen, reached: int | None) -> set[str]:
 def _left_from_before(
     seen: SavesSeen, turns: Mapping[str, int], over: Collection[str]
 ) -> dict[str, set[str]]:
-    """By path of a file of an earlier save, those that never came without it until another save wrote them.
+    """Which files of a later save, by path of one of an earlier, never came without that until then.
 
     A save that training went on after has all that it should, unless later ones have such a file again.
     """
@@ -185,7 +185,7 @@ def _not_written(
     before = [one for one in others if not one.isdisjoint(newest)]
     told = all(one.step is not None for one in seen.saves)
     before = [] if (over and len(before) == 1) or not (told or len(before) >= _COMPARED) else before
-    if told and others and not (before or over):  # two folders that take turns
+    if told and others and not (before or over):  # of two folders that take turns only the other one shows it
         folder = os.path.dirname(min(newest, default=""))  # noqa: PTH120
         before = [{f"{folder}/{base_name(one)}" for one in others[-1]}]
         before = [] if before[0].isdisjoint(newest) else before
