@@ -24,6 +24,7 @@ from faultrun.journal.logdir import read_record, which_log_dir
 from faultrun.model.wire import SOCKET_VARIABLE, WINDOW_WORD, message, parse
 
 _SCHEMA = 1
+_NOBODY = "no supervisor of this run is running any more"
 _CONNECT_S, _REAP_S, _LAST_WORD_S = 5.0, 15.0, 5.0
 
 
@@ -80,7 +81,7 @@ def checkpoint_now(log_dir: str, timeout: float) -> int:
             talk.ask("save", **{WINDOW_WORD: timeout})
             return _tell_saves(talk)
     except NobodyListens:
-        say("the run has already ended")
+        say(_NOBODY)
     except TimeoutError:
         say(f"some ranks had not saved after {timeout:g} s")
     return 1
@@ -170,7 +171,7 @@ def _end(address: str, source: str, timeout: float | None, late_s: float = 0.0) 
                 if said["kind"] == "stopping" and timeout is None:
                     talk.wait_at_most(float(said.get("window_s", 0.0)) + _REAP_S)
     except NobodyListens:
-        return "the run has already ended"
+        return _NOBODY
     except TimeoutError:
         return ""
     return "the run has ended"

@@ -123,18 +123,26 @@ def recorded_as(folder: Path, *words: str, run_id: str = "r") -> dict[str, Any]:
         (("bash", "a.sh"), ("bash", "b.sh"), "a.sh"),
         (("env", "a.py", "1"), ("env", "a.py", "2"), ""),
         (("env", "a.py"), ("env", "b.py"), "env a.py"),
+        (("a.py", "a.yaml"), ("a.py", "b.yaml", "--lr=1"), "a.py a.yaml"),
+        (("a.py", "a.yaml", "--lr=1"), ("a.py", "copy/a.yaml"), ""),
+        (("a.py", "gone/a.yaml"), ("a.py", "b.yaml"), ""),
+        (("a.py", "step-1.pt"), ("a.py", "step-2.pt"), ""),
+        (("a.py", "train", "a.yaml"), ("a.py", "train", "b.yaml"), "a.py a.yaml"),
     ],
 )
 def test_another_script_is_another_run_and_other_arguments_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: tuple[str, ...], now: tuple[str, ...], other: str
 ) -> None:
     texts = {"a.py": "1", "b.py": "2", "c.py": "3", "gone/c.py": "4", "a.sh": "", "b.sh": ""}
-    for name, text in {**texts, "copy/a.py": "1", "changed/a.py": "5"}.items():
+    configs = {"a.yaml": "lr: 1", "b.yaml": "lr: 2", "copy/a.yaml": "lr: 1", "gone/a.yaml": "lr: 1"}
+    others = {"copy/a.py": "1", "changed/a.py": "5", "step-1.pt": "\0", "step-2.pt": "\0\0"}
+    for name, text in {**texts, **configs, **others}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     record = recorded_as(tmp_path, "--worker_num=1", *before)
-    (tmp_path / "gone/c.py").unlink()
+    for name in ("gone/c.py", "gone/a.yaml"):
+        (tmp_path / name).unlink()
     assert other_script(plan("--worker_num=1", *now).spec, record) == other
     assert other_script(plan("--worker_num=1", *now).spec, {}) == ""
 

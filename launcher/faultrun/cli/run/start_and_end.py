@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from faultrun.configs.turn import ConfigTurns
 from faultrun.core.humanize import several
 from faultrun.core.redact import without_secret_words
 from faultrun.errors import ConfigError
+from faultrun.files import bytes_from
 from faultrun.journal.logdir import Claimed, read_record, recorded, set_aside
 from faultrun.journal.own_names import is_own_report
 from faultrun.model.run import RunState
@@ -26,7 +28,7 @@ from faultrun.workers.forked_helper import Forked
 
 ORIGINALS = "original"
 _PATIENCE_S, _PATIENCE_AFTER_STOP_S, _LOOK_AGAIN_S = 20.0, 3.0, 0.1
-_INIT_PID = 1
+_INIT_PID, _HEAD_BYTES = 1, 4096
 _LONGEST, _LONGEST_SHOWN = 4096, 160
 
 
@@ -67,8 +69,9 @@ def of_this_run(spec: RunSpec, claimed: Claimed) -> RunSpec:
 def other_script(spec: RunSpec, record: Mapping[str, Any]) -> str:
     """The script of the run in ``record`` (run.json) where it is not that of ``spec``; '' where it is.
 
-    One that was moved, or lies elsewhere with the same name and the same text, is the same. Nodes that are
-    looked for under the name of the run go on with it.
+    One that was moved, or lies elsewhere with the same name and the same text, is the same. A text that is
+    named before the options, as configurations are, counts too: another name with another text is another
+    run. Nodes that are looked for under the name of the run go on with it.
     """
     prefix, arguments = (
         recorded(record, "spec", "command", "prefix"),
@@ -84,13 +87,30 @@ def other_script(spec: RunSpec, record: Mapping[str, Any]) -> str:
         one == other or (Path(one).name == Path(other).name and _alike(folder / one, Path(other)))
         for one, other in zip(before, now, strict=True)
     )
-    return "" if same else _shortened(" ".join(before))
+    configs = [
+        one
+        for one, other in zip(
+            _before_options(arguments), _before_options(spec.command.script_args), strict=False
+        )
+        if one not in (other, *before) and _are_two_texts(folder / one, Path(other))
+    ]
+    return "" if same and not configs else _shortened(" ".join((*before, *configs)))
 
 
 def _scripts(prefix: Sequence[str], arguments: Sequence[str]) -> list[str]:
     """What runs, and for a program that is no interpreter the first file of Python that it is given."""
     given = [word for word in arguments if word.endswith(".py")] if len(prefix) == 1 else []
     return [prefix[-1], *given[:1]]
+
+
+def _before_options(arguments: Sequence[str]) -> list[str]:
+    return list(takewhile(lambda word: not word.startswith("-"), arguments))
+
+
+def _are_two_texts(before: Path, now: Path) -> bool:
+    """Whether both are there, neither has bytes that no text has, and they differ or say nothing."""
+    heads = [bytes_from(path, 0, _HEAD_BYTES) for path in (before, now) if path.is_file()]
+    return len(heads) == 2 and b"\0" not in b"".join(heads) and not (heads[0] and _alike(before, now))
 
 
 def _alike(before: Path, now: Path) -> bool:
