@@ -93,3 +93,22 @@ def test_preparation_is_no_first_step(scene: Scene) -> None:
     found = scene.next_event()
     assert isinstance(found, FirstStepLogged)
     assert found.step == 21
+
+
+def test_training_has_not_begun_while_a_rank_has_an_earlier_step_to_come(scene: Scene) -> None:
+    scene.starts(0)
+    scene.prints(0, "loading\n")
+    scene.prints(1, "step 1 loss 0.2\nstep 2 loss 0.1\n")
+    early = scene.watch.place()
+    scene.prints(0, "step 1 loss 0.2\nstep 2 loss 0.1\n")
+    scene.prints(1, "step 3 loss 0.1\n")
+    later = scene.watch.place()
+    assert (scene.watch.step_at(early), scene.watch.step_at(later)) == (None, 3)
+
+
+def test_a_rank_that_seldom_tells_its_step_waits_for_nobody(scene: Scene) -> None:
+    scene.starts(0)
+    scene.prints(1, "step 49 loss 0.2\nstep 50 loss 0.1\n")
+    place = scene.watch.place()
+    scene.prints(0, "step 100 loss 0.2\n")
+    assert scene.watch.step_at(place) == 50

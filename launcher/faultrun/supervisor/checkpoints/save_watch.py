@@ -62,7 +62,7 @@ class SaveWatch(SavesKnown):
         self._errands: BackgroundTasks | None = None
         self._describe: Describe | None = None
         self._life, self._began_s, self._since_ns, self._next_s = -1, 0.0, time.time_ns(), 0.0
-        self._running = self._trained = self._sorting = self._settling = False
+        self._running = self._trained = self._steps = self._sorting = self._settling = False
         self._begun = self._covered = self._sees = False
         self._found: list[FileSeen] = []
         self._early: dict[str, LogPlace] = {}
@@ -142,6 +142,7 @@ class SaveWatch(SavesKnown):
             self._learner.begins_life(kept=kept)
         self._began_s = self._reactor.now()
         self._early, self._opened, self._trained, self._covered = {}, {}, kept, self._begun
+        self._steps = False
         self._described, self._times = frozenset(), Counter()
         self._watch.tell_reads(not kept)
         if first and self._errands is not None:
@@ -155,7 +156,7 @@ class SaveWatch(SavesKnown):
         return ()
 
     def _trains(self) -> None:
-        self._trained = True
+        self._trained = self._steps = True
         self._watch.tell_reads(False)
         with self._lock:
             self._learner.resumed_from(self.opened)
@@ -187,20 +188,23 @@ class SaveWatch(SavesKnown):
             if seen.use is FileUse.READ and not self._trained:
                 read += [seen.path] if seen.path not in self._opened and is_of_a_save(seen.path) else []
                 self._opened[seen.path] = None
-            elif seen.use is FileUse.WRITTEN and (self._trained or self._knows(seen.path)):
+            elif seen.use is FileUse.WRITTEN and self._is_after_a_step(seen.path):
                 self._wrote(seen.path)
             elif seen.use is FileUse.WRITTEN and len(self._early) < _MOST_EARLY and is_of_a_save(seen.path):
                 self._early[seen.path] = self._early.pop(seen.was, self._logs.place())
                 self._times[seen.path] += self._root_of(seen.path) != ""
                 if self._times[seen.path] == _REPEATED:
                     self._silent(self._life)
+                if self._trained:
+                    self._settle_soon()
         if read and self._watch.whole:
             yield CheckpointsOpened(at_s=self._reactor.now(), incarnation=self._life, paths=tuple(read))
 
-    def _knows(self, path: str) -> bool:
-        """Whether it is a save though no step of this life is told yet."""
+    def _is_after_a_step(self, path: str) -> bool:
+        """Whether it is a save already; of a run's first one the log of whoever wrote it is asked later."""
         with self._lock:
-            return self._learner.knows(path, resumed=bool(self.opened))
+            first = self._steps and not self._learner.kinds
+            return (self._trained and not first) or self._learner.knows(path, resumed=bool(self.opened))
 
     def _wrote(self, path: str) -> None:
         root = self._root_of(path)
@@ -211,6 +215,9 @@ class SaveWatch(SavesKnown):
             if (save := self._learner.wrote(path, root=root)) is None:
                 return
             self._unstepped.append((save, path, self._logs.place()))
+        self._settle_soon()
+
+    def _settle_soon(self) -> None:
         if not self._settling:
             self._settling = True
             self._reactor.call_at(self._reactor.now() + _SETTLED_S, self._later)
@@ -242,7 +249,7 @@ class SaveWatch(SavesKnown):
     def _sort_early(self) -> None:
         """What was written before a first step was read: a script may train faster than its log is read."""
         with self._lock:
-            early = self._early if self._trained and not self._sorting else {}
+            early = dict(self._early) if self._trained and not self._sorting else {}
             self._sorting |= bool(early)
         if not early:
             return
@@ -255,7 +262,7 @@ class SaveWatch(SavesKnown):
                     self._learner.before_training((path,), root=root)
                 elif step is not None:
                     self._elsewhere[path] = None
-            self._early = {} if self._early is early else self._early
+            self._early = {path: at for path, at in self._early.items() if early.get(path) is not at}
             self._sorting = False
 
     def _look(self, path: str, place: LogPlace) -> tuple[int | None, str]:

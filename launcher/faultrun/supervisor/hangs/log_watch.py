@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from faultrun.core.hangs.limits import Beat
-from faultrun.core.logged_steps import LoggedStep, StepsSeen, last_step, read, unread
+from faultrun.core.logged_steps import LoggedStep, StepsSeen, first_step, last_step, read, unread
 from faultrun.files import bytes_from
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.observed.progress import WorkPhase
@@ -143,10 +143,17 @@ class LogWatch:
         return LogPlace(told, tuple((log, one.path, one.path.stat().st_size) for log, one in sizes))
 
     def step_at(self, place: LogPlace) -> int | None:
-        """The newest step of training at ``place``, as ranks reported it or their logs told it by then."""
+        """The newest step of training at ``place``, as ranks reported it or their logs told it by then.
+
+        None where one that told no step yet came to an earlier one afterwards: it had still to begin.
+        """
         if place.step is not None:
             return place.step
-        return max((step for one in place.sizes if (step := self._step_in(*one)) is not None), default=None)
+        told = [(one, self._step_in(*one)) for one in place.sizes]
+        newest = max((step for _, step in told if step is not None), default=None)
+        began = {id(log) for (log, _, _), step in told if step is not None}
+        later = (_first_behind(*one) for one, _ in told if newest is not None and id(one[0]) not in began)
+        return None if any(step is not None and step <= (newest or 0) for step in later) else newest
 
     def _step_in(self, log: _Log, path: Path, size: int) -> int | None:
         """The newest step that the log told when it had ``size`` bytes; many ask for the same moment."""
@@ -209,3 +216,10 @@ class LogWatch:
             epoch=found.epoch,
             in_epoch=found.in_epoch,
         )
+
+
+def _first_behind(log: _Log, path: Path, size: int) -> int | None:
+    """The first step that a log tells of soon after it had ``size`` bytes; None where it tells of none."""
+    lines = bytes_from(path, size, _LOOKED_BACK_BYTES).decode("utf-8", "replace").splitlines()
+    found = first_step(lines, "" if (given := log.seen.pattern) is None else given.pattern)
+    return None if found is None else found.step
