@@ -124,7 +124,9 @@ def links_out(listing: Listing, formats: Sequence[Format]) -> Iterator[Refusal]:
 
 
 def unfinished_files(listing: Listing) -> Iterator[Refusal]:
-    """Files under the names that writers use before the final rename."""
+    """Files under the names that writers use before the final rename; folders of saves with none in them."""
+    if not (listing.files or listing.directories) and step_in(base_name(listing.path)) is not None:
+        yield Refusal(path=listing.path, global_step=None, why="an empty folder")
     for name in listing.files:
         if is_unfinished(name):
             why = "never finished: writers use such a name before the final rename"
