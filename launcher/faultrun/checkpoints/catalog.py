@@ -113,7 +113,7 @@ class Catalog:
             path: [*map(as_entry(ours), others)] for path, others in saves.beside.items()
         }
         return Scan(
-            entries=tuple(with_stages(saves.entries, self.seen)),
+            entries=tuple(saves.entries if self.in_order else with_stages(saves.entries)),
             refused=(*pile.refused, *pile.linked.values()),
             unfinished=tuple(pile.unfinished),
             left_alone=tuple(aside),

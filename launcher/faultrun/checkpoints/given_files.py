@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from faultrun.checkpoints.names import base_name, plainly_numbered, step_in
 from faultrun.checkpoints.save_learner import inside, masked
-from faultrun.checkpoints.stages import without_stage
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import SavesSeen
 
@@ -66,11 +65,10 @@ def saved_apart(
     or more had, then those whose contents tell a step, then the large ones. What was opened counts always.
     """
     parts = (
-        {_kind(part, seen) for path in save.files for part in inside(path, roots).split("/")}
-        for save in seen.saves
+        {_kind(part) for path in save.files for part in inside(path, roots).split("/")} for save in seen.saves
     )
     times = Counter(chain.from_iterable(parts))
-    mains = _pools([one for path, one in found.items() if times[_kind(path, seen)]], seen)
+    mains = _pools([one for path, one in found.items() if times[_kind(path)]])
     tests: tuple[tuple[str, Callable[[_Pool], bool]], ...] = (
         (_SIDE, lambda pool: bool(main_files([one.path for one in chain(*pool.saves)]))),
         (_NO_OTHER, lambda pool: any(times[kind] > 1 for kind in pool.kinds)),
@@ -96,14 +94,14 @@ class _Pool(NamedTuple):
         return max(sum(one.size_bytes for one in save) for save in self.saves)
 
 
-def _pools(entries: Iterable[Entry], seen: SavesSeen) -> list[_Pool]:
+def _pools(entries: Iterable[Entry]) -> list[_Pool]:
     saves: dict[str, list[Entry]] = defaultdict(list)
     for one in entries:
         if one.kind is Kind.PERIODIC:
             saves[one.save or one.path].append(one)
     pools: list[_Pool] = []
     for save in saves.values():
-        pool = _Pool({_kind(one.path, seen) for one in save}, [save])
+        pool = _Pool({_kind(one.path) for one in save}, [save])
         for other in [one for one in pools if not one.kinds.isdisjoint(pool.kinds)]:
             pools.remove(other)
             pool = _Pool(pool.kinds | other.kinds, [*other.saves, *pool.saves])
@@ -111,8 +109,8 @@ def _pools(entries: Iterable[Entry], seen: SavesSeen) -> list[_Pool]:
     return pools
 
 
-def _kind(path: str, seen: SavesSeen) -> str:
-    return masked(without_stage(base_name(path), seen.stages))
+def _kind(path: str) -> str:
+    return masked(base_name(path))
 
 
 def _tells_inside(entry: Entry, roots: Sequence[str]) -> bool:

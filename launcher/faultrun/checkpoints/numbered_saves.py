@@ -20,7 +20,6 @@ from faultrun.checkpoints.names import (
     step_in,
 )
 from faultrun.checkpoints.save_learner import inside, masked
-from faultrun.checkpoints.stages import stage_of
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import SavesSeen
 
@@ -40,11 +39,10 @@ class SavePlace:
     counts: str
     rank: int | None = None
     session: int = 0
-    stage: int = 0
 
     @property
     def kind(self) -> tuple[str, int | None]:
-        """The same for the folders of all starts and stages."""
+        """The same for the folders of all starts."""
         return masked(self.folder), self.rank
 
 
@@ -123,7 +121,7 @@ def saves_by_number(
                 place = replace(place, folder=together[place.folder])
             if isinstance(known, Entry):
                 place = replace(place, rank=known.rank, session=known.session)
-            save = saves[replace(place, stage=stage_of(listing.join(name), seen.stages))][number]
+            save = saves[place][number]
             files_of = save.files if name in listing.files else save.gone
             files_of.setdefault(member, listing.join(name))
     return saves

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from faultrun.checkpoints.names import base_name, is_unfinished, plainly_numbered, rank_left_open, step_in
-from faultrun.checkpoints.stages import stages_after
 from faultrun.model.observed.saves import KEPT, MOST_FILES, NOTHING_SEEN, SavesSeen, SeenSave
 
 _OF_A_SAVE = re.compile(
@@ -145,8 +144,6 @@ class SaveLearner:
             self._once_more(path, step, again, new=new)
         elif step > save.step + _AT_ONCE and save in self._saves:
             self._split(save, path, step)
-        seen = self.seen
-        self._known = replace(self._known, stages=stages_after(seen.stages, seen.saves))
 
     def moved(self, was: str, path: str) -> bool:
         """A file was moved to ``path``; whether it is of a save, which keeps it and the step of its writing.

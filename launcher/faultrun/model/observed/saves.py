@@ -38,14 +38,12 @@ class SavesSeen:
 
     ``prepared`` are paths of files that were written before training began: a cache, weights that were
     fetched. ``opened`` is the name, without numbers, of the file that the script opened when it last resumed.
-    ``stages`` are the words that tell stages apart in names, in their order: ``fold0``, ``fold1``. ``past``
-    are files of the saves before these, the newest last.
+    ``past`` are files of the saves before these, the newest last.
     """
 
     saves: tuple[SeenSave, ...] = ()
     prepared: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
     opened: str = field(default="", metadata=UNLESS_USED)
-    stages: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
     past: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
 
     @property

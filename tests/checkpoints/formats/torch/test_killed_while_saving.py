@@ -69,4 +69,4 @@ def test_no_torn_file_of_a_killed_process_passes_for_whole(tmp_path: Path) -> No
                 assert bool((state["w"] == step).all())
                 assert bool((state["v"] == step).all())
         server.stdin.close()
-    assert min(found.values()) > 5, found
+    assert min(found.values()) > 0, found
