@@ -135,7 +135,7 @@ class Played:
             self._told |= said is not None and (bool(said.instead) or not said.path)
         elif op.what == "step":
             self._step, self._trained = op.step, True
-            self._watched.learner.before_training(self._early, root=str(self._root))
+            self._watched.learner.before_training(self._early)
             self._early = []
         path = self._perform(op)
         if path and not self._trained:

@@ -61,11 +61,11 @@ def test_the_newest_saves_are_kept_and_known_to_the_next_supervisor() -> None:
 
 def test_what_is_written_before_training_is_of_no_save_unless_saves_have_such_files() -> None:
     learner = SaveLearner(SavesSeen(), ("/ckpt",))
-    learner.before_training(("/ckpt/resnet50.pth", "/ckpt/a-10.pt"), root="/ckpt")
+    learner.before_training(("/ckpt/resnet50.pth", "/ckpt/a-10.pt"))
     assert learner.seen.prepared == ("/ckpt/resnet50.pth", "/ckpt/a-10.pt")
     learner = SaveLearner(SavesSeen(), ("/ckpt",))
     learner.wrote("/ckpt/a-10.pt", root="/ckpt")
-    learner.before_training(("/ckpt/resnet50.pth", "/ckpt/a-20.pt"), root="/ckpt")
+    learner.before_training(("/ckpt/resnet50.pth", "/ckpt/a-20.pt"))
     assert learner.seen.prepared == ("/ckpt/resnet50.pth",)
 
 

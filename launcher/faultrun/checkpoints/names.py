@@ -176,6 +176,12 @@ def rank_left_open(name: str) -> str:
     return name if found is None else name[: found.start(1)] + name[found.end(1) :]
 
 
+def rank_told(name: str) -> str:
+    """The number of the rank that ``name`` says; '' where it says none."""
+    found = _RANK_DIRECTORY.fullmatch(name) or _RANK.search(name)
+    return "" if found is None else found[1]
+
+
 def base_name(path: str) -> str:
     """The last component of a path."""
     return path.rsplit("/", 1)[-1]

@@ -17,9 +17,10 @@ from faultrun.checkpoints.names import (
     kind_of,
     plainly_numbered,
     rank_left_open,
+    rank_told,
     step_in,
 )
-from faultrun.checkpoints.save_learner import inside, masked
+from faultrun.checkpoints.save_learner import inside, masked, no_number, parts_apart, shards_in
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import SavesSeen
 
@@ -81,6 +82,7 @@ def saves_by_number(
     listed: tuple[Iterable[Listing], Collection[str]],
     roots: Sequence[str],
     seen: SavesSeen,
+    world_size: int,
 ) -> dict[SavePlace, dict[Number, NumberedSave]]:
     """The saves of each place by number; folders that one save was seen to write to are one place.
 
@@ -89,7 +91,7 @@ def saves_by_number(
     together = _together(seen, roots)
     saves: dict[SavePlace, dict[Number, NumberedSave]] = defaultdict(lambda: defaultdict(NumberedSave))
     listings, strangers = listed
-    gone = _gone(seen)
+    gone, shards = _gone(seen), shards_in(seen.saves, roots)
     taken = set(strangers)
     for path, one in found.items():
         if not _is_one_file(one, members):
@@ -109,10 +111,17 @@ def saves_by_number(
             for name in (*listing.files, *gone.get(listing.path, ()))
             if listing.join(name) not in taken and (told := _of_a_save(listing, name, found))
         }
-        masks = _varying(files)
         unit = None if _counts_files(files) else _numbered_folder(listing.path, roots)
+        ranks = {name: one.rank for name, one in files.items() if one is not True}
+        if any(rank is None and (unit or re.search(r"\d", name)) for name, rank in ranks.items()):
+            ranks = {name: one for name, one in ranks.items() if one and one >= (world_size or sys.maxsize)}
+        called = {name: base_name(parts_apart(inside(listing.join(name), roots), shards)) for name in files}
+        one_rank = [name for name in files if ranks.get(name) is None]
+        called |= {name: called[name] + no_number(rank_told(name)) for name in one_rank}
+        masks = _varying(called.values())
         for name, known in files.items():
-            numbered = _in_folder(unit, name) if unit is not None else _by_name(listing.path, name, masks)
+            at = called[name]
+            numbered = _in_folder(unit, at) if unit is not None else _by_name(listing.path, at, masks)
             if numbered is None:
                 continue
             place, number, member = numbered
@@ -120,7 +129,7 @@ def saves_by_number(
                 member = f"{place.folder}/{member}"
                 place = replace(place, folder=together[place.folder])
             if isinstance(known, Entry):
-                place = replace(place, rank=known.rank, session=known.session)
+                place = replace(place, rank=ranks.get(name), session=known.session)
             save = saves[place][number]
             files_of = save.files if name in listing.files else save.gone
             files_of.setdefault(member, listing.join(name))
@@ -130,7 +139,7 @@ def saves_by_number(
 def _gone(seen: SavesSeen) -> dict[str, list[str]]:
     """By folder, the files of saves that were seen and are not there any more."""
     found: dict[str, list[str]] = defaultdict(list)
-    for path in (path for save in seen.saves for path in save.files):
+    for path in (path for save in seen.saves for path in (*save.files, *save.ranks)):
         if not os.path.lexists(path):
             folder, _, name = path.rpartition("/")
             found[folder].append(name)
@@ -202,7 +211,7 @@ def _varying(files: Iterable[str]) -> _Masks:
     for name in files:
         mask, numbers = _split(name)
         if numbers:
-            alike[mask].append(numbers)
+            alike[re.sub("[₀-₉]+", "*", mask)].append(numbers)
     return {
         mask: tuple(at for at, seen in enumerate(zip(*several, strict=True)) if len(set(seen)) > 1)
         if len(several) > 1
@@ -223,7 +232,7 @@ def _in_folder(unit: _Unit, name: str) -> tuple[SavePlace, Number, str]:
 
 def _by_name(folder: str, name: str, masks: _Masks) -> tuple[SavePlace, Number, str] | None:
     mask, numbers = _split(name)
-    columns = masks.get(mask, ())
+    columns = masks.get(re.sub("[₀-₉]+", "*", mask), ())
     told = step_in(plainly_numbered(name))
     if not columns and told is None:
         return None

@@ -75,7 +75,7 @@ def grouped(
     """
     found, seen = with_ranks(entries, run.seen, run.world_size, roots), run.seen
     beside: dict[str, tuple[str, ...]] = {}
-    saves = saves_by_number(found, members, (listings, run.strangers), roots, seen)
+    saves = saves_by_number(found, members, (listings, run.strangers), roots, seen, run.world_size)
     over = _over(seen, run.reached)
     turns = {path: at for at, one in enumerate(seen.saves, 1) for path in one.paths}
     best = {path for path, one in found.items() if one.kind is Kind.BEST}
@@ -115,6 +115,8 @@ def grouped(
         found[path] = replace(found[path], lacks=found[path].lacks or why)
     loose = frozenset(chain.from_iterable(written)) - found.keys()
     order = seen.order if run.in_order else {}
+    for path, with_it in beside.items():
+        order[path] = max(order.get(file, 0) for file in (path, *with_it))
     entries = [replace(one, written=order.get(one.path, 0)) for one in found.values()]
     return Grouped([_at_step(one, seen, roots) for one in entries], beside, loose)
 
@@ -227,11 +229,10 @@ def _at_step(entry: Entry, seen: SavesSeen, roots: Sequence[str]) -> Entry:
 
 def _seen_in(path: str, seen: SavesSeen) -> SeenSave | None:
     """The newest save that has the file, or a file in the folder; else one that has that of another rank."""
-    saves = seen.saves[::-1]
     for name, of in ((path, str), (of_any_rank(path), of_any_rank)):
-        found = (save for save in saves if any(f"{of(one)}/".startswith(f"{name}/") for one in save.paths))
-        if (save := next(found, None)) is not None:
-            return save
+        for save in seen.saves[::-1]:
+            if any(f"{of(one)}/".startswith(f"{name}/") for one in (*save.paths, *save.ranks)):
+                return save
     return None
 
 

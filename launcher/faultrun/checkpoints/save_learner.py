@@ -5,8 +5,10 @@ where that has none. A late file joins the save whose number it bears.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, count, groupby
 
 from faultrun.checkpoints.names import base_name, is_unfinished, plainly_numbered, rank_left_open, step_in
 from faultrun.model.observed.saves import KEPT, MOST_FILES, NOTHING_SEEN, SavesSeen, SeenSave
@@ -16,6 +18,10 @@ _OF_A_SAVE = re.compile(
     r"|hdf5|pdparams|pdopt|joblib|ubj|gz)|\.metadata",
     re.IGNORECASE,
 )
+_PART = re.compile(
+    r"(?:shard|part|gpu|device|worker|proc|(?<![a-z])[mpdt]p)[-_=]?#|#(?=-of-#)", re.IGNORECASE
+)
+"""Words of a part of a save: a guess, made until a second save shows which number counts."""
 _AT_ONCE = 2
 """Steps that may go by while one save is written."""
 
@@ -33,6 +39,7 @@ class GrowingSave:
     pending: set[str] = field(default_factory=set)
     due: frozenset[str] = frozenset()
     moved: dict[str, str] = field(default_factory=dict)
+    ranks: set[str] = field(default_factory=set)
 
     def takes(self, kind: str, number: int | None) -> bool:
         """Whether a file may be of this save: it has none of its kind, and no other number."""
@@ -61,14 +68,19 @@ class SaveLearner:
     def __init__(self, known: SavesSeen, roots: Sequence[str]) -> None:
         self._known = known
         self._roots = roots
-        self._saves, self._writes = [_grown(one, roots) for one in known.saves], 0
+        self._shards = shards_in(known.saves, roots)
+        self._saves, self._writes, self._began = [self._grown(one) for one in known.saves], 0, 0
         saves = [zip(one.files, one.digests, strict=False) for one in known.saves]
         self._digests = {path: digest for save in saves for path, digest in save}
         self.elsewhere, self._goes_on = NOTHING_SEEN, True
 
+    def _grown(self, save: SeenSave) -> GrowingSave:
+        moved, ranks = dict(zip(save.files, save.paths, strict=True)), {*save.ranks}
+        return self._called(GrowingSave(step=save.step, late=save.late, moved=moved, ranks=ranks), save.files)
+
     def begins_life(self, *, kept: bool = False) -> None:
         """The next file begins a new save: none lasts over a restart of all, unless its number says so."""
-        self._goes_on = self._goes_on and kept
+        self._goes_on, self._began = self._goes_on and kept, self._began if kept else self._writes
 
     @property
     def seen(self) -> SavesSeen:
@@ -85,6 +97,7 @@ class SaveLearner:
             late=save.late,
             lie=paths if paths != files else (),
             digests=digests if any(digests) else (),
+            ranks=tuple(sorted(save.ranks)) if len(save.ranks) <= MOST_FILES else (),
         )
 
     @property
@@ -104,7 +117,7 @@ class SaveLearner:
         return replace(own, saves=saves, opened=own.opened or self.elsewhere.opened)
 
     def _kind(self, path: str) -> tuple[str, int | None]:
-        return _kind_of(inside(path, self._roots))
+        return _kind_of(inside(path, self._roots), self._shards)
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -144,6 +157,7 @@ class SaveLearner:
             self._once_more(path, step, again, new=new)
         elif step > save.step + _AT_ONCE and save in self._saves:
             self._split(save, path, step)
+        self._learn_shards()
 
     def moved(self, was: str, path: str) -> bool:
         """A file was moved to ``path``; whether it is of a save, which keeps it and the step of its writing.
@@ -165,11 +179,13 @@ class SaveLearner:
         One that is not ``new`` is only of a save that has its number, too.
         """
         (kind, number), newest = self._kind(path), [one for one in self._saves if one.at <= at][-1]
-        joins = newest.is_at(step) and newest.files.get(kind, path) == path
+        there = newest.files.get(kind, path)
+        joins = newest.is_at(step) and of_any_rank(there) == of_any_rank(path)
         if new and not joins:
             self._keep(GrowingSave(files={kind: path}, step=step, at=at))
         elif joins and (new or number in (self._kind(one)[1] for one in newest.files.values())):
-            newest.files[kind] = path
+            newest.files.setdefault(kind, path)
+            newest.ranks |= {path} - {there}
 
     def _split(self, save: GrowingSave, path: str, step: int) -> None:
         """A file under one name that came steps later is a save of its own; any other is a late one."""
@@ -184,10 +200,40 @@ class SaveLearner:
             self._saves[after:after] = [] if beside else [other]
             self._keep()
 
-    def before_training(self, paths: Iterable[str], *, root: str) -> None:
+    def _learn_shards(self) -> None:
+        """Files that came at one step, and differ in a number beside the one that counts, are of one save."""
+        of_life = (one for one in self._saves if one.at > self._began and one.step is not None)
+        runs = [[*run] for _, run in groupby(of_life, key=lambda one: one.step)]
+        for run in (one for one in runs if len(one) > 1):
+            every = _by_name((one.files.values() for one in self._saves), self._roots)
+            for name, alike in _by_name((one.files.values() for one in run), self._roots).items():
+                parts = _differing(alike)
+                by_word = {name.count("#", 0, one.end() - 1) for one in _PART.finditer(name)}
+                counted = _differing(every[name]).keys() - parts or parts.keys() <= by_word
+                in_turn = all(max(one) - min(one) < len(one) for one in parts.values())
+                steps = {tuple(map(step_in, one.split("/"))) for one in alike}
+                if parts and counted and in_turn and len(steps) == 1:
+                    self._shards[name] = self._shards.get(name, set()) | parts.keys()
+            for one in run[1:]:
+                files = [*run[0].files.values(), *one.files.values()]
+                kinds = dict(map(self._kind, files))
+                shards = any(map(self._shards.get, _by_name([one.files.values()], self._roots)))
+                if shards and len(kinds) == len(files) and len({*kinds.values()} - {None}) < 2:
+                    self._called(run[0], files).moved |= one.moved
+                    self._saves.remove(one)
+                    self._saves = [self._called(two, [*two.files.values()]) for two in self._saves]
+
+    def _called(self, save: GrowingSave, files: Iterable[str]) -> GrowingSave:
+        """``save`` with its ``files``, called as is known now."""
+        kinds = [(*self._kind(path), path) for path in files]
+        save.files = {kind: path for kind, _, path in kinds}
+        save.numbers = {number for _, number, _ in kinds if number is not None}
+        return save
+
+    def before_training(self, paths: Iterable[str]) -> None:
         """Note files that were written before a first step: of no save, unless saves have such files."""
         known = frozenset[str]().union(*(one.files for one in self._saves))
-        new = (path for path in paths if _kind_of(path[len(root) :])[0] not in known)
+        new = (path for path in paths if self._kind(path)[0] not in known)
         prepared = tuple(dict.fromkeys((*self._known.prepared, *new)))[:MOST_FILES]
         self._known = replace(self._known, prepared=prepared)
 
@@ -202,19 +248,22 @@ class SaveLearner:
         if not is_of_a_save(path):
             return None
         self._writes += 1
-        kind, number = _kind_of(path[len(root) :])
+        kind, number = _kind_of(path[len(root) :], self._shards)
         of_number = [one for one in reversed(self._saves) if number is not None and number in one.numbers]
         same = [one for one in reversed(self._saves) if number is not None and one.files.get(kind) == path]
         save = next(iter((*same, *of_number, *self._saves[-1:][: self._goes_on])), None)
-        there = save.files.get(kind, "") if save in (*same, *of_number) and save is not None else ""
+        rank = save is not None and number is None and path not in {*save.files.values(), *save.ranks}
+        there = save.files.get(kind, "") if save is not None and (rank or save in (*same, *of_number)) else ""
         if save is not None and there == save.path(there) and of_any_rank(there) == of_any_rank(path):
-            save.again |= {path: self._writes} if there == path and path not in save.pending else {}
+            again = (there == path and path not in save.pending) or path in save.ranks
+            save.again |= {path: self._writes} if again else {}
+            save.ranks |= {path} - {there}
             return save
         if save is not None and save is not self._saves[-1] and not save.has_folder_of(kind):
             return None  # a copy of an older save, for all that is known
         if save is not None and self._counts_anew(save, kind):
             save = None
-        self._forget_prepared(kind, root)
+        self._forget_prepared(kind)
         if save is None or not save.takes(kind, number):
             save = GrowingSave(at=self._writes)
             self._forget_seldom()
@@ -250,10 +299,10 @@ class SaveLearner:
             prepared = tuple(dict.fromkeys((*self._known.prepared, *once)))[:MOST_FILES]
             self._known = replace(self._known, prepared=prepared)
 
-    def _forget_prepared(self, kind: str, root: str) -> None:
+    def _forget_prepared(self, kind: str) -> None:
         """What was written before a first step was told is a save, too, once saves have such files."""
         if self._known.prepared:
-            left = tuple(one for one in self._known.prepared if _kind_of(one[len(root) :])[0] != kind)
+            left = tuple(one for one in self._known.prepared if self._kind(one)[0] != kind)
             self._known = replace(self._known, prepared=left)
 
 
@@ -263,12 +312,12 @@ def is_of_a_save(path: str) -> bool:
     return _OF_A_SAVE.fullmatch(name) is not None and not is_unfinished(name)
 
 
-def _kind_of(path: str) -> tuple[str, int | None]:
+def _kind_of(path: str, shards: Mapping[str, Collection[int]]) -> tuple[str, int | None]:
     """What a file is called but for its number, whichever rank wrote it; and that number.
 
     In a folder that is named by a step a file keeps the numbers of its own: ``step_20/encoder2.pt``.
     """
-    folder, _, name = of_any_rank(path).rpartition("/")
+    folder, _, name = parts_apart(path, shards).rpartition("/")
     told = next((told for part in reversed(folder.split("/")) if (told := step_in(part))), None)
     if told is not None and step_in(name) is None:
         number = told[1]
@@ -277,6 +326,40 @@ def _kind_of(path: str) -> tuple[str, int | None]:
     numbers = re.findall(r"\d+", f"{folder}/{name}")
     own = step_in(name)
     return masked(f"{folder}/{name}"), own[1] if own else int(numbers[-1]) if numbers else None
+
+
+def parts_apart(path: str, shards: Mapping[str, Collection[int]]) -> str:
+    """``path`` of any rank; what tells it from other files of its save, by ``shards``, is no number there."""
+    opened, at = of_any_rank(path), count()
+    parts = shards.get(masked(opened), ())
+    opened = re.sub(r"\d+", lambda one: no_number(one[0]) if next(at) in parts else one[0], opened)
+    return re.sub(r"-of-\d+", lambda total: no_number(total[0]), opened)
+
+
+def no_number(text: str) -> str:
+    """``text`` with digits that are none for those who look for numbers: to compare names by."""
+    return text.translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+
+
+def shards_in(saves: Iterable[SeenSave], roots: Sequence[str]) -> dict[str, set[int]]:
+    """Which numbers of a name tell files of one save apart, by the name without its numbers."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for name, alike in chain.from_iterable(_by_name([save.files], roots).items() for save in saves):
+        found[name] |= _differing(alike).keys()
+    return found
+
+
+def _by_name(saves: Iterable[Iterable[str]], roots: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in (of_any_rank(inside(one, roots)) for one in chain.from_iterable(saves)):
+        found[masked(path)].append(path)
+    return found
+
+
+def _differing(alike: Iterable[str]) -> dict[int, set[int]]:
+    """Which numbers of these names differ, and what they are."""
+    columns = enumerate(zip(*(map(int, re.findall(r"\d+", path)) for path in alike), strict=True))
+    return {at: numbers for at, column in columns if len(numbers := {*column}) > 1}
 
 
 def of_any_rank(path: str) -> str:
@@ -292,13 +375,3 @@ def masked(text: str) -> str:
 def inside(path: str, roots: Sequence[str]) -> str:
     """``path`` below the one of ``roots`` that it lies in."""
     return next((path[len(root) :] for root in roots if path.startswith(f"{root}/")), path)
-
-
-def _grown(save: SeenSave, roots: Sequence[str]) -> GrowingSave:
-    moved = dict(zip(save.files, save.paths, strict=True))
-    found = GrowingSave(step=save.step, late=save.late, moved=moved)
-    for path in save.files:
-        kind, number = _kind_of(inside(path, roots))
-        found.files[kind] = path
-        found.numbers |= set() if number is None else {number}
-    return found

@@ -14,12 +14,13 @@ that passed the same step did not compute the same state.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from faultrun.core.recovery.candidate_order import CandidateGroup, least_preferred, moments
 from faultrun.core.recovery.need import Need
 from faultrun.core.recovery.replica_groups import Group
 from faultrun.core.recovery.reshardable import cut_anew, fixed_by, serves_any_world
-from faultrun.model.checkpoint import Entry, RankFile, RecoveryPoint, Refusal, Shared, Verdict
+from faultrun.model.checkpoint import Entry, Kind, RankFile, RecoveryPoint, Refusal, Shared, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +75,7 @@ def choose(
     foreign = [_refusal(entry, _foreign(entry, need)) for entry in candidates if _foreign(entry, need)]
     ours = [entry for entry in candidates if not _foreign(entry, need)]
     refused: list[Refusal] = [*broken]
-    named = _named_groups(ours, need)
+    named = _named_groups(ours, need) or _own_files(ours, need)
     trusted = {path: replace(one, whole=one.whole or one.unverifiable) for path, one in verdicts.items()}
     for moment in moments(ours):
         fit: list[Entry] = []
@@ -231,6 +232,17 @@ def _named_groups(entries: Iterable[Entry], need: Need) -> tuple[Group, ...]:
             if entry.replica_group and (entry.replicated or entry.world_size in (None, need.world.size))
         )
     )
+
+
+def _own_files(entries: Iterable[Entry], need: Need) -> tuple[Group, ...]:
+    """A group for each rank that loads its own file; in a folder, one without goes with that before it."""
+    size, by_number, ranks = need.world.size, need.world.own_files, dict[str, set[int]]()
+    for one in entries if by_number is not False else ():
+        if one.rank is not None and one.rank < size and one.kind is Kind.PERIODIC:
+            ranks.setdefault(one.path.rpartition("/")[0], set()).add(one.rank)
+    own = set[int]().union(*(one for one in ranks.values() if by_number or len(one) > 1))
+    begins = range(size + 1) if by_number else (0, *sorted(own)[1:], size)
+    return tuple(frozenset(range(*both)) for both in pairwise(begins)) if own else ()
 
 
 def _coherent_sets(fit: Sequence[Entry], groups: Sequence[Group]) -> Iterator[Sequence[Entry]]:

@@ -16,7 +16,8 @@ class SeenSave:
     """The files that were written as one save, in that order, and the newest step of training by then.
 
     ``number`` is what their names bear, None where they bear none. ``late``: some of them came after the next
-    save had begun. ``lie`` says where the files are by now, if one was moved; ``digests``, what was in them.
+    save had begun. ``ranks`` are what other ranks wrote of it, each under a name that differs only in its
+    number. ``lie`` says where the files are by now, if one was moved; ``digests``, what was in them.
     """
 
     files: tuple[str, ...]
@@ -25,6 +26,7 @@ class SeenSave:
     late: bool = field(default=False, metadata=UNLESS_USED)
     lie: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
     digests: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
+    ranks: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -49,7 +51,7 @@ class SavesSeen:
     @property
     def order(self) -> dict[str, int]:
         """Where each file, and each folder by its newest file, stands among all as they were written."""
-        files = (*((path,) for path in self.past), *(save.paths for save in self.saves))
+        files = (*((path,) for path in self.past), *((*save.paths, *save.ranks) for save in self.saves))
         places = ((path, at) for at, paths in enumerate(files, 1) for path in paths)
         return {name: at for path, at in places for name in (path, *_folders(path))}
 

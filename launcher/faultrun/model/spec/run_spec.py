@@ -206,6 +206,14 @@ class Recovery:
         named = self.rewrites or self.pointers or self.resume_environment or by_option
         return bool(named) or (not self.resume_args and self.script_asks is not False)
 
+    @property
+    def own_files(self) -> bool | None:
+        """Whether each rank is told a path with its number in it; None: a folder, and no file in it."""
+        told = " ".join((*self.resume_args, *(text for _, text in self.resume_environment)))
+        if "{checkpoint}" in told or "{checkpoint_file}" in told or "{checkpoint_name}" in told:
+            return False
+        return "{rank}" in told or (None if "{checkpoint_dir}" in told else False)
+
 
 class SignalAnswer(Enum):
     """What a signal to faultrun means (``--signals``)."""

@@ -234,6 +234,7 @@ class CheckpointFinder:
                 resharded=self._spec.recovery.resharded,
                 elastic=self._spec.resizes,
                 resized=request.before > 0,
+                own_files=self._spec.recovery.own_files,
             ),
             whose=Whose(
                 run_id=None if resume_any else self._spec.run_id,

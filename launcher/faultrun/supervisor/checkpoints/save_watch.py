@@ -259,7 +259,7 @@ class SaveWatch(SavesKnown):
                 if root and step is not None and (save := self._learner.wrote(path, root=root)) is not None:
                     self._learner.saved_at(save, path, step, digest)
                 elif root and step is None:
-                    self._learner.before_training((path,), root=root)
+                    self._learner.before_training((path,))
                 elif step is not None:
                     self._elsewhere[path] = None
             self._early = {path: at for path, at in self._early.items() if early.get(path) is not at}

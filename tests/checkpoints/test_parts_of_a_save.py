@@ -1,0 +1,120 @@
+"""Files that differ in a second number are one save: shards, parts of devices, files of ranks."""
+
+import os
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+from benchmarks.campaigns.layouts_files import Op, perform
+
+from faultrun.checkpoints.catalog import Catalog
+from faultrun.checkpoints.save_learner import SaveLearner
+from faultrun.model.actions import FindRecoveryPoint
+from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.events import NothingWhole, RecoveryPointChosen
+from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen
+from faultrun.model.spec.run_spec import Recovery
+from faultrun.supervisor.checkpoints.finder import CheckpointFinder, SavesKnown
+from faultrun.supervisor.reactor import RunClock
+from support.stories.specs import a_spec
+
+SPELLINGS = """model_{n}_gpu{r}.pt; ckpt_1_{u}-shard{r}.pt; gpu{r}_{n}.pt; part{r}/step_{n}.pt;
+    {n}/shard{r}.pt; step_{n}-0000{r}-of-00008.pt; model-{u}-0000{r}-of-00008.pt; m_{n}_{r}.pt;
+    step_{n}_rank{r}.pt; step_{n}/rank_{r}.pt; step_{n}/model.pt step_{n}/optim_states_rank{r}.pt;
+    model_{n}.pt optim_{n}_{r}.pt"""
+CASES = ((2, 0, "torn", -1), (3, 1, "skip", -1), (8, 0, "torn", -2), (2, 1, "skip", -2))
+
+
+class Run(SavesKnown):
+    """A run of ``workers`` that saves in ``root``, as the supervisor sees it; no process is started."""
+
+    def __init__(self, root: Path, *told: str, workers: int = 1) -> None:
+        self.root, self._at_s, self._step = root, 1.7e9, 0
+        self._learner = SaveLearner(NOTHING_SEEN, (str(root),))
+        recovery = Recovery(checkpoint_dirs=(str(root),), resume_args=told)
+        spec = a_spec(workers=workers)
+        spec = replace(spec, recovery=recovery, logs=replace(spec.logs, log_dir=str(root.parent / "log")))
+        self._finder = CheckpointFinder(spec, Catalog((str(root),), settle_s=0.0), RunClock(), saves=self)
+        root.mkdir()
+        self._finder.find(FindRecoveryPoint(incarnation=-1, continuing=False), 0.0)
+
+    @property
+    def whole(self) -> bool:
+        return True
+
+    def seen(self) -> SavesSeen:
+        return self._learner.seen
+
+    def writes(self, step: int, path: str, *, what: str = "write") -> None:
+        """Write a file at ``step``; "torn": half of it, "skip": not at all."""
+        self._step, self._at_s = step, self._at_s + 1.0
+        if written := perform(Op(what=what, path=path, who="own", step=0), self.root):
+            os.utime(written, (self._at_s, self._at_s))
+            if (save := self._learner.wrote(written, root=str(self.root))) is not None:
+                self._learner.saved_at(save, written, step)
+
+    def resumes(self) -> tuple[RecoveryPoint | None, str]:
+        """What is found after a fault, and why nothing else."""
+        request = FindRecoveryPoint(incarnation=1, continuing=True, reached=self._step)
+        answer = self._finder.find(request, 0.0)
+        assert isinstance(answer, RecoveryPointChosen | NothingWhole)
+        point = answer.point if isinstance(answer, RecoveryPointChosen) else None
+        return point, " ".join(f"{one.path} {one.why}" for one in answer.refused)
+
+
+def members(spelling: str, save: int, parts: range) -> list[str]:
+    """The files of the save number ``save``, counted from 1."""
+    names = (one.format(n=save * 5, u=save * 50, r=part) for part in parts for one in spelling.split())
+    return list(dict.fromkeys(names))
+
+
+@pytest.mark.parametrize(("parts", "first", "what", "struck"), CASES)
+@pytest.mark.parametrize("spelling", SPELLINGS.split(";"))
+def test_a_save_of_which_a_part_is_torn_or_missing_is_refused_and_the_older_one_taken_whole(
+    spelling: str, parts: int, first: int, what: str, struck: int, tmp_path: Path
+) -> None:
+    run, numbers = Run(tmp_path / "out"), range(first, first + parts)
+    for save in (1, 2, 3):
+        for path in members(spelling, save, numbers):
+            run.writes(save * 5, path)
+    paths = members(spelling, 4, numbers)
+    for path in paths:
+        run.writes(20, path, what=what if path == paths[struck] else "write")
+    point, why = run.resumes()
+    assert point is not None
+    assert os.path.relpath(point.path, run.root) in members(spelling, 3, numbers)
+    broken = paths[struck] if what == "torn" else members(spelling, 3, numbers)[struck]
+    assert Path(broken).name in why
+
+
+@pytest.mark.parametrize("what", ["torn", "skip"])
+@pytest.mark.parametrize(
+    ("told", "spelling"),
+    [
+        ("--resume={checkpoint_dir}/step_{step}_rank{rank}.pt", "step_{n}_rank{r}.pt"),
+        ("--resume={checkpoint_dir}/step_{step}.pt --rank={rank}", "rank_{r}/step_{n}.pt"),
+        ("--resume={checkpoint_dir}", "step_{n}/rank{r}.pt"),
+    ],
+)
+def test_ranks_that_load_files_of_their_own_get_those_of_the_newest_save_that_all_have(
+    told: str, spelling: str, what: str, tmp_path: Path
+) -> None:
+    run = Run(tmp_path / "out", told, workers=2)
+    for step, rank in product((5, 10, 15), (0, 1)):
+        run.writes(step, spelling.format(n=step, r=rank), what=what if (step, rank) == (15, 1) else "write")
+    point, _ = run.resumes()
+    assert point is not None
+    own = [os.path.relpath(point.path_for(rank), run.root) for rank in (0, 1)]
+    assert own == [spelling.format(n=10, r=rank) for rank in (0, 1)]
+
+
+def test_files_in_place_of_which_one_rank_wrote_a_save_more_are_no_save(tmp_path: Path) -> None:
+    run = Run(tmp_path / "out", "--resume={checkpoint_dir}/state_rank{rank}.pt", workers=2)
+    for step, rank in ((5, 0), (5, 1), (10, 1), (10, 0)):
+        run.writes(step, f"state_rank{rank}.pt")
+    assert getattr(run.resumes()[0], "global_step", None) == 10
+    run.writes(15, "state_rank0.pt")
+    point, why = run.resumes()
+    assert point is None
+    assert "no whole file for rank 1" in why
