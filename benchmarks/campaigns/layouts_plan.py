@@ -32,8 +32,8 @@ class Fault(Enum):
     BETWEEN = "killed between two members"
 
 
-_MOVES = (("last", "prev"), (".0.", ".1."), (".1.", ".2."))
-"""What a save is called as the next ones begin."""
+_MOVES = (("last", "prev"), (".0.", ".1."), (".1.", ".2."), ("_1", "_2"), ("_2", "_3"))
+"""What a save, or a copy of it, is called as the next ones begin."""
 
 
 class Due(NamedTuple):
@@ -84,7 +84,7 @@ class Case:
     def _places(self, save: Save, life: int) -> list[tuple[str, ...]]:
         """Where the members lie, and where they are moved later."""
         places = [self.paths(save, life)]
-        for old, new in _MOVES if self.layout.kind == "moved" else ():
+        for old, new in _MOVES if self.layout.kind in {"moved", "copied on"} else ():
             if old in places[-1][0]:
                 places.append(tuple(one.replace(old, new) for one in places[-1]))
         return places
@@ -104,7 +104,8 @@ class Case:
             last = save == saves[-1]
             fault = self.faults[life] if last else Fault.NOTHING
             for begin, end in reversed([*pairwise(self._places(save, life))]):
-                yield from (Op(what="move", path=to, who=path) for path, to in zip(begin, end, strict=True))
+                what = "move" if self.layout.kind == "moved" else "copy"
+                yield from (Op(what=what, path=to, who=path) for path, to in zip(begin, end, strict=True))
             now = list(self._written(save, life, fault, chance))
             if self.layout.late and fault in {Fault.NOTHING, Fault.MISSING, Fault.BETWEEN}:
                 yield now[0]

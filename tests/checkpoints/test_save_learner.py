@@ -117,7 +117,7 @@ def saved(learner: SaveLearner, step: int | None, *names: str, digest: str = "")
     for name in names:
         save = learner.wrote(f"/ckpt/{name}", root="/ckpt")
         assert save is not None
-        learner.saved_at(save, f"/ckpt/{name}", step, digest or f"as of {step}")
+        learner.saved_at(save, f"/ckpt/{name}", step, digest or f"{name} as of {step}")
 
 
 def told(learner: SaveLearner) -> list[tuple[str, int | None]]:
@@ -132,7 +132,7 @@ def test_a_name_of_a_ring_stands_for_the_step_of_its_last_contents() -> None:
         saved(learner, step, f"slot_{step // 10 % 3}/model.pt", f"slot_{step // 10 % 3}/optim.pt")
     newest = [("slot_1/model.pt slot_1/optim.pt", 40), ("slot_2/model.pt slot_2/optim.pt", 50)]
     assert told(learner)[-2:] == newest
-    saved(learner, 55, "slot_1/model.pt", digest="as of 40")
+    saved(learner, 55, "slot_1/model.pt", digest="slot_1/model.pt as of 40")
     assert told(SaveLearner(learner.seen, ("/ckpt",)))[-2:] == newest
 
 
@@ -188,3 +188,60 @@ def test_folders_that_take_turns_are_saves_each_with_all_its_files() -> None:
     assert told(learner) == [
         (f"{one}/model.pt {one}/optim.pt", at) for one, at in (("A", 10), ("B", 20), ("A", 30))
     ]
+
+
+def copied(learner: SaveLearner, step: int | None, was: str, copy: str) -> None:
+    """A copy is seen as any other file that is written."""
+    digest = next(one.digests[one.files.index(f"/ckpt/{was}")] for one in learner.seen.saves[::-1])
+    saved(learner, step, copy, digest=digest)
+
+
+@pytest.mark.parametrize("every", [1, 10])
+@pytest.mark.parametrize("logged", [True, False])
+@pytest.mark.parametrize("copy", ["ckpt_prev.pt", "kept/ckpt.pt"])
+def test_a_copy_has_the_step_of_what_it_is_a_copy_of_and_is_no_save(
+    every: int, copy: str, *, logged: bool
+) -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for at in range(1, 5):
+        step = at * every if logged else None
+        if at > 1:
+            copied(learner, step, "ckpt.pt", copy)
+        saved(learner, step, "ckpt.pt", digest=f"contents {at}")
+        learner = SaveLearner(learner.seen, ("/ckpt",))
+    newest = [(copy, 3 * every), ("ckpt.pt", 4 * every)]
+    assert told(learner)[-2:] == [(name, step if logged else None) for name, step in newest]
+    assert {one.files for one in learner.seen.saves} == {("/ckpt/ckpt.pt",)}
+
+
+@pytest.mark.parametrize("deep", [2, 3, 4])
+def test_saves_that_are_shifted_by_copying_keep_their_steps(deep: int) -> None:
+    learner, holds = SaveLearner(SavesSeen(), ("/ckpt",)), dict[int, str]()
+    for step in range(10, 90, 10):
+        for slot in sorted(holds, reverse=True)[-deep + 1 :]:
+            holds[slot + 1] = holds[slot]
+            saved(learner, step, f"ckpt_{slot + 1}.pt", digest=holds[slot])
+        holds[1] = f"contents of {step}"
+        saved(learner, step, "ckpt_1.pt", digest=holds[1])
+    assert told(learner)[-2:] == [("ckpt_2.pt", 70), ("ckpt_1.pt", 80)]
+    assert all(step is None or step <= 80 for _, step in told(learner))
+
+
+def test_a_member_that_did_not_change_is_no_copy() -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for step, folder in ((10, "A"), (20, "B"), (30, "A"), (40, "B")):
+        saved(learner, step, f"{folder}/vae.pt", digest="frozen")
+        saved(learner, step, f"{folder}/model.pt")
+    assert told(learner)[-1] == ("B/vae.pt B/model.pt", 40)
+
+
+def test_what_was_written_while_nobody_watched_is_newer_and_of_no_known_step() -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for step in (10, 20):
+        saved(learner, step, "last.pt", "optim.pt")
+    learner = SaveLearner(learner.seen, ("/ckpt",))
+    before = learner.seen
+    learner.met_again({"/ckpt/last.pt": "last.pt as of 20"})
+    assert learner.seen == before
+    learner.met_again({"/ckpt/optim.pt": "another", "/ckpt/last.pt": "one more"})
+    assert told(learner)[-2:] == [("last.pt optim.pt", 20), ("optim.pt last.pt", None)]

@@ -40,6 +40,9 @@ class GrowingSave:
     due: frozenset[str] = frozenset()
     moved: dict[str, str] = field(default_factory=dict)
     ranks: set[str] = field(default_factory=set)
+    copies: dict[str, str] = field(default_factory=dict)
+    copy_of: "GrowingSave | None" = None
+    digests: dict[str, str] = field(default_factory=dict)
 
     def takes(self, kind: str, number: int | None) -> bool:
         """Whether a file may be of this save: it has none of its kind, and no other number."""
@@ -70,13 +73,14 @@ class SaveLearner:
         self._roots = roots
         self._shards = shards_in(known.saves, roots)
         self._saves, self._writes, self._began = [self._grown(one) for one in known.saves], 0, 0
-        saves = [zip(one.files, one.digests, strict=False) for one in known.saves]
-        self._digests = {path: digest for save in saves for path, digest in save}
+        self._digests = {save.path(name): one for save in self._saves for name, one in save.digests.items()}
         self.elsewhere, self._goes_on = NOTHING_SEEN, True
 
     def _grown(self, save: SeenSave) -> GrowingSave:
         moved, ranks = dict(zip(save.files, save.paths, strict=True)), {*save.ranks}
-        return self._called(GrowingSave(step=save.step, late=save.late, moved=moved, ranks=ranks), save.files)
+        digests = dict(zip(save.files, save.digests, strict=False))
+        found = GrowingSave(step=save.step, late=save.late, moved=moved, ranks=ranks, digests=digests)
+        return self._called(found, save.files)
 
     def begins_life(self, *, kept: bool = False) -> None:
         """The next file begins a new save: none lasts over a restart of all, unless its number says so."""
@@ -85,14 +89,14 @@ class SaveLearner:
     @property
     def seen(self) -> SavesSeen:
         """What is known now of what is written here; of a save of many ranks or files only some are named."""
-        return replace(self._known, saves=tuple(map(self._told, self._saves)))
+        return replace(self._known, saves=tuple(map(self._told, self._saves[-KEPT:])))
 
     def _told(self, save: GrowingSave) -> SeenSave:
         files = tuple(save.files.values())[:MOST_FILES]
-        paths, digests = tuple(map(save.path, files)), tuple(self._digests.get(one, "") for one in files)
+        paths, digests = tuple(map(save.path, files)), tuple(save.digests.get(one, "") for one in files)
         return SeenSave(
             files=files,
-            step=save.step,
+            step=(save.copy_of or save).step,
             number=max(save.numbers, default=None),
             late=save.late,
             lie=paths if paths != files else (),
@@ -158,6 +162,55 @@ class SaveLearner:
         elif step > save.step + _AT_ONCE and save in self._saves:
             self._split(save, path, step)
         self._learn_shards()
+        holder = next((one for one in reversed(self._saves) if path in one.files.values()), save)
+        holder.digests[path] = digest
+        self._know_copies()
+        if not any(one.pending or one.again for one in self._saves):
+            self._leave_old()
+
+    def _know_copies(self) -> None:
+        """A copy of a file that was written anew is where that lies now, as if it was moved: it is no save.
+
+        One by another name is none at once; files by one name in two folders may be members of two saves.
+        """
+        saves = self._saves
+        files = [(nth, *one) for nth, save in enumerate(saves) for one in [*save.files.items()][:MOST_FILES]]
+        for before, (nth, kind, path) in enumerate(files):
+            save, digest = saves[nth], saves[nth].digests.get(path) or "-"
+            alike = ((at, name) for at, _, name in files[:before] if saves[at].digests.get(name) == digest)
+            found = [(at, one) for at, one in alike if at == nth or path not in saves[at].files.values()]
+            for at, name in found[-1:]:
+                older, other_kind = saves[at], at < nth and self._kind(name)[0] != kind
+                held = older.digests.values()
+                new = [one for one in save.files.values() if save.digests.get(one) not in held]
+                beside = path.rpartition("/")[0] in (one.rpartition("/")[0] for one in new)
+                apart = other_kind and (base_name(name) != base_name(path) or (new and not beside))
+                if apart or self._lost(at, older.digests if at < nth and not new else (name,)):
+                    older.copies[name] = path
+                    save.files.pop(kind, None)
+                save.copy_of = older if other_kind and not new else None
+        for at, older in enumerate(saves):
+            if older.copies and self._lost(at, older.digests):
+                older.moved, older.copies = {**older.moved, **older.copies}, {}
+        self._saves = [one for one in saves if one.files]
+
+    def _lost(self, at: int, names: Iterable[str]) -> bool:
+        """Whether a later save has other contents under one of ``names`` of a save."""
+        later = [one.digests for one in self._saves[at + 1 :]]
+        known = self._saves[at].digests
+        return any(one.get(name) not in {None, "", known.get(name)} for name in names for one in later)
+
+    def met_again(self, digests: Mapping[str, str]) -> None:
+        """Files that nobody watched and that hold other ``digests`` now, the newest last, are newer saves."""
+        newer: GrowingSave | None = None
+        for path, digest in digests.items():
+            if digest and self._digests.get(path, "") not in {"", digest}:
+                kind = self._kind(path)[0]
+                if newer is None or kind in newer.files:
+                    newer = GrowingSave(at=self._writes)
+                    self._keep(newer)
+                newer.files[kind], newer.digests[path], self._digests[path] = path, digest, digest
+        self._know_copies()
 
     def moved(self, was: str, path: str) -> bool:
         """A file was moved to ``path``; whether it is of a save, which keeps it and the step of its writing.
@@ -276,11 +329,14 @@ class SaveLearner:
         return save
 
     def _keep(self, *new: GrowingSave) -> None:
-        """Remember the newest saves, with ``new`` ones, and of those that are not kept only their files."""
-        saves = sorted([*self._saves, *new], key=lambda one: one.at)
-        left = (one.path(path) for one in saves[:-KEPT] for path in one.files.values())
+        """Have all saves in the order of their writing, with ``new`` ones."""
+        self._saves = sorted([*self._saves, *new], key=lambda one: one.at)
+
+    def _leave_old(self) -> None:
+        """Remember the newest saves, and of those that are not kept only their files."""
+        left = (one.path(path) for one in self._saves[:-KEPT] for path in one.files.values())
         past = tuple(dict.fromkeys([*left, *reversed(self._known.past)][:MOST_FILES]))[::-1]
-        self._saves, self._known = saves[-KEPT:], replace(self._known, past=past)
+        self._saves, self._known = self._saves[-KEPT:], replace(self._known, past=past)
 
     def _counts_anew(self, save: GrowingSave, kind: str) -> bool:
         """Whether a file with the number of ``save`` is of a later one: it comes too late to be of that."""

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from faultrun.checkpoints.listing import stamp_of
 from faultrun.checkpoints.reading import sampled_digest
 from faultrun.checkpoints.save_learner import GrowingSave, SaveLearner, is_of_a_save, masked
 from faultrun.model.events import Event, FirstStep, IncarnationStarted, PlanAdopted
@@ -70,6 +71,7 @@ class SaveWatch(SavesKnown):
         self._opened: dict[str, None] = {}
         self._unstepped: list[tuple[GrowingSave, str, LogPlace]] = []
         self._told, self._kinds = run.seen, self._learner.kinds
+        self._unmet = {path for save in run.seen.saves for path in save.paths}
         self._described, self._shape = frozenset[str](), ""
         self._elsewhere: dict[str, None] = {}
         self._tries = 0
@@ -102,6 +104,7 @@ class SaveWatch(SavesKnown):
 
     def seen(self) -> SavesSeen:
         """What is known of the run's saves at this moment; reads logs for it, so never in the loop."""
+        self._meet_again()
         self._sort_early()
         self._take_steps()
         with self._lock:
@@ -215,6 +218,8 @@ class SaveWatch(SavesKnown):
             if (save := self._learner.wrote(path, root=root)) is None:
                 return
             self._unstepped.append((save, path, self._logs.place()))
+        if self._errands is not None:
+            self._errands.offer(self._take_steps)  # before it is written over
         self._settle_soon()
 
     def _settle_soon(self) -> None:
@@ -246,6 +251,15 @@ class SaveWatch(SavesKnown):
             self._reactor.call_at(self._reactor.now() + _AGAIN_S, lambda: self._offer(task))
         return ()
 
+    def _meet_again(self) -> None:
+        """What workers wrote that an earlier supervisor left behind, until another one began to watch."""
+        with self._lock:
+            unmet, self._unmet = self._unmet if self._life < 0 else set(), set()
+        written = ((stamp.mtime_ns, path) for path in unmet if (stamp := stamp_of(path)) is not None)
+        digests = {path: sampled_digest((path,))[:_DIGITS] for _, path in sorted(written)}
+        with self._lock:
+            self._learner.met_again(digests)
+
     def _sort_early(self) -> None:
         """What was written before a first step was read: a script may train faster than its log is read."""
         with self._lock:
@@ -269,13 +283,16 @@ class SaveWatch(SavesKnown):
         """The step that training had come to when ``path`` was written, and a digest of what is in it."""
         return self._logs.step_at(place), sampled_digest((path,))[:_DIGITS]
 
-    def _take_steps(self) -> None:
+    def _take_steps(self) -> Iterable[Event]:
+        """What was in a file that is written again by now is gone: its digest is of what came after."""
         with self._lock:
             written, self._unstepped = self._unstepped, []
         steps = [(save, path, *self._look(save.path(path), place)) for save, path, place in written]
         with self._lock:
-            for one in steps:
-                self._learner.saved_at(*one)
+            later = [path for _, path, *_ in (*steps, *self._unstepped)]
+            for at, (save, path, step, digest) in enumerate(steps, 1):
+                self._learner.saved_at(save, path, step, "" if path in later[at:] else digest)
+        return ()
 
     def _note_steps(self, life: int) -> Iterable[Event]:
         """In the errands' thread."""
