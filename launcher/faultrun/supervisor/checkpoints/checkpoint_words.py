@@ -53,7 +53,7 @@ def tell_first_save(
         words = saved_elsewhere(found, spec.recovery) if found else none
         files = elsewhere or (seen.saves[-1].paths if seen.saves else ())
         gone = not any(map(os.path.exists, files))
-        return None if saves or gone or (elsewhere and not found) else replace(told, words=words)
+        return None if saves or gone or (elsewhere and not (found or unknown)) else replace(told, words=words)
     beside, by_pattern = catalog.beside(newest.path), newest.format == "pattern"
     mains = (newest.path,) if by_pattern or not newest.save else main_files([newest.path, *beside])
     others = () if by_pattern else other_kinds(newest.path, seen)

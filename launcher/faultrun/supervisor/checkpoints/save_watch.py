@@ -216,6 +216,7 @@ class SaveWatch(SavesKnown):
             return
         with self._lock:
             if (save := self._learner.wrote(path, root=root)) is None:
+                self._wrote_elsewhere(path)
                 return
             self._unstepped.append((save, path, self._logs.place()))
         if self._errands is not None:
@@ -228,7 +229,10 @@ class SaveWatch(SavesKnown):
             self._reactor.call_at(self._reactor.now() + _SETTLED_S, self._later)
 
     def _wrote_elsewhere(self, path: str) -> None:
-        if is_of_a_save(path) and len(self._elsewhere) < _MOST_ELSEWHERE and not self._described:
+        """A file that no name shows to be a save may be one if it is written again, in the roots."""
+        self._times[kind := masked(path)] += self._root_of(path) != "" and len(self._times) < _MOST_EARLY
+        may_be = is_of_a_save(path) or self._times[kind] == _REPEATED - 1
+        if may_be and len(self._elsewhere) < _MOST_ELSEWHERE and not self._described:
             if not self._elsewhere:
                 life = self._life
                 self._reactor.call_at(self._reactor.now() + _ALL_OF_IT_S, lambda: self._tell_first(life))

@@ -61,6 +61,16 @@ def test_a_whole_legacy_file_is_whole_by_structure_only() -> None:
 # --- names ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("path", [ZIP, LEGACY], ids=["zip", "legacy"])
+@pytest.mark.parametrize("name", ["model_5", "ckpt_5.tar", "epoch.5", "last", "net.model"])
+def test_a_file_under_any_name_is_known_by_how_it_begins(path: Path, name: str, tmp_path: Path) -> None:
+    for other in ("latest", "history", "data.tar", "index.5", "optimizer"):
+        (tmp_path / other).write_bytes(b"not of torch.save" * 99)
+    for copy in (name, ".hidden", "rng.pkl"):
+        shutil.copy(path, tmp_path / copy)
+    assert set(claims(tmp_path)) == {name}
+
+
 def test_names_say_rank_step_and_kind(tmp_path: Path) -> None:
     for name in (
         "rank_3/model_best.pth.tar",

@@ -1,6 +1,6 @@
 """Files of ``torch.save``: which names are theirs, and which of the two layouts is inside.
 
-Names: ``*.pt *.pth *.pth.tar`` and, with Lightning, ``*.ckpt``. The layout shows only in the first bytes:
+Names: ``*.pt *.pth *.pth.tar``, with Lightning ``*.ckpt``, others if they begin so. The layout shows there:
 since 1.6 that of ``zip_archive``; before it (and with ``_use_new_zipfile_serialization=False``) five pickles
 and then the storages. ``rank*/model_best.pth.tar`` is kind BEST: written when the accuracy rose, so there may
 be newer training than in it. An optimizer's or a scheduler's file is none: ``folder`` knows them.
@@ -13,20 +13,24 @@ elements. There is no checksum, but every length is known, so a cut shows. Sourc
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
 from typing import Literal
 
-from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Unreadable
+from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Stamp, Unreadable
 from faultrun.checkpoints.formats.torch.pickle_reader import Peeked, TooLong, peek_file
 from faultrun.checkpoints.formats.torch.pickle_values import Table, Value
 from faultrun.checkpoints.formats.torch.zip_archive import MAGIC as ZIP_MAGIC
 from faultrun.checkpoints.formats.torch.zip_archive import peek_zip, scalar_in, storages, verify_zip
 from faultrun.checkpoints.names import claim_file, is_side, shown, with_progress
 from faultrun.checkpoints.reading import OpenFile, alike_with, names_in, opened
+from faultrun.files import bytes_from
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 
 # Lightning's "epoch=1-step=20.ckpt" and "last.ckpt", but not "lenet-1_1875.ckpt" of MindSpore.
 _NAME = re.compile(r".+\.(?:pt|pth|pth\.tar|ckpt)", re.IGNORECASE)
 _MINDSPORE_NAME = re.compile(r".+-\d+_\d+(?:_breakpoint)?\.ckpt")
+_OTHER = re.compile(r".*/(?![._])(?:[^./]+|[^/]+\.(?:\d+|tar|model|state|chk|weights|params))", re.IGNORECASE)
 # As torch's own example of FSDP2 saves them, the model first; where both are, ``folder`` has claimed them.
 _OPTIMIZER_OF = {"model_state_dict.pt": "optim_state_dict.pt"}
 _LEGACY_MAGIC = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
@@ -39,9 +43,10 @@ class TorchFile:
     name = "torch"
 
     def claim(self, listing: Listing) -> Iterator[Claim]:
-        """Claim single files by extension."""
+        """Claim single files by extension, and under other names what begins as ``torch.save`` does."""
         for name in listing.files:
-            if _NAME.fullmatch(name) and not _MINDSPORE_NAME.fullmatch(name) and not is_side(name):
+            named = _NAME.fullmatch(name) and not _MINDSPORE_NAME.fullmatch(name)
+            if not is_side(name) and (named or _is_saved(listing.join(name), listing.files[name])):
                 yield claim_file(listing, name)
 
     def read(self, entry: Entry) -> Entry:
@@ -83,6 +88,13 @@ def peek_torch(path: str) -> Value:
     """What was saved into the file, without its tensors; executes nothing. Raises Unreadable, or TooLong."""
     with opened(path) as file:
         return (peek_zip(file) if _is_zip(file) else _preamble(file)[0]).value
+
+
+@lru_cache(maxsize=16384)
+def _is_saved(path: str, stamp: Stamp) -> bool:
+    """Whether the file begins with the archive of ``torch.save``; read once for each time it was written."""
+    head = bytes_from(Path(path), 0, 512) if stamp.size_bytes and _OTHER.fullmatch(path) else b""
+    return (head.startswith(ZIP_MAGIC) and b"/data.pkl" in head) or _LEGACY_MAGIC[2:] in head[:24]
 
 
 def _is_zip(file: OpenFile) -> bool:
