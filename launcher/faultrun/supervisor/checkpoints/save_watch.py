@@ -293,9 +293,11 @@ class SaveWatch(SavesKnown):
             written, self._unstepped = self._unstepped, []
         steps = [(save, path, *self._look(save.path(path), place)) for save, path, place in written]
         with self._lock:
-            later = [path for _, path, *_ in (*steps, *self._unstepped)]
+            later = [one[:2] for one in (*steps, *self._unstepped)]
             for at, (save, path, step, digest) in enumerate(steps, 1):
-                self._learner.saved_at(save, path, step, "" if path in later[at:] else digest)
+                again = [one is save for one, other in later[at:] if other == path]
+                if not any(again):
+                    self._learner.saved_at(save, path, step, "" if again else digest)
         return ()
 
     def _note_steps(self, life: int) -> Iterable[Event]:
