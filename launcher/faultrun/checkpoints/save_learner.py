@@ -306,6 +306,7 @@ class SaveLearner:
         same = [one for one in reversed(self._saves) if number is not None and one.files.get(kind) == path]
         save = next(iter((*same, *of_number, *self._saves[-1:][: self._goes_on])), None)
         rank = save is not None and number is None and path not in {*save.files.values(), *save.ranks}
+        rank &= kind.rpartition("/")[0] == path[len(root) :].rpartition("/")[0]
         there = save.files.get(kind, "") if save is not None and (rank or save in (*same, *of_number)) else ""
         if save is not None and there == save.path(there) and of_any_rank(there) == of_any_rank(path):
             again = (there == path and path not in save.pending) or path in save.ranks
