@@ -277,7 +277,6 @@ class SaveLearner:
                     self._saves = [self._called(two, [*two.files.values()]) for two in self._saves]
 
     def _called(self, save: GrowingSave, files: Iterable[str]) -> GrowingSave:
-        """``save`` with its ``files``, called as is known now."""
         kinds = [(*self._kind(path), path) for path in files]
         save.files = {kind: path for kind, _, path in kinds}
         save.numbers = {number for _, number, _ in kinds if number is not None}
@@ -309,8 +308,7 @@ class SaveLearner:
         rank &= kind.rpartition("/")[0] == path[len(root) :].rpartition("/")[0]
         there = save.files.get(kind, "") if save is not None and (rank or save in (*same, *of_number)) else ""
         if save is not None and there == save.path(there) and of_any_rank(there) == of_any_rank(path):
-            again = (there == path and path not in save.pending) or path in save.ranks
-            save.again |= {path: self._writes} if again else {}
+            save.again |= {path: self._writes} if path in {there, *save.ranks} - save.pending else {}
             save.ranks |= {path} - {there}
             return save
         if save is not None and save is not self._saves[-1] and not save.has_folder_of(kind):
@@ -414,7 +412,6 @@ def _by_name(saves: Iterable[Iterable[str]], roots: Sequence[str]) -> dict[str, 
 
 
 def _differing(alike: Iterable[str]) -> dict[int, set[int]]:
-    """Which numbers of these names differ, and what they are."""
     columns = enumerate(zip(*(map(int, re.findall(r"\d+", path)) for path in alike), strict=True))
     return {at: numbers for at, column in columns if len(numbers := {*column}) > 1}
 
