@@ -20,7 +20,7 @@ from faultrun.checkpoints.names import (
     rank_told,
     step_in,
 )
-from faultrun.checkpoints.save_learner import inside, masked, no_number, parts_apart, shards_in
+from faultrun.checkpoints.save_names import inside, masked, no_number, parts_apart, shards_in
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import SavesSeen
 
@@ -214,7 +214,7 @@ def _varying(files: Iterable[str]) -> _Masks:
             alike[re.sub("[₀-₉]+", "*", mask)].append(numbers)
     return {
         mask: tuple(at for at, seen in enumerate(zip(*several, strict=True)) if len(set(seen)) > 1)
-        if len(several) > 1
+        if len({*several}) > 1
         else (len(several[0]) - 1,)
         for mask, several in alike.items()
     }

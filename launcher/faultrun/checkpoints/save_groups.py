@@ -25,7 +25,7 @@ from faultrun.checkpoints.numbered_saves import (
     saves_by_number,
     with_ranks,
 )
-from faultrun.checkpoints.save_learner import inside, masked, of_any_rank
+from faultrun.checkpoints.save_names import inside, masked, of_any_rank
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen, SeenSave
 

@@ -5,19 +5,24 @@ where that has none. A late file joins the save whose number it bears.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, count, groupby
+from itertools import groupby
 
-from faultrun.checkpoints.names import base_name, is_unfinished, plainly_numbered, rank_left_open, step_in
+from faultrun.checkpoints.names import base_name, step_in
+from faultrun.checkpoints.save_names import (
+    by_name,
+    differing,
+    inside,
+    is_of_a_save,
+    kind_of_file,
+    masked,
+    numbers_but,
+    of_any_rank,
+    shards_in,
+)
 from faultrun.model.observed.saves import KEPT, MOST_FILES, NOTHING_SEEN, SavesSeen, SeenSave
 
-_OF_A_SAVE = re.compile(
-    r".+\.(?:pt|pth|tar|ckpt|bin|safetensors|pkl|npz|npy|msgpack|h5|distcp|zip|weights|params|state|model|keras"
-    r"|hdf5|pdparams|pdopt|joblib|ubj|gz)|\.metadata",
-    re.IGNORECASE,
-)
 _PART = re.compile(
     r"(?:shard|part|gpu|device|worker|proc|(?<![a-z])[mpdt]p)[-_=]?#|#(?=-of-#)", re.IGNORECASE
 )
@@ -121,7 +126,7 @@ class SaveLearner:
         return replace(own, saves=saves, opened=own.opened or self.elsewhere.opened)
 
     def _kind(self, path: str) -> tuple[str, int | None]:
-        return _kind_of(inside(path, self._roots), self._shards)
+        return kind_of_file(inside(path, self._roots), self._shards)
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -258,11 +263,12 @@ class SaveLearner:
         of_life = (one for one in self._saves if one.at > self._began and one.step is not None)
         runs = [[*run] for _, run in groupby(of_life, key=lambda one: one.step)]
         for run in (one for one in runs if len(one) > 1):
-            every = _by_name((one.files.values() for one in self._saves), self._roots)
-            for name, alike in _by_name((one.files.values() for one in run), self._roots).items():
-                parts = _differing(alike)
+            every = by_name((one.files.values() for one in self._saves), self._roots)
+            for name, alike in by_name((one.files.values() for one in run), self._roots).items():
+                parts = differing(alike)
                 by_word = {name.count("#", 0, one.end() - 1) for one in _PART.finditer(name)}
-                counted = _differing(every[name]).keys() - parts or parts.keys() <= by_word
+                counted = differing(every[name]).keys() - parts or parts.keys() <= by_word
+                counted = counted or run[0].step in numbers_but(alike[0], parts)
                 in_turn = all(max(one) - min(one) < len(one) for one in parts.values())
                 steps = {tuple(map(step_in, one.split("/"))) for one in alike}
                 if parts and counted and in_turn and len(steps) == 1:
@@ -270,9 +276,10 @@ class SaveLearner:
             for one in run[1:]:
                 files = [*run[0].files.values(), *one.files.values()]
                 kinds = dict(map(self._kind, files))
-                shards = any(map(self._shards.get, _by_name([one.files.values()], self._roots)))
+                shards = any(map(self._shards.get, by_name([one.files.values()], self._roots)))
                 if shards and len(kinds) == len(files) and len({*kinds.values()} - {None}) < 2:
                     self._called(run[0], files).moved |= one.moved
+                    run[0].digests |= one.digests
                     self._saves.remove(one)
                     self._saves = [self._called(two, [*two.files.values()]) for two in self._saves]
 
@@ -300,7 +307,7 @@ class SaveLearner:
         if not is_of_a_save(path):
             return None
         self._writes += 1
-        kind, number = _kind_of(path[len(root) :], self._shards)
+        kind, number = kind_of_file(path[len(root) :], self._shards)
         of_number = [one for one in reversed(self._saves) if number is not None and number in one.numbers]
         same = [one for one in reversed(self._saves) if number is not None and one.files.get(kind) == path]
         save = next(iter((*same, *of_number, *self._saves[-1:][: self._goes_on])), None)
@@ -359,73 +366,3 @@ class SaveLearner:
         if self._known.prepared:
             left = tuple(one for one in self._known.prepared if self._kind(one)[0] != kind)
             self._known = replace(self._known, prepared=left)
-
-
-def is_of_a_save(path: str) -> bool:
-    """Whether a file's name may be that of a part of a checkpoint."""
-    name = base_name(path)
-    return _OF_A_SAVE.fullmatch(name) is not None and not is_unfinished(name)
-
-
-def _kind_of(path: str, shards: Mapping[str, Collection[int]]) -> tuple[str, int | None]:
-    """What a file is called but for its number, whichever rank wrote it; and that number.
-
-    In a folder that is named by a step a file keeps the numbers of its own: ``step_20/encoder2.pt``.
-    """
-    folder, _, name = parts_apart(path, shards).rpartition("/")
-    told = next((told for part in reversed(folder.split("/")) if (told := step_in(part))), None)
-    if told is not None and step_in(name) is None:
-        number = told[1]
-        kept = re.sub(rf"(?<!\d)0*{number}(?!\d)", "#", name)
-        return f"{masked(folder)}/{kept}", number
-    numbers = re.findall(r"\d+", f"{folder}/{name}")
-    own = step_in(name)
-    return masked(f"{folder}/{name}"), own[1] if own else int(numbers[-1]) if numbers else None
-
-
-def parts_apart(path: str, shards: Mapping[str, Collection[int]]) -> str:
-    """``path`` of any rank; what tells it from other files of its save, by ``shards``, is no number there."""
-    opened, at = of_any_rank(path), count()
-    parts = shards.get(masked(opened), ())
-    opened = re.sub(r"\d+", lambda one: no_number(one[0]) if next(at) in parts else one[0], opened)
-    return re.sub(r"-of-\d+", lambda total: no_number(total[0]), opened)
-
-
-def no_number(text: str) -> str:
-    """``text`` with digits that are none for those who look for numbers: to compare names by."""
-    return text.translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
-
-
-def shards_in(saves: Iterable[SeenSave], roots: Sequence[str]) -> dict[str, set[int]]:
-    """Which numbers of a name tell files of one save apart, by the name without its numbers."""
-    found: dict[str, set[int]] = defaultdict(set)
-    for name, alike in chain.from_iterable(_by_name([save.files], roots).items() for save in saves):
-        found[name] |= _differing(alike).keys()
-    return found
-
-
-def _by_name(saves: Iterable[Iterable[str]], roots: Sequence[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = defaultdict(list)
-    for path in (of_any_rank(inside(one, roots)) for one in chain.from_iterable(saves)):
-        found[masked(path)].append(path)
-    return found
-
-
-def _differing(alike: Iterable[str]) -> dict[int, set[int]]:
-    columns = enumerate(zip(*(map(int, re.findall(r"\d+", path)) for path in alike), strict=True))
-    return {at: numbers for at, column in columns if len(numbers := {*column}) > 1}
-
-
-def of_any_rank(path: str) -> str:
-    """``path`` without the numbers of ranks, other numbers in plain digits."""
-    return "/".join(rank_left_open(plainly_numbered(part)) for part in path.split("/"))
-
-
-def masked(text: str) -> str:
-    """``text`` with its numbers taken out."""
-    return re.sub(r"\d+", "#", plainly_numbered(text))
-
-
-def inside(path: str, roots: Sequence[str]) -> str:
-    """``path`` below the one of ``roots`` that it lies in."""
-    return next((path[len(root) :] for root in roots if path.startswith(f"{root}/")), path)

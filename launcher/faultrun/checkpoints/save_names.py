@@ -1,0 +1,94 @@
+"""What a file of a save is called but for what counts saves, and which numbers tell its files apart. Pure."""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain, count
+
+from faultrun.checkpoints.names import base_name, is_unfinished, plainly_numbered, rank_left_open, step_in
+from faultrun.model.observed.saves import SeenSave
+
+_OF_A_SAVE = re.compile(
+    r".+\.(?:pt|pth|tar|ckpt|bin|safetensors|pkl|npz|npy|msgpack|h5|distcp|zip|weights|params|state|model|keras"
+    r"|hdf5|pdparams|pdopt|joblib|ubj|gz)|\.metadata",
+    re.IGNORECASE,
+)
+
+
+def is_of_a_save(path: str) -> bool:
+    """Whether a file's name may be that of a part of a checkpoint."""
+    name = base_name(path)
+    return _OF_A_SAVE.fullmatch(name) is not None and not is_unfinished(name)
+
+
+def kind_of_file(path: str, shards: Mapping[str, Collection[int]]) -> tuple[str, int | None]:
+    """What a file is called but for its number, whichever rank wrote it; and that number.
+
+    In a folder that is named by a step a file keeps the numbers of its own: ``step_20/encoder2.pt``.
+    """
+    folder, _, name = parts_apart(path, shards).rpartition("/")
+    told = next((told for part in reversed(folder.split("/")) if (told := step_in(part))), None)
+    if told is not None and step_in(name) is None:
+        number = told[1]
+        kept = re.sub(rf"(?<!\d)0*{number}(?!\d)", "#", name)
+        return f"{masked(folder)}/{kept}", number
+    numbers = re.findall(r"\d+", f"{folder}/{name}")
+    own = step_in(name)
+    return masked(f"{folder}/{name}"), own[1] if own else int(numbers[-1]) if numbers else None
+
+
+def parts_apart(path: str, shards: Mapping[str, Collection[int]]) -> str:
+    """``path`` of any rank; what tells it from other files of its save, by ``shards``, is no number there."""
+    opened = of_any_rank(path)
+    mask = masked(opened)
+    name, parts = next(((name, one) for name, one in shards.items() if mask.endswith(name)), (mask, ()))
+    at = count(name.count("#") - mask.count("#"))
+    opened = re.sub(r"\d+", lambda one: no_number(one[0]) if next(at) in parts else one[0], opened)
+    return re.sub(r"-of-\d+", lambda total: no_number(total[0]), opened)
+
+
+def no_number(text: str) -> str:
+    """``text`` with digits that are none for those who look for numbers: to compare names by."""
+    return text.translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+
+
+def shards_in(saves: Iterable[SeenSave], roots: Sequence[str]) -> dict[str, set[int]]:
+    """Which numbers of a name tell files of one save apart, by the name without its numbers."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for name, alike in chain.from_iterable(by_name([save.files], roots).items() for save in saves):
+        found[name] |= differing(alike).keys()
+    return found
+
+
+def by_name(saves: Iterable[Iterable[str]], roots: Sequence[str]) -> dict[str, list[str]]:
+    """The files of ``saves`` below ``roots`` by their names without numbers, whichever rank wrote them."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in (of_any_rank(inside(one, roots)) for one in chain.from_iterable(saves)):
+        found[masked(path)].append(path)
+    return found
+
+
+def differing(alike: Iterable[str]) -> dict[int, set[int]]:
+    """Where paths that are ``alike`` have different numbers, counted from their beginning, and which."""
+    columns = enumerate(zip(*(map(int, re.findall(r"\d+", path)) for path in alike), strict=True))
+    return {at: numbers for at, column in columns if len(numbers := {*column}) > 1}
+
+
+def numbers_but(path: str, parts: Collection[int]) -> set[int]:
+    """The numbers of ``path``, counted from its beginning, without those at ``parts``."""
+    return {int(one) for at, one in enumerate(re.findall(r"\d+", path)) if at not in parts}
+
+
+def of_any_rank(path: str) -> str:
+    """``path`` without the numbers of ranks, other numbers in plain digits."""
+    return "/".join(rank_left_open(plainly_numbered(part)) for part in path.split("/"))
+
+
+def masked(text: str) -> str:
+    """``text`` with its numbers taken out."""
+    return re.sub(r"\d+", "#", plainly_numbered(text))
+
+
+def inside(path: str, roots: Sequence[str]) -> str:
+    """``path`` below the one of ``roots`` that it lies in."""
+    return next((path[len(root) :] for root in roots if path.startswith(f"{root}/")), path)
