@@ -353,8 +353,11 @@ class SaveLearner:
         return newest > at and max(self._saves[newest].numbers, default=0) < max(save.numbers, default=0)
 
     def _forget_seldom(self) -> None:
-        """A file under one name that the newest save did not write again is of none, until it is written."""
-        if len(self._saves) > 1:
+        """A file under one name that the newest save did not write again is of none, until it is written.
+
+        The last one of an earlier life may have been cut short.
+        """
+        if len(self._saves) > 1 and self._saves[-1].at > self._began:
             *before, newest = self._saves
             files = ((kind, path) for one in before for kind, path in one.files.items())
             once = [path for kind, path in files if kind not in newest.files and "#" not in kind]
