@@ -53,7 +53,7 @@ _NAMES = {
         latest.ckpt""",
     "ring": "slot_{r}.pt",
     "moved": "last.pt, ckpt.0.pt",
-    "copied on": "last.pt, model_1.pt, ckpt.0.pt, last/model.pt last/optim.pt",
+    "copied on": "last.pt, model_1.pt, ckpt.0.pt",
     "stages": """stage{s}/step_{n}.pt, stage{s}/step_{n}/model.pt stage{s}/step_{n}/optimizer.pt,
         phase{s}/G_{n}.pth phase{s}/D_{n}.pth, fold{s}_step_{n}.pt, phase{s}-{n}.pt""",
     "slots": "ckpt{t}/state.pt",
