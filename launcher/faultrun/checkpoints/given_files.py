@@ -15,6 +15,7 @@ from faultrun.model.observed.saves import SavesSeen
 _NO_OTHER = "of no save that was seen before it: those had other files"
 _SIDE = "its name says that it goes with another file, and it is saved apart from others"
 _SILENT = "it is saved apart from files whose contents tell a step, and tells none"
+_NO_NUMBER = "it is saved apart from files with a number, and has none"
 _SMALL = "it is saved apart from files of more than twice its size"
 _WORDS = re.compile(r"[A-Za-z]+")
 _SELDOM_GIVEN = re.compile(
@@ -69,9 +70,11 @@ def saved_apart(
     )
     times = Counter(chain.from_iterable(parts))
     mains = _pools([one for path, one in found.items() if times[_kind(path)]])
+    again = any(times[kind] > 1 for pool in mains for kind in pool.kinds)
     tests: tuple[tuple[str, Callable[[_Pool], bool]], ...] = (
         (_SIDE, lambda pool: bool(main_files([one.path for one in chain(*pool.saves)]))),
         (_NO_OTHER, lambda pool: any(times[kind] > 1 for kind in pool.kinds)),
+        (_NO_NUMBER, lambda pool: again or any("#" in kind for kind in pool.kinds)),
         (_SILENT, lambda pool: any(_tells_inside(one, roots) for one in chain(*pool.saves))),
         (_SMALL, lambda pool: 2 * pool.size_bytes >= max(one.size_bytes for one in mains)),
     )
