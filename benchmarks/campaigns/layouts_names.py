@@ -63,12 +63,11 @@ _NAMES = {
     "parts": """model_{n}_gpu0.pt model_{n}_gpu1.pt, step_{n}-00001-of-00002.pt step_{n}-00002-of-00002.pt,
         checkpoint_1_{n}-shard0.pt checkpoint_1_{n}-shard1.pt, gpu0_ckpt_{n}.pt gpu1_ckpt_{n}.pt,
         model_{n}_1.pt model_{n}_2.pt model_{n}_3.pt, part0/step_{n}.pt part1/step_{n}.pt,
-        epoch_{e}_{n}_part0.pt epoch_{e}_{n}_part1.pt, {n}/shard1.pt {n}/shard2.pt,
+        epoch_{e}_{n}_part0.pt epoch_{e}_{n}_part1.pt,
         m_{n}_tp0_pp0.pt m_{n}_tp0_pp1.pt m_{n}_tp1_pp0.pt m_{n}_tp1_pp1.pt,
         step_{n}_rank0.pt step_{n}_rank1.pt, step_{n}/rank_1.pt step_{n}/rank_2.pt,
         step_{n}/model.pt step_{n}/optim_states_rank0.pt step_{n}/optim_states_rank1.pt,
-        model_{n}.pt optim_{n}_0.pt optim_{n}_1.pt, {N}-00001-of-00003.pt
-        {N}-00002-of-00003.pt {N}-00003-of-00003.pt""",
+        {N}-00001-of-00003.pt {N}-00002-of-00003.pt {N}-00003-of-00003.pt""",
 }
 _LATE = [*_NAMES["pair"].split(",")[:5], *_NAMES["triple"].split(","), *_NAMES["folder"].split(",")[:3]]
 _BESIDE = (

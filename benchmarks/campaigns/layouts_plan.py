@@ -254,7 +254,7 @@ def draw(number: int, seed: int) -> Case:
     chance = random.Random(f"{seed}:{number}")
     kind = KINDS[number % len(KINDS)]
     layout = chance.choice([one for one in LAYOUTS if one.kind == kind])
-    spelled = "{n}" in "".join(layout.members) and chance.random() < 0.4
+    spelled = "{n}" in "".join(layout.members) and chance.random() < 0.4 and kind != "parts"
     lives = chance.choice(((1,), (2,), (5,), (2, 1), (3, 1), (3, 2), (2, 0), (2, 1, 1)))
     if kind == "stages":
         lives = chance.choice(((4,), (5,), (6,), (5, 1), (4, 2)))
