@@ -230,9 +230,11 @@ def test_trap_clocks_that_jumped(tmp_path: Path) -> None:
 def test_trap_an_unfinished_name_is_listed_but_is_no_reason_to_give_up(tmp_path: Path) -> None:
     """The very first save was killed: there never was a checkpoint, so starting from zero hides nothing."""
     save(tmp_path / "net-1_10.tmp", ckpt(1, 10))
+    (tmp_path / "step_10").mkdir()
     found = survey_of(tmp_path)
     assert isinstance(found.choice, NothingFound)
     assert "never finished" in reasons(found, tmp_path)["net-1_10.tmp"]
+    assert reasons(found, tmp_path)["step_10"] == "an empty folder"
 
 
 def test_trap_a_torn_first_file_is_a_reason_to_give_up(tmp_path: Path) -> None:
