@@ -164,3 +164,22 @@ def test_a_folder_of_which_half_was_seen_written_again_is_passed_over(tmp_path: 
     saves = [SeenSave(files=tuple(f"{tmp_path}/{one}" for one in files), step=step) for files, step in order]
     path, why = chosen(tmp_path, SavesSeen(saves=tuple(saves)))
     assert (path, "D.pt beside it is of the save before" in why) == (names[1][0], True)
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "chosen_step"),
+    [("ckpt_{}.pt", {10: 10, 20: 20, 60: None}, 60), ("net_{}.pt", {1: 100, 2: 200, 5: None}, 500)],
+)
+def test_a_save_that_nobody_saw_is_as_new_as_its_number(
+    tmp_path: Path, name: str, steps: dict[int, int | None], chosen_step: int
+) -> None:
+    for number in steps:
+        written(tmp_path, (name.format(number),))
+    seen = [(str(tmp_path / name.format(one)), one, step) for one, step in steps.items() if step is not None]
+    catalog = Catalog([str(tmp_path)], settle_s=0.0)
+    catalog.seen = SavesSeen(
+        saves=tuple(SeenSave(files=(path,), number=one, step=at) for path, one, at in seen)
+    )
+    found = scan_and_choose(catalog, Need(world=World(size=1))).choice
+    assert isinstance(found, Chosen)
+    assert (Path(found.point.path).name, found.point.global_step) == (name.format(max(steps)), chosen_step)

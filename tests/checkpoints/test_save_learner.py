@@ -245,3 +245,43 @@ def test_what_was_written_while_nobody_watched_is_newer_and_of_no_known_step() -
     assert learner.seen == before
     learner.met_again({"/ckpt/optim.pt": "another", "/ckpt/last.pt": "one more"})
     assert told(learner)[-2:] == [("last.pt optim.pt", 20), ("optim.pt last.pt", None)]
+
+
+@pytest.mark.parametrize("at", [41, 44, 49])
+def test_an_older_save_that_is_stripped_or_given_its_score_stays_the_older_one(at: int) -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for step in (10, 20, 30, 40):
+        saved(learner, step, f"model_{step}.pt")
+    saved(learner, at, "model_30.pt", digest="stripped")
+    assert told(learner)[-2:] == [("model_30.pt", 30), ("model_40.pt", 40)]
+
+
+def test_a_save_that_ends_after_the_next_one_stands_where_its_number_is() -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for step, at in ((10, 10), (20, 21), (40, 40), (30, 43), (50, 50)):
+        saved(learner, at, f"step_{step}.pt")
+    assert [name for name, _ in told(learner)][-3:] == ["step_30.pt", "step_40.pt", "step_50.pt"]
+
+
+@pytest.mark.parametrize("name", ["top.pt", "ckpt_10.pt"])
+def test_contents_of_a_save_that_is_not_kept_any_more_are_no_new_save(name: str) -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for step in range(10, 90, 10):
+        saved(learner, step, f"ckpt_{step}.pt", digest=f"contents of {step}")
+    saved(learner, 83, name, digest="contents of 10")
+    assert told(learner)[-1] == ("ckpt_80.pt", 80)
+
+
+def test_something_put_into_the_folder_of_an_older_save_is_of_no_save() -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for step in range(10, 90, 10):
+        saved(learner, step, f"checkpoint-{step}/model.pt")
+    assert learner.wrote("/ckpt/checkpoint-20/merged.safetensors", root="/ckpt") is None
+    assert told(learner)[-1] == ("checkpoint-80/model.pt", 80)
+
+
+def test_the_chosen_file_is_what_the_script_opened_whatever_else_was_read() -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    saved(learner, 20, "model_20.pt", "opt_20.pt")
+    learner.resumed_from(("/ckpt/opt_20.pt", "/ckpt/model_20.pt"), "/ckpt/model_20.pt")
+    assert learner.seen.opened == "model_#.pt"

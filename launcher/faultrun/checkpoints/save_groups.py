@@ -25,7 +25,7 @@ from faultrun.checkpoints.numbered_saves import (
     saves_by_number,
     with_ranks,
 )
-from faultrun.checkpoints.save_names import inside, masked, of_any_rank
+from faultrun.checkpoints.save_names import inside, kind_of_file, masked, of_any_rank, shards_in
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen, SeenSave
 
@@ -207,7 +207,9 @@ def _at_step(entry: Entry, seen: SavesSeen, roots: Sequence[str]) -> Entry:
     half of it counts something else. A file without a number stands behind those of its save that have one.
     """
     save = _seen_in(entry.path, seen)
-    if save is None or save.step is None:
+    if save is None:
+        return _continued(entry, seen, roots)
+    if save.step is None:
         return entry
     if entry.identity.tells and (
         entry.global_step is not None or not has_part_of_step(base_name(entry.path))
@@ -225,6 +227,28 @@ def _at_step(entry: Entry, seen: SavesSeen, roots: Sequence[str]) -> Entry:
     ]
     step, turn = named[-1] if named else save.step, entry.turn + (not numbers)
     return replace(entry, global_step=step, turn=turn)
+
+
+def _continued(entry: Entry, seen: SavesSeen, roots: Sequence[str]) -> Entry:
+    """A save that nobody saw, at the step to which its number leads on from those that were seen."""
+    shards = shards_in(seen.saves, roots)
+    kind, number = kind_of_file(inside(entry.path, roots), shards)
+    known = [
+        (one.number, one.step)
+        for one in seen.saves
+        if one.number is not None
+        and kind in (kind_of_file(inside(path, roots), shards)[0] for path in one.files)
+    ]
+    told = entry.identity.tells or entry.global_step is not None or entry.epoch is not None
+    if told or number is None or not known or number <= max(one for one, _ in known):
+        return entry
+    (first, began), (last, step) = known[0], known[-1]
+    if step is None or began is None:
+        return entry
+    if abs(last - step) > _NEAR:
+        rate = (step - began) / (last - first) if last > first else step / last if last else 1.0
+        number = step + round((number - last) * rate)
+    return replace(entry, global_step=number)
 
 
 def _seen_in(path: str, seen: SavesSeen) -> SeenSave | None:

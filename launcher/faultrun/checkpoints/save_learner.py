@@ -5,7 +5,7 @@ where that has none. A late file joins the save whose number it bears.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -79,6 +79,7 @@ class SaveLearner:
         self._shards = shards_in(known.saves, roots)
         self._saves, self._writes, self._began = [self._grown(one) for one in known.saves], 0, 0
         self._digests = {save.path(name): one for save in self._saves for name, one in save.digests.items()}
+        self._contents: dict[str, int] = {}
         self.elsewhere, self._goes_on = NOTHING_SEEN, True
 
     def _grown(self, save: SeenSave) -> GrowingSave:
@@ -162,16 +163,47 @@ class SaveLearner:
                 save.step, save.at = step, again
                 self._keep()
             save.due = (save.due or frozenset(save.files.values())) - {path}
+        elif again and self._is_old(save, path):
+            save.late = True  # stripped, or given its score, behind the next one
         elif step > save.step + _AT_ONCE and again and path not in save.due:
             self._once_more(path, step, again, new=new)
         elif step > save.step + _AT_ONCE and save in self._saves:
             self._split(save, path, step)
+        if step is not None and save in self._saves and not again:
+            self._put_back(save, path, step)
         self._learn_shards()
         holder = next((one for one in reversed(self._saves) if path in one.files.values()), save)
         holder.digests[path] = digest
         self._know_copies()
+        if self._contents.setdefault(digest, holder.at) != holder.at and digest:
+            self._leave_out(holder, path, digest)
         if not any(one.pending or one.again for one in self._saves):
             self._leave_old()
+
+    def _is_old(self, save: GrowingSave, path: str) -> bool:
+        """Whether a file of a save of this life has a step for its number, and a later one a larger."""
+        number = self._kind(path)[1]
+        newer = self._saves[self._saves.index(save) + 1 :] if save in self._saves else []
+        counts = number is not None and save.is_at(number) and save.at > self._began
+        return counts and any(max(one.numbers, default=0) > (number or 0) for one in newer)
+
+    def _put_back(self, save: GrowingSave, path: str, step: int) -> None:
+        """A save whose number is a step between those of saves before it was begun when its turn was."""
+        kind, number = self._kind(path)
+        before = self._saves[: self._saves.index(save)]
+        steps = [one for one in before if kind in one.files and any(map(one.is_at, one.numbers))]
+        later = [one for one in steps if number is not None and max(one.numbers) > number]
+        if later and number is not None and step > number + _AT_ONCE and len(later) < len(steps):
+            save.step, save.at, save.late = number, later[0].at, True
+            self._saves.remove(save)
+            self._saves.insert(self._saves.index(later[0]), save)
+
+    def _leave_out(self, save: GrowingSave, path: str, digest: str) -> None:
+        """What holds the contents of a save that is not kept any more is a copy of that, and no save."""
+        if any(digest in one.digests.values() for one in self._saves if one is not save):
+            return
+        save.files = {kind: one for kind, one in save.files.items() if one != path}
+        self._saves = [one for one in self._saves if one.files]
 
     def _know_copies(self) -> None:
         """A copy of a file that was written anew is where that lies now, as if it was moved: it is no save.
@@ -296,10 +328,11 @@ class SaveLearner:
         prepared = tuple(dict.fromkeys((*self._known.prepared, *new)))[:MOST_FILES]
         self._known = replace(self._known, prepared=prepared)
 
-    def resumed_from(self, opened: Iterable[str]) -> None:
-        """Note which file of a save the script opened, as it went on from it."""
+    def resumed_from(self, opened: Collection[str], chosen: str = "") -> None:
+        """Note which file of a save the script opened, as it went on from it: the ``chosen`` one if so."""
         names = {masked(base_name(path)) for save in self.seen.saves for path in (*save.files, *save.lie)}
-        found = next((name for path in opened if (name := masked(base_name(path))) in names), "")
+        first = (chosen, *opened) if chosen in opened else opened
+        found = next((name for path in first if (name := masked(base_name(path))) in names), "")
         self._known = replace(self._known, opened=found or self._known.opened)
 
     def wrote(self, path: str, *, root: str) -> GrowingSave | None:
@@ -320,7 +353,13 @@ class SaveLearner:
             return save
         if save is not None and save is not self._saves[-1] and not save.has_folder_of(kind):
             return None  # a copy of an older save, for all that is known
-        if save is not None and self._counts_anew(save, kind):
+        folder = path.rpartition("/")[0] if "#" in kind.rpartition("/")[0] else ""
+        inside = folder and any(
+            one.rpartition("/")[0] == folder for one in (save.files.values() if save else ())
+        )
+        if folder and not inside and any(one.rpartition("/")[0] == folder for one in self._known.past):
+            return None  # something is put into the folder of an older save
+        if save is not None and not inside and self._counts_anew(save, kind):
             save = None
         self._forget_prepared(kind)
         if save is None or not save.takes(kind, number):
@@ -341,8 +380,11 @@ class SaveLearner:
     def _leave_old(self) -> None:
         """Remember the newest saves, and of those that are not kept only their files."""
         left = (one.path(path) for one in self._saves[:-KEPT] for path in one.files.values())
-        past = tuple(dict.fromkeys([*left, *reversed(self._known.past)][:MOST_FILES]))[::-1]
-        self._saves, self._known = self._saves[-KEPT:], replace(self._known, past=past)
+        past = [*dict.fromkeys([*left, *reversed(self._known.past)])]
+        newest = {self._kind(path)[0]: path for path in reversed(past)}
+        old = [path for path in past[MOST_FILES:] if path in newest.values()][:MOST_FILES]
+        past = [*past[:MOST_FILES], *old][::-1]
+        self._saves, self._known = self._saves[-KEPT:], replace(self._known, past=tuple(past))
 
     def _counts_anew(self, save: GrowingSave, kind: str) -> bool:
         """Whether a file with the number of ``save`` is of a later one: it comes too late to be of that."""

@@ -75,7 +75,7 @@ class SaveWatch(SavesKnown):
         self._unmet = {path for save in run.seen.saves for path in save.paths}
         self._described, self._shape = frozenset[str](), ""
         self._elsewhere: dict[str, None] = {}
-        self._tries = 0
+        self._tries, self._chosen = 0, ""
 
     @property
     def whole(self) -> bool:
@@ -122,6 +122,7 @@ class SaveWatch(SavesKnown):
         match event:
             case PlanAdopted() if step.state.plan is not None:
                 self._learner.elsewhere = step.state.plan.seen
+                self._chosen = "" if (point := step.state.plan.point) is None else point.path
                 self._starts(step.state.plan.incarnation, kept=bool(step.state.plan.kept))
             case IncarnationStarted(incarnation=life) if life == self._life and self._could_see(step.state):
                 self._reactor.post(CheckpointsOpened(at_s=self._reactor.now(), incarnation=life))
@@ -163,7 +164,7 @@ class SaveWatch(SavesKnown):
         self._trained = self._steps = True
         self._watch.tell_reads(False)
         with self._lock:
-            self._learner.resumed_from(self.opened)
+            self._learner.resumed_from(self.opened, self._chosen)
         if self._early:
             self._settle()
 
