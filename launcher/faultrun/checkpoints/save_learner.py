@@ -378,11 +378,12 @@ class SaveLearner:
         self._saves = sorted([*self._saves, *new], key=lambda one: one.at)
 
     def _leave_old(self) -> None:
-        """Remember the newest saves, and of those that are not kept only their files."""
+        """Remember the newest saves, of others only files: the newest, and with which each stage ended."""
         left = (one.path(path) for one in self._saves[:-KEPT] for path in one.files.values())
         past = [*dict.fromkeys([*left, *reversed(self._known.past)])]
-        newest = {self._kind(path)[0]: path for path in reversed(past)}
-        old = [path for path in past[MOST_FILES:] if path in newest.values()][:MOST_FILES]
+        of_place = [(re.sub(rf"(?<!\d)0*{self._kind(path)[1]}(?!\d)", "#", path), path) for path in past]
+        newest = dict(reversed(of_place)).values()
+        old = [path for path in past[MOST_FILES:] if path in newest][:MOST_FILES]
         past = [*past[:MOST_FILES], *old][::-1]
         self._saves, self._known = self._saves[-KEPT:], replace(self._known, past=tuple(past))
 
