@@ -95,14 +95,16 @@ class SaveLearner:
     @property
     def seen(self) -> SavesSeen:
         """What is known now of what is written here; of a save of many ranks or files only some are named."""
-        return replace(self._known, saves=tuple(map(self._told, self._saves[-KEPT:])))
+        return replace(
+            self._known, saves=tuple(self._told(one) for one in self._saves if not one.copy_of)[-KEPT:]
+        )
 
     def _told(self, save: GrowingSave) -> SeenSave:
         files = tuple(save.files.values())[:MOST_FILES]
         paths, digests = tuple(map(save.path, files)), tuple(save.digests.get(one, "") for one in files)
         return SeenSave(
             files=files,
-            step=(save.copy_of or save).step,
+            step=save.step,
             number=max(save.numbers, default=None),
             late=save.late,
             lie=paths if paths != files else (),
@@ -218,18 +220,19 @@ class SaveLearner:
             found = [(at, one) for at, one in alike if at == nth or path not in saves[at].files.values()]
             for at, name in found[-1:]:
                 older, other_kind = saves[at], at < nth and self._kind(name)[0] != kind
-                held = older.digests.values()
-                new = [one for one in save.files.values() if save.digests.get(one) not in held]
+                held, own = older.digests.values(), save.digests
+                new = [one for one in save.files.values() if own.get(one) not in held]
                 beside = path.rpartition("/")[0] in (one.rpartition("/")[0] for one in new)
                 apart = other_kind and (base_name(name) != base_name(path) or (new and not beside))
                 if apart or self._lost(at, older.digests if at < nth and not new else (name,)):
                     older.copies[name] = path
                     save.files.pop(kind, None)
                 save.copy_of = older if other_kind and not new else None
+                older.copies |= {name: path} if save.copy_of else {}
         for at, older in enumerate(saves):
             if older.copies and self._lost(at, older.digests):
                 older.moved, older.copies = {**older.moved, **older.copies}, {}
-        self._saves = [one for one in saves if one.files]
+        self._saves = [one for one in saves if one.files and (one is saves[-1] or not one.copy_of)]
 
     def _lost(self, at: int, names: Iterable[str]) -> bool:
         """Whether a later save has other contents under one of ``names`` of a save."""
@@ -278,14 +281,19 @@ class SaveLearner:
             newest.ranks |= {path} - {there}
 
     def _split(self, save: GrowingSave, path: str, step: int) -> None:
-        """A file under one name that came steps later is a save of its own; any other is a late one."""
+        """A file under one name that came steps later is a save of its own; any other is a late one.
+
+        So is what comes when the save after the newest is due: it has that number as it counts anew.
+        """
         kind = next((kind for kind, one in save.files.items() if one == path), "#")
-        save.late |= "#" in kind
-        if "#" not in kind and len(save.files) > 1:
+        after, due = self._saves.index(save) + 1, 2 * (self._saves[-1].step or step) - (save.step or 0)
+        anew = kind in save.files and "#" in kind and save is not self._saves[-1] and step >= due
+        save.late |= "#" in kind and not anew
+        if (anew or "#" not in kind) and len(save.files) > 1:
             del save.files[kind]
-            after = self._saves.index(save) + 1
             beside = [one for one in self._saves[after:] if one.is_at(step) and one.takes(kind, None)]
-            other = beside[0] if beside else GrowingSave(step=step, at=save.at)
+            other = beside[0] if beside else GrowingSave(step=step, at=self._writes if anew else save.at)
+            other.numbers |= {self._kind(path)[1] or 0} if anew else set()
             other.files[kind], other.moved = path, other.moved | save.moved
             self._saves[after:after] = [] if beside else [other]
             self._keep()
@@ -352,7 +360,7 @@ class SaveLearner:
             save.ranks |= {path} - {there}
             return save
         if save is not None and save is not self._saves[-1] and not save.has_folder_of(kind):
-            return None  # a copy of an older save, for all that is known
+            save = None  # of a later save that counts anew, unless its contents are those of an older one
         folder = path.rpartition("/")[0] if "#" in kind.rpartition("/")[0] else ""
         inside = folder and any(
             one.rpartition("/")[0] == folder for one in (save.files.values() if save else ())
