@@ -7,7 +7,7 @@ import grimp
 
 ROOT = Path(__file__).resolve().parent.parent
 
-MOST_LINES = {"launcher": 81_500, "tests": 74_250, "benchmarks": 16_960}
+MOST_LINES = {"launcher": 81_580, "tests": 74_310, "benchmarks": 16_960}
 """Lines of Python below each folder."""
 MOST_MODULES = 60
 """That a reader of ``supervisor.loop`` may come to."""
