@@ -27,8 +27,8 @@ _PART = re.compile(
     r"(?:shard|part|gpu|device|worker|proc|(?<![a-z])[mpdt]p)[-_=]?#|#(?=-of-#)", re.IGNORECASE
 )
 """Words of a part of a save: a guess, made until a second save shows which number counts."""
-_AT_ONCE = 2
-"""Steps that may go by while one save is written."""
+_AT_ONCE, _LATE = 2, 2
+"""Steps that may go by while one save is written, and saves that may be written before it is."""
 
 
 @dataclass(slots=True, eq=False)
@@ -195,7 +195,10 @@ class SaveLearner:
         before = self._saves[: self._saves.index(save)]
         steps = [one for one in before if kind in one.files and any(map(one.is_at, one.numbers))]
         later = [one for one in steps if number is not None and max(one.numbers) > number]
-        if later and number is not None and step > number + _AT_ONCE and len(later) < len(steps):
+        again = any(number in one.numbers for one in before)
+        if number is None or again or step <= number + _AT_ONCE:
+            return
+        if 0 < len(later) <= _LATE and len(later) < len(steps):
             save.step, save.at, save.late = number, later[0].at, True
             self._saves.remove(save)
             self._saves.insert(self._saves.index(later[0]), save)
