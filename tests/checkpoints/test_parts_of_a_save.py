@@ -9,7 +9,7 @@ import pytest
 from benchmarks.campaigns.layouts_files import Op, perform
 
 from faultrun.checkpoints.catalog import Catalog
-from faultrun.checkpoints.save_learner import SaveLearner
+from faultrun.checkpoints.saves.save_learner import SaveLearner
 from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import NothingWhole, RecoveryPointChosen

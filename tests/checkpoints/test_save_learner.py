@@ -2,7 +2,7 @@
 
 import pytest
 
-from faultrun.checkpoints.save_learner import GrowingSave, SaveLearner
+from faultrun.checkpoints.saves.save_learner import GrowingSave, SaveLearner
 from faultrun.model.observed.saves import KEPT, SavesSeen, SeenSave
 
 

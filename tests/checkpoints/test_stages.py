@@ -1,6 +1,6 @@
 """A later stage of one training counts from the beginning again, in a folder of its own."""
 
-from faultrun.checkpoints.stages import with_stages
+from faultrun.checkpoints.saves.stages import with_stages
 from faultrun.model.checkpoint import Entry, Kind
 
 

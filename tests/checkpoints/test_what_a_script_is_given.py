@@ -10,7 +10,7 @@ import pytest
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import scan_and_choose
-from faultrun.checkpoints.save_learner import SaveLearner
+from faultrun.checkpoints.saves.save_learner import SaveLearner
 from faultrun.core.recovery.choose import Chosen
 from faultrun.core.recovery.need import Need, World
 from faultrun.model.observed.saves import SavesSeen

@@ -19,9 +19,9 @@ from faultrun.checkpoints.formats import faultrun_manifest
 from faultrun.checkpoints.listing import Named, claimed, links_out, unfinished_files, walk
 from faultrun.checkpoints.reading import each_of, sampled_digest
 from faultrun.checkpoints.registry import Registry, load_registry
-from faultrun.checkpoints.save_groups import SavesOfRun, grouped
+from faultrun.checkpoints.saves.save_groups import SavesOfRun, grouped
+from faultrun.checkpoints.saves.stages import with_stages
 from faultrun.checkpoints.scan_result import Pile, Scan
-from faultrun.checkpoints.stages import with_stages
 from faultrun.checkpoints.verdict_cache import LEFT_ALONE, LeftAlone, Memory, stamp_in
 from faultrun.checkpoints.verifier import ScannedPath, Verifier, as_entry, failed, series_of
 from faultrun.model.checkpoint import Depth, Entry, Refusal, Verdict

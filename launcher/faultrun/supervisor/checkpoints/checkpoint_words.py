@@ -10,9 +10,9 @@ from pathlib import Path
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.find import Findings
 from faultrun.checkpoints.formats.unrecognised import pattern_of, unknown_files
-from faultrun.checkpoints.given_files import main_files, other_kinds
 from faultrun.checkpoints.names import base_name, step_in
 from faultrun.checkpoints.reading import naming
+from faultrun.checkpoints.saves.given_files import main_files, other_kinds
 from faultrun.configs.apply import check
 from faultrun.core import template
 from faultrun.core.recovery.candidate_order import own_saves

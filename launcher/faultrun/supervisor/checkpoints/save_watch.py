@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from faultrun.checkpoints.listing import stamp_of
 from faultrun.checkpoints.reading import sampled_digest
-from faultrun.checkpoints.save_learner import GrowingSave, SaveLearner
-from faultrun.checkpoints.save_names import is_of_a_save, masked
+from faultrun.checkpoints.saves.save_learner import GrowingSave, SaveLearner
+from faultrun.checkpoints.saves.save_names import is_of_a_save, masked
 from faultrun.model.events import Event, FirstStep, IncarnationStarted, PlanAdopted
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.observed.saves import CheckpointsOpened, FirstSaveTold, SavesObserved, SavesSeen

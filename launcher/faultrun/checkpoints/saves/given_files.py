@@ -8,7 +8,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from faultrun.checkpoints.names import base_name, plainly_numbered, step_in
-from faultrun.checkpoints.save_names import inside, masked
+from faultrun.checkpoints.saves.save_names import inside, masked
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import SavesSeen
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 from faultrun.checkpoints.format import Listing, Stamp
-from faultrun.checkpoints.given_files import main_files, saved_apart
 from faultrun.checkpoints.names import base_name, has_part_of_step, plainly_numbered
-from faultrun.checkpoints.numbered_saves import (
+from faultrun.checkpoints.saves.given_files import main_files, saved_apart
+from faultrun.checkpoints.saves.numbered_saves import (
     OF_ONE_FILE,
     Number,
     NumberedSave,
@@ -25,7 +25,7 @@ from faultrun.checkpoints.numbered_saves import (
     saves_by_number,
     with_ranks,
 )
-from faultrun.checkpoints.save_names import inside, kind_of_file, masked, of_any_rank, shards_in
+from faultrun.checkpoints.saves.save_names import inside, kind_of_file, masked, of_any_rank, shards_in
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen, SeenSave
 

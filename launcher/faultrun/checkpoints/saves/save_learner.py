@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from faultrun.checkpoints.names import base_name, step_in
-from faultrun.checkpoints.save_names import (
+from faultrun.checkpoints.saves.save_names import (
     by_name,
     differing,
     inside,

@@ -20,7 +20,7 @@ from faultrun.checkpoints.names import (
     rank_told,
     step_in,
 )
-from faultrun.checkpoints.save_names import inside, masked, no_number, parts_apart, shards_in
+from faultrun.checkpoints.saves.save_names import inside, masked, no_number, parts_apart, shards_in
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import SavesSeen
 
