@@ -257,6 +257,7 @@ def _plainest(event_type: type) -> Any:
 
 _PLAIN: dict[str, Any] = {
     "seen": SavesSeen(),
+    "host_bytes": 0,
     "slots": (), "nodes": (),
     "began": Began.UNKNOWN,
     "at_s": 1.5, "incarnation": 0, "node": "n", "boot": "b", "pid": 1, "rank": 0, "errno": 2, "name": "x",

@@ -10,6 +10,7 @@ from typing import Any
 from faultrun.model.events import Event
 from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspFailed, GaspSaved
 from faultrun.model.observed.rejoin import MemoryFaultFound, RankCannotRejoin, RankCanRejoin, RankRejoined
+from faultrun.model.observed.standby import MemoryUsed
 
 _LONGEST_TEXT = 2000
 _PATH_MAX = 4096  # limits.h, with the zero at its end
@@ -35,6 +36,11 @@ def said(content: Mapping[str, Any], rank: int, incarnation: int, at_s: float) -
         )
     if kind in ("can_rejoin", "cannot_rejoin", "rejoined", "memory_fault"):
         return _of_its_group(content, rank, at_s)
+    if kind == "memory":
+        words = ("host_bytes", "device_bytes", "beside_bytes", "free_bytes", "total_bytes")
+        sizes = {word: whole(content.get(word)) or 0 for word in words}
+        device = short(content.get("device", ""))
+        return MemoryUsed(at_s=at_s, incarnation=incarnation, rank=rank, device=device, **sizes)
     if kind == "failed":
         return GaspFailed(at_s=at_s, incarnation=incarnation, rank=rank, why=short(content.get("why", "")))
     return None

@@ -16,6 +16,8 @@ worker -> supervisor
     can_join {}                                   a newcomer has come to its first step: it waits for ``join``
     rejoined {incarnation, step, times}           in the new group, at this step; ``times``: what has happened
                                                   since the death by name, in seconds of CLOCK_MONOTONIC
+    memory  {host_bytes, device?, device_bytes?, beside_bytes?, free_bytes?, total_bytes?}
+                                                  what this process has needed at most, as ``MemoryUsed``
     memory_fault {incarnation, what}              memory of this process is bad; answered by ``peer_lost`` to
                                                   all where it is repaired in place, else it ends
     snapshot {bytes, whole?}                      wants so much shared memory for copies of its state,

@@ -56,7 +56,7 @@ from faultrun.model.observed.elastic import NodesWaiting, SaveWhileNodesWait, Sl
 from faultrun.model.observed.mindspore_rendezvous import ClusterFormed, RankMissed, RanksMet, SchedulerFailed
 from faultrun.model.observed.recovery import Began, FirstStepLogged, RecoveryTimed, ResumeChecked
 from faultrun.model.observed.saves import CheckpointsOpened, FirstSaveTold, SavesObserved
-from faultrun.model.observed.standby import RoomFound, StandbyChanged
+from faultrun.model.observed.standby import MemoryUsed, RoomFound, StandbyChanged
 from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.stop import StopRequested
 
@@ -241,7 +241,9 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
         case Phase.RUNNING, FirstStep():
             return Step(state=replace_ranks.stepped(state), why="every rank trains")
         # What changes nothing here.
-        case _, (StandbyChanged() | RoomFound() | TimerFired(timer=Timer.STANDBY | Timer.HANDOVER)):
+        case _, (
+            StandbyChanged() | RoomFound() | MemoryUsed() | TimerFired(timer=Timer.STANDBY | Timer.HANDOVER)
+        ):
             return Step(state=state, why="it is about standbys (core.standby)")
         case _, (WorkerStarted() | IncarnationStarted() | FirstStep() | FirstStepLogged() | HelperExit()):
             return Step(state=state, why="noted")

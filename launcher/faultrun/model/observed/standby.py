@@ -46,7 +46,25 @@ class RoomFound(Fact):
     why: str
 
 
-StandbyEvent = StandbyChanged | RoomFound
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryUsed(Fact):
+    """What ``rank`` has needed at most, by its own word: after its first steps, and when it was more.
+
+    ``host_bytes`` of the machine's memory, ``device_bytes`` of its accelerator ``device`` by what its
+    framework has reserved there ("": it has none). By the driver ``total_bytes`` are there (0: it did not
+    say), ``free_bytes`` free, and ``beside_bytes`` were used besides: contexts, other processes.
+    """
+
+    rank: int
+    host_bytes: int
+    device: str = ""
+    device_bytes: int = 0
+    beside_bytes: int = 0
+    free_bytes: int = 0
+    total_bytes: int = 0
+
+
+StandbyEvent = StandbyChanged | RoomFound | MemoryUsed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -49,6 +49,7 @@ class Helper(threading.Thread):
         self.regroup = Regroup()
         self.pipe = WakeupPipe()
         self.provider: StateProvider | None = None
+        self.memory: Callable[[], dict[str, Any] | None] | None = None
         self.cooperative = False
         self.step: tuple[int, int | None] | None = None
         self.requested = threading.Event()
@@ -59,6 +60,7 @@ class Helper(threading.Thread):
         poll_at_s = 0.0
         while True:
             if time.monotonic() >= poll_at_s:
+                self.tell_memory()
                 self._talk()
                 poll_at_s = time.monotonic() + _TALK_S
             self._poll(max(0.0, poll_at_s - time.monotonic()), self.pipe.fd)
@@ -95,6 +97,11 @@ class Helper(threading.Thread):
         """Have one message sent, now or as soon as somebody listens. Any thread."""
         self._outbox.append((kind, fields))
         self.pipe.poke()
+
+    def tell_memory(self) -> None:
+        """Have it sent what this process needs, where that is news."""
+        if self.memory is not None and (news := self.memory()) is not None:
+            self._outbox.append(("memory", news))
 
     def says_all(self, timeout_s: float) -> None:
         """Wait until everything is said, if somebody listens: nobody speaks any more when a process ends."""

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from faultrun.errors import FaultrunError
 from faultrun.model.observed.progress import WorkPhase
@@ -100,6 +100,11 @@ class Worker:
         """Why no newcomer finds the place in what the script trains now; "" if one can."""
         again = "the script protects more than one training, and a newcomer begins with the first"
         return again if self.providers > 1 else ""
+
+    def tells_memory(self, news: Callable[[], dict[str, Any] | None]) -> None:
+        """Tell what this process needs at most, now and whenever ``news`` says more; asked once a second."""
+        self._helper.memory = news
+        self._helper.tell_memory()
 
     def step(self, step: int, epoch: int | None) -> None:
         """``step`` is finished."""

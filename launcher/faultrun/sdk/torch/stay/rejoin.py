@@ -32,6 +32,7 @@ from faultrun.sdk.torch.group.stuck_thread import forget_frames
 from faultrun.sdk.torch.repair.repair import Repair
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.stay.live_state import ElsewhereInTheScript, LiveState
+from faultrun.sdk.torch.stay.memory_use import MemoryUse
 from faultrun.sdk.torch.stay.preconditions import Preconditions
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.death_note import tells_of_a_dead_peer
@@ -81,7 +82,7 @@ class Rejoin:
         self._undone: Exception | None = None
         self._state = LiveState(training, ends_step)
         self._left = stuck_thread.Left()
-        self._memory = copies
+        self._memory, self._memory_use = copies, MemoryUse()
         self._repair = Repair(training, worker)
         self._verdict_s = max(_VERDICT_S, worker.session.verdict_s)
         self.incarnation = worker.session.incarnation
@@ -310,6 +311,7 @@ class Rejoin:
             self._cannot(why)
         elif not self._said and self._memory.is_ready and (self._steps >= _FIRST_STEPS or self._came_late):
             self._said = True
+            self._worker.tells_memory(self._memory_use.news)
             self._worker.say("can_rejoin", incarnation=self.incarnation)
 
     @property
