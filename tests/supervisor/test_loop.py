@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from faultrun.core.plan.next_plan import Rules
-from faultrun.core.standby.policy import StandbyState
+from faultrun.core.standby.state import StandbyState
 from faultrun.model.actions import Action, Kill, RequestGasp, StartTimer
 from faultrun.model.events import Drained, Event, IncarnationStarted, RunFinished, RunStarted
 from faultrun.model.exits import Exited, Signaled

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from faultrun.core.phases.platform_notices import hold
 from faultrun.core.plan.next_plan import Rules
-from faultrun.core.standby.policy import StandbyState
+from faultrun.core.standby.state import StandbyState
 from faultrun.model.actions import Action, Spawn
 from faultrun.model.events import Event, FaultNotice, PlanAdopted, RunStarted
 from faultrun.model.observed.platform_notice import Notice, ReportedRank, ResetNotice

@@ -228,10 +228,16 @@ class StartStandby:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkStandby:
-    """Have the standby of ``rank`` run the user's program up to its first step; answers StandbyChanged."""
+    """Have the standby of ``rank`` run the user's program up to its first step; answers StandbyChanged.
+
+    It will need ``needs_bytes`` of the machine's memory. Where that is not free, or ``short`` says why its
+    device has no room, it is kept ready.
+    """
 
     incarnation: int
     rank: int
+    needs_bytes: int = 0
+    short: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,7 +264,7 @@ class GiveUpHandover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeatStandbys:
-    """This node has got other ranks: the standbys of the first of each pair serve the second. No answer."""
+    """The standby of the first of each pair serves the second from now on. No answer."""
 
     ranks: tuple[tuple[int, int], ...]
 

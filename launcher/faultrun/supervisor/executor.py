@@ -135,8 +135,8 @@ class LocalExecutor:
                 self._chores.send(lambda: self._group.sweep_ranks(action))
             case RestoreScheduling():
                 self._group.restore_policy(action)
-            case ParkStandby(rank=rank):
-                self._group.newcomers.park(rank)
+            case ParkStandby():
+                self._group.newcomers.park(action)
             case StartStandby(incarnation=incarnation) if any(
                 tasks.occupied_s(_JOIN_BEFORE_FORK_S) for tasks in self._tasks
             ):

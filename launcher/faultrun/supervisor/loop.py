@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from faultrun.core.phases.decide import decide
-from faultrun.core.standby.policy import StandbyState, decide_standbys
+from faultrun.core.standby.policy import decide_standbys
+from faultrun.core.standby.state import StandbyState
 from faultrun.model.actions import (
     Action,
     FindRecoveryPoint,

@@ -111,12 +111,15 @@ class Standby:
         """
         old = self.launch
         stderr = new.stderr or new.stdout
-        if (new.cpus, new.memory_nodes) != (old.cpus, old.memory_nodes) or _silent(self.process.pid):
+        alike = new.memory_nodes == old.memory_nodes and len(new.cpus) == len(old.cpus)  # as many threads
+        if not alike or _silent(self.process.pid):
             return False
         program = len(new.argv) - len(arguments)
         if new.argv[:program] != old.argv[:program]:
             return False
         try:
+            for thread in Path(f"/proc/{self.process.pid}/task").iterdir() if new.cpus != old.cpus else ():
+                os.sched_setaffinity(int(thread.name), new.cpus)
             new.stdout.touch()  # there, as a fresh worker's are, for whoever follows them
             stderr.touch()
         except OSError:

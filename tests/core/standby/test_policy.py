@@ -7,30 +7,35 @@ from faultrun.core.standby.policy import (
     READY_S,
     SETTLE_S,
     UNSEEN_SETTLE_S,
-    StandbyState,
     decide_standbys,
 )
+from faultrun.core.standby.state import StandbyState
 from faultrun.model.actions import (
     Action,
     DismissStandbys,
     GiveUpHandover,
-    ParkStandby,
     RaiseStandbys,
     SeatStandbys,
     Spawn,
     StartStandby,
     StartTimer,
 )
-from faultrun.model.events import Drained, Event, GoGiven, NothingWhole, Timer, TimerFired, WorkerExit
+from faultrun.model.events import (
+    Drained,
+    GoGiven,
+    NothingWhole,
+    Timer,
+    TimerFired,
+    WorkerExit,
+)
 from faultrun.model.exits import Signaled
 from faultrun.model.observed.recovery import FirstStepLogged
-from faultrun.model.observed.rejoin import RankCanRejoin
-from faultrun.model.observed.standby import EVERY_RANK, RoomFound, StandbyChanged, StandbyPhase
-from faultrun.model.run import Phase, RunState, Step
+from faultrun.model.observed.standby import EVERY_RANK, RoomFound, StandbyPhase
+from faultrun.model.run import Phase, Step
 from faultrun.model.topology import NodeId, NodeSlots, Topology
 from support.stories.real_and_fake_node import Wanted, spawn_of
-from support.stories.standby_story import Tale
-from support.stories.story import NODE, STAYING, first_plan, in_phase, new_run
+from support.stories.standby_story import Tale, rejoinable
+from support.stories.story import NODE, first_plan, new_run
 
 SURVEYED = NothingWhole(at_s=100.0, incarnation=0, refused=(), why="")
 
@@ -270,42 +275,6 @@ def test_a_start_names_the_ranks_whose_standbys_may_take_their_place() -> None:
     step = Step(state=new_run(2), actions=(spawn_of(Wanted(), 1),), why="")
     _, step = decide_standbys(tale.standbys, go, step)
     assert step.actions == (replace(spawn_of(Wanted(), 1), standbys=frozenset({0, 1})),)
-
-
-def rejoinable(*ranks: int, phase: Phase = Phase.RUNNING) -> RunState:
-    """Two workers of a run whose survivors may stay, of which ``ranks`` can."""
-    state = in_phase(phase, 2)
-    return replace(state, life=replace(state.life, rejoinable=frozenset(ranks)), windows=STAYING)
-
-
-def parking(state: RunState, event: Event, standbys: StandbyState) -> tuple[StandbyState, list[int]]:
-    standbys, step = decide_standbys(standbys, event, Step(state=state, why=""))
-    return standbys, [action.rank for action in step.actions if isinstance(action, ParkStandby)]
-
-
-def test_once_every_rank_can_rejoin_standbys_are_parked_one_after_the_other() -> None:
-    tale = Tale().has_two_ready()
-    can = RankCanRejoin(at_s=101.0, incarnation=0, rank=0)
-    known, parked = parking(rejoinable(0), can, tale.standbys)
-    assert parked == []
-    known, parked = parking(rejoinable(0, 1), can, known)
-    assert (parked, known.parked, known.usable) == ([0], (0,), frozenset({1}))
-    assert parking(rejoinable(0, 1), can, known)[1] == []
-    there = StandbyChanged(at_s=102.0, incarnation=0, rank=0, state=StandbyPhase.PARKED)
-    known, parked = parking(rejoinable(0, 1), there, known)
-    assert (parked, known.parked) == ([1], (0, 1))
-
-
-def test_a_parked_standby_serves_a_plan_that_keeps_ranks_and_no_other() -> None:
-    known = StandbyState(ranks=(0, 1), running=True, phases={0: StandbyPhase.PARKED, 1: StandbyPhase.READY})
-    dies = WorkerExit(at_s=101.0, incarnation=0, node=NODE, rank=0, pid=1, status=Signaled(signum=9))
-    known, step = decide_standbys(known, dies, Step(state=rejoinable(0, 1, phase=Phase.REPLACING), why=""))
-    assert step.actions == (RaiseStandbys(ranks=frozenset({0, 1})),)
-    plan = first_plan(2, incarnation=1, kept=frozenset({1}))
-    spawn = Spawn(plan=plan, ranks=(0,), master_addr="here", master_port=1)
-    _, step = decide_standbys(known, dies, Step(state=rejoinable(0, 1), actions=(spawn,), why=""))
-    assert [action.standbys for action in step.actions if isinstance(action, Spawn)] == [{0, 1}]
-    assert not [action for action in step.actions if isinstance(action, SeatStandbys)]
 
 
 def test_a_peer_that_dies_before_the_first_step_after_a_replacement_casts_no_doubt_on_standbys() -> None:

@@ -120,12 +120,14 @@ def test_a_parked_standby_takes_the_place_and_speaks_where_its_rank_does(tmp_pat
     for name in ("out", "ck"):
         (tmp_path / name).mkdir()
     own = Launcher(tmp_path)
-    words = ("--framework=torch", "--worker_num=2", "--standby=1", str(TRAIN), "100000", "ddp", "gate")
+    words = ("--framework=torch", "--worker_num=2", "--standby=2", str(TRAIN), "100000", "ddp", "gate")
     os.mkfifo(tmp_path / "out" / "gate")  # training waits, so that its standby has the processors
     run = own.command(*words, environ={"OUT": str(tmp_path / "out"), "CKPT": str(tmp_path / "ck")})
     try:
         parked = "its standby at the first step"
-        wait_until(lambda: bool(run.events("StandbyChanged", state="parked")), within_s=240, what=parked)
+        wait_until(
+            lambda: bool(run.events("StandbyChanged", state="parked", rank=0)), within_s=240, what=parked
+        )
         assert run.log(0) == ""
         run.kill(0)
         gate = os.open(tmp_path / "out" / "gate", os.O_RDWR)
@@ -143,6 +145,32 @@ def test_a_parked_standby_takes_the_place_and_speaks_where_its_rank_does(tmp_pat
     finally:
         assert own.close() == []
     os.close(gate)
+
+
+@pytest.mark.torch
+def test_one_standby_serves_whatever_rank_dies(launcher: Launcher) -> None:
+    for name in ("out", "ck"):
+        (launcher.folder / name).mkdir()
+    environ = {"OUT": str(launcher.folder / "out"), "CKPT": str(launcher.folder / "ck")}
+    words = ("--framework=torch", "--worker_num=3", "--standby=1", "--backoff=10ms..20ms", "--max_restarts=9")
+    run = launcher.command(*words, str(TRAIN), "100000", "ddp", environ=environ)
+    for life, rank in enumerate((2, 0, 1)):
+        ready = life + 1
+
+        def is_ready(ready: int = ready) -> bool:
+            return len(run.events("StandbyChanged", state="ready")) == ready
+
+        wait_until(is_ready, while_runs=run.pid, within_s=240, what="a standby")
+        for one in range(3):
+            run.event("RankCanRejoin", rank=one, incarnation=life)
+        run.kill(rank)
+        run.event("FirstStep", incarnation=life + 1)
+        (came,) = run.events("WorkerStarted", incarnation=life + 1)
+        assert (came["rank"], came["standby"]) == (rank, True)
+    assert not run.events("StandbyChanged", state="parking")
+    assert not run.events("StandbyChanged", state="lost")
+    run.signal(15)
+    assert run.ends() == 143
 
 
 def trained(folder: Path, *words: str) -> Run:

@@ -3,18 +3,26 @@
 They are actors: with -S they never come to the hook, and play their part by themselves.
 """
 
+import json
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from faultrun.core.standby.policy import StandbyState, decide_standbys
-from faultrun.model.actions import StandbyAction, StartStandby, StartTimer
+from faultrun.core.standby.policy import decide_standbys
+from faultrun.core.standby.state import StandbyState
+from faultrun.model.actions import (
+    ParkStandby,
+    SeatStandbys,
+    StandbyAction,
+    StartStandby,
+    StartTimer,
+)
 from faultrun.model.events import Event, IncarnationStarted, Timer, TimerFired
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.model.run import Phase, Step
@@ -221,3 +229,51 @@ def test_what_it_has_imported_and_why_it_is_a_plainer_one_is_told(house: Callabl
     assert actors.told[-1].imported == ("torch",)
     assert actors.told[-1].why == "its imports started a thread; no group"
     assert actors.told[-1].memory_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("free", "short", "why"),
+    [
+        (10 << 20, "", "kept ready: 1 would need about 64 MiB, and only 10 MiB may be used beside a reserve"),
+        (1 << 40, "cuda 0 is full", "kept ready: cuda 0 is full"),
+    ],
+)
+def test_one_without_room_for_what_its_rank_needs_waits_as_it_is(
+    house: Callable[..., House], free: int, short: str, why: str
+) -> None:
+    """That imports have room says nothing of what the worker needs."""
+    actors = house(READY + "signal.pause()", free=free).is_ready()
+    order = ParkStandby(incarnation=0, rank=0, needs_bytes=64 << 20, short=short)
+    actors.standbys.park(order, actors.launch)
+    actors.until(lambda: len(actors.told) == 3)
+    assert (actors.told[-1].state, actors.told[-1].why) == (StandbyPhase.READY, why)
+    assert not actors.standbys.is_parked(0)
+
+
+TELLS_WHAT_IT_KNOWS = """
+known = {name: value for name, value in os.environ.items() if name in ("RANK", "SHARED", "HIS_OWN")}
+sets = json.loads(os.environ["FAULTRUN_STANDBY_CHANNEL"].split(" ", 2)[2])["sets"]
+say(kind="ready", note="", plain=json.dumps([known, sets]))
+go = hear()
+open("went", "w").write(json.dumps([go["set"]]))
+say(kind="taken"); signal.pause()
+"""
+
+
+def test_fewer_than_one_a_rank_are_nobodys_and_get_all_of_a_rank_with_it(
+    house: Callable[..., House], tmp_path: Path
+) -> None:
+    actors = house(TELLS_WHAT_IT_KNOWS)
+    plain = replace(actors.launch, cwd=str(tmp_path))
+    for rank, own in ((1, {"RANK": "1"}), (2, {"RANK": "2", "HIS_OWN": "x"})):
+        env = {**plain.env, "SHARED": "s", **own}
+        actors.standbys.remember(rank, replace(plain, env=env))
+    actors.launch = replace(plain, env={**plain.env, "SHARED": "s", "RANK": "0"})
+    actors.is_ready()
+    assert json.loads(actors.told[-1].why) == [{"SHARED": "s"}, ["HIS_OWN", "RANK"]]
+    actors.standbys.perform(SeatStandbys(ranks=((0, 2),)))
+    taken = actors.standbys.take(2, replace(plain, env=env), None)
+    assert taken is not None
+    actors.employed.append(taken)
+    actors.until(lambda: StandbyPhase.TAKEN in actors.states())
+    assert json.loads((tmp_path / "went").read_text())[0] == {"RANK": "2", "HIS_OWN": "x"}

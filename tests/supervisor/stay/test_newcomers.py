@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from faultrun.core.diagnosis.signature_table import ROWS
-from faultrun.model.actions import Spawn
+from faultrun.model.actions import ParkStandby, Spawn
 from faultrun.model.spec.output import Logs
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from faultrun.model.wire import PROGRESS_VARIABLE, REJOIN_VARIABLE
@@ -42,11 +42,12 @@ def test_who_runs_ahead_knows_that_ranks_live_elsewhere(nodes: int, slots: int, 
         page = ProgressPage(tmp_path / "page", tuple(range(slots)))
         parked: list[Launch] = []
         standbys: Any = SimpleNamespace(
-            park=lambda rank, launch: parked.append(launch), log=lambda rank: tmp_path / f"standby_{rank}.log"
+            park=lambda order, launch: parked.append(launch),
+            log=lambda rank: tmp_path / f"standby_{rank}.log",
         )
         newcomers = Newcomers(spec, env, desk.reactor, desk.control, standbys, launches)
         newcomers.are_like(launches.shared(order, files, page), files)
-        newcomers.park(0)
+        newcomers.park(ParkStandby(incarnation=0, rank=0))
         page.close()
     (launch,) = parked
     assert launch.env[REJOIN_VARIABLE] == "1", "else it would meet the others as their rank, which lives"

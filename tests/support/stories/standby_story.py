@@ -2,8 +2,13 @@
 
 from dataclasses import dataclass, field, replace
 
-from faultrun.core.standby.policy import StandbyState, decide_standbys
-from faultrun.model.actions import Action
+from faultrun.core.standby.policy import (
+    decide_standbys,
+)
+from faultrun.core.standby.state import StandbyState
+from faultrun.model.actions import (
+    Action,
+)
 from faultrun.model.events import (
     Event,
     FirstStep,
@@ -16,10 +21,10 @@ from faultrun.model.events import (
 )
 from faultrun.model.exits import Signaled
 from faultrun.model.observed.standby import RoomFound, StandbyChanged, StandbyPhase
-from faultrun.model.run import Phase, Step
+from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.topology import NodeId, Topology
 from support.stories.real_and_fake_node import Wanted, spawn_of
-from support.stories.story import NODE, in_phase
+from support.stories.story import NODE, STAYING, in_phase
 
 
 @dataclass(slots=True)
@@ -83,3 +88,9 @@ class Tale:
         for rank in (0, 1):
             self.standby(rank, StandbyPhase.STARTING).standby(rank, StandbyPhase.READY)
         return self
+
+
+def rejoinable(*ranks: int, phase: Phase = Phase.RUNNING) -> RunState:
+    """Two workers of a run whose survivors may stay, of which ``ranks`` can."""
+    state = in_phase(phase, 2)
+    return replace(state, life=replace(state.life, rejoinable=frozenset(ranks)), windows=STAYING)

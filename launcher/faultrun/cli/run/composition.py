@@ -29,7 +29,7 @@ from faultrun.cli.run.start_and_end import (
 from faultrun.core.diagnosis.signature_table import ROWS
 from faultrun.core.phases.begin import plan_to_go_on_from
 from faultrun.core.redact import without_logins
-from faultrun.core.standby.policy import StandbyState
+from faultrun.core.standby.state import StandbyState
 from faultrun.frameworks.mindspore import needs_scheduler
 from faultrun.journal.append import JournalWriter, utc_now
 from faultrun.journal.codec import encode

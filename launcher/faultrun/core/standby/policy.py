@@ -5,9 +5,10 @@ executor; ``StandbyChanged`` comes of it. A wrong answer here costs a cold start
 ``decide`` depends on it. A supervisor begins with none, so its state is not replayed.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
+from faultrun.core.standby.state import StandbyState, is_crowded, needs, short_on_device
 from faultrun.model.actions import (
     Action,
     DismissStandbys,
@@ -22,7 +23,13 @@ from faultrun.model.actions import (
 from faultrun.model.events import Event, FirstStep, IncarnationStarted, Timer, TimerFired, WorkerStarted
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.observed.rejoin import RankCanRejoin
-from faultrun.model.observed.standby import EVERY_RANK, RoomFound, StandbyChanged, StandbyPhase
+from faultrun.model.observed.standby import (
+    EVERY_RANK,
+    MemoryUsed,
+    RoomFound,
+    StandbyChanged,
+    StandbyPhase,
+)
 from faultrun.model.run import Phase, RunState, Step
 
 SETTLE_S = 20.0
@@ -47,54 +54,7 @@ _MOST_FAILURES = 3
 _AT_ONCE_S = 1.0
 _MOST_SUSPICIONS = 3
 
-_PARKED = (StandbyPhase.PARKING, StandbyPhase.PARKED)
-
-_Decided = tuple["StandbyState", tuple[Action, ...]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StandbyState:
-    """What is known of the standbys. ``ranks`` are those that shall have one; none: standbys are off.
-
-    Before workers run only how many they are counts: one of several nodes does not know its ranks yet, and a
-    spare keeps its standbys under the first numbers until it gets a seat (``waits``). ``doubts`` are why
-    there are none; every life says so, for those who read no more than its journal. ``at_once``: how many may
-    be on their way side by side. ``running``: workers run. ``proved``: they have trained; after ``settled_s``
-    they, or the wait, have lasted long enough. ``warm``: some were standbys. ``cold_next``: the next start
-    shall not use any. ``suspicions`` counts warm starts that failed before they were proved.
-    """
-
-    ranks: tuple[int, ...] = ()
-    asked: bool = False
-    doubts: tuple[str, ...] = ()
-    phases: Mapping[int, StandbyPhase] = field(default_factory=dict)
-    starting_since_s: float = 0.0
-    at_once: int = 1
-    running: bool = False
-    proved: bool = False
-    settled_s: float = 0.0
-    warm: bool = False
-    cold_next: bool = False
-    waits: bool = False
-    failures: int = 0
-    last_lost: StandbyChanged | None = None
-    suspicions: int = 0
-
-    @property
-    def usable(self) -> frozenset[int]:
-        """Ranks whose standby may be given its place now."""
-        ready = {rank for rank, phase in self.phases.items() if phase is StandbyPhase.READY}
-        return frozenset() if self.cold_next else frozenset(ready)
-
-    @property
-    def parked(self) -> tuple[int, ...]:
-        """Ranks whose standby runs the user's program: it can join survivors, and begin nothing anew."""
-        return tuple(rank for rank, phase in self.phases.items() if phase in _PARKED)
-
-    @property
-    def starting(self) -> tuple[int, ...]:
-        """Ranks whose standby is not ready yet."""
-        return tuple(rank for rank, phase in self.phases.items() if phase is StandbyPhase.STARTING)
+_Decided = tuple[StandbyState, tuple[Action, ...]]
 
 
 def decide_standbys(standbys: StandbyState, event: Event, step: Step) -> tuple[StandbyState, Step]:
@@ -147,8 +107,8 @@ def _decide(standbys: StandbyState, event: Event, run: RunState) -> _Decided:  #
             return _look(replace(standbys, at_once=at_once), at_s, run)
         case RoomFound() | TimerFired(timer=Timer.STANDBY) if standbys.waits:
             return _while_it_waits(standbys, event, run)
-        case RankCanRejoin() if running:
-            return _park(standbys, run)
+        case RankCanRejoin() | MemoryUsed() if running:
+            return _uses(standbys, event, run)
         case TimerFired(timer=Timer.HANDOVER):
             return standbys, (GiveUpHandover(),)
         case StandbyChanged():
@@ -158,7 +118,7 @@ def _decide(standbys: StandbyState, event: Event, run: RunState) -> _Decided:  #
 
 
 def _seated(standbys: StandbyState, step: Step) -> _Decided:
-    """As workers are started: what was kept for other ranks serves those of this node, in the same order.
+    """As workers are started: give those that have no standby of their own one that is ready for another.
 
     What a standby has read of its rank it compares itself, and leaves its place to a cold start. Beside
     survivors only some are started, or all of a spare that takes a place there.
@@ -167,17 +127,33 @@ def _seated(standbys: StandbyState, step: Step) -> _Decided:
     if spawn is None:
         return standbys, ()
     seats = spawn.plan.topology.ranks_of(step.state.node) if spawn.plan.kept else spawn.ranks
-    pairs = tuple(zip(standbys.ranks, seats, strict=False))
-    now_of = dict(pairs)
-    phases = {now_of.get(rank, rank): phase for rank, phase in standbys.phases.items()}
-    moved = any(old != new for old, new in pairs) and bool(standbys.phases)
-    ranks = tuple(new for _, new in pairs)
-    seated: tuple[Action, ...] = (SeatStandbys(ranks=pairs),) if moved else ()
-    if left := tuple(rank for rank in phases if rank not in ranks):
+    now_of = _places(standbys, spawn.ranks, seats)
+    seated: list[Action] = []
+    if left := tuple(rank for rank in standbys.phases if rank in {*standbys.ranks} - now_of.keys()):
         why, number = "the run has fewer workers", spawn.plan.incarnation
         gone = DismissStandbys(incarnation=number, ranks=left, state=StandbyPhase.DISMISSED, why=why)
-        phases, seated = {rank: phases[rank] for rank in phases if rank in ranks}, (*seated, gone)
-    return replace(standbys, ranks=ranks, phases=phases), seated
+        seated.append(gone)
+    if standbys.phases and any(old != new for old, new in now_of.items()):
+        seated.append(SeatStandbys(ranks=tuple(now_of.items())))
+    phases = {now_of[rank]: phase for rank, phase in standbys.phases.items() if rank in now_of}
+    return replace(standbys, ranks=tuple(now_of.values()), phases=phases), tuple(seated)
+
+
+def _places(standbys: StandbyState, starts: Sequence[int], seats: Sequence[int]) -> dict[int, int]:
+    """Whom each serves from now on, of the ranks ``seats`` of this node, of which ``starts`` are started.
+
+    One that is ready is nobody's until it is needed; one that has run the program as a rank is that rank's.
+    """
+    able = standbys.usable | {*standbys.parked}
+    alone = [rank for rank in starts if rank not in able]
+    idle = [rank for rank in standbys.ranks if rank in standbys.usable and rank not in starts]
+    places = dict(zip(idle, alone, strict=False))
+    taken = {*places.values()}
+    places |= {rank: rank for rank in standbys.ranks if rank not in places and rank in {*seats} - taken}
+    free = [rank for rank in seats if rank not in places.values()]
+    others = [rank for rank in standbys.ranks if rank not in places]
+    places |= dict(zip(others, free, strict=False))
+    return {rank: places[rank] for rank in standbys.ranks if rank in places}
 
 
 def _unpark(standbys: StandbyState, event: Event, run: RunState) -> _Decided:
@@ -192,13 +168,40 @@ def _unpark(standbys: StandbyState, event: Event, run: RunState) -> _Decided:
 
 
 def _park(standbys: StandbyState, run: RunState) -> _Decided:
-    """One after the other, once every rank here can outlive the others: it costs what a start costs."""
-    able = run.life.rejoinable >= {*run.seats.ranks_of(run.node)} and run.windows.rejoin_s > 0
-    ready = [rank for rank, phase in standbys.phases.items() if phase is StandbyPhase.READY]
+    """One after the other, once every rank here can outlive the others: it costs what a start costs.
+
+    With fewer than one a rank none is: it could serve that rank alone. Nor is one whose rank has not said
+    what it needs.
+    """
+    here = {*run.seats.ranks_of(run.node)}
+    able = run.life.rejoinable >= here and run.windows.rejoin_s > 0 and {*standbys.ranks} >= here
+    may = standbys.memory.keys() - standbys.kept_ready
+    ready = [rank for rank, phase in standbys.phases.items() if phase is StandbyPhase.READY and rank in may]
     if not able or not ready or StandbyPhase.PARKING in standbys.phases.values():
         return standbys, ()
-    known = replace(standbys, phases={**standbys.phases, ready[0]: StandbyPhase.PARKING})
-    return known, (ParkStandby(incarnation=run.incarnation, rank=ready[0]),)
+    rank, told = ready[0], [standbys.memory[one] for one in sorted(here & standbys.memory.keys())]
+    parks = ParkStandby(
+        incarnation=run.incarnation,
+        rank=rank,
+        needs_bytes=standbys.memory[rank].host_bytes,
+        short=short_on_device(rank, told, standbys.parked, asked=standbys.asked),
+    )
+    return replace(standbys, phases={**standbys.phases, rank: StandbyPhase.PARKING}), (parks,)
+
+
+def _uses(standbys: StandbyState, event: RankCanRejoin | MemoryUsed, run: RunState) -> _Decided:
+    """Where a device fills up, its ranks come first: their standbys begin anew, and wait without it."""
+    if isinstance(event, RankCanRejoin):
+        return _park(standbys, run)
+    standbys = needs(standbys, event)
+    alike = (rank for rank, told in standbys.memory.items() if told.device == event.device)
+    parked = tuple(rank for rank in alike if rank in standbys.parked)
+    if not is_crowded(event) or not parked:
+        return _park(standbys, run)
+    why = f"{event.device}, where its rank trains, has {event.free_bytes >> 20} MiB left"
+    gone = DismissStandbys(incarnation=run.incarnation, ranks=parked, state=StandbyPhase.DISMISSED, why=why)
+    standbys = replace(standbys, kept_ready=standbys.kept_ready | {*parked})
+    return standbys, (gone, _look_at(event.at_s + _RETRY_S, run))
 
 
 def _wait_changes(standbys: StandbyState, now_s: float, run: RunState) -> _Decided:
@@ -271,6 +274,8 @@ def _changed(standbys: StandbyState, event: StandbyChanged, run: RunState) -> _D
         case StandbyPhase.STARTING:
             return replace(known, starting_since_s=event.at_s), (_look_at(event.at_s + READY_S, run),)
         case StandbyPhase.READY:
+            if standbys.phases.get(event.rank) is StandbyPhase.PARKING:
+                known = replace(known, kept_ready=known.kept_ready | {event.rank})
             known, parks = _park(known, run) if run.phase is Phase.RUNNING else (known, ())
             keeps = standbys.waits or run.phase is Phase.RUNNING
             known, wanted = _look(known, event.at_s, run) if keeps else (known, ())

@@ -15,6 +15,7 @@ from faultrun.errors import assert_never
 from faultrun.model.actions import (
     DismissStandbys,
     GiveUpHandover,
+    ParkStandby,
     RaiseStandbys,
     SeatStandbys,
     StandbyAction,
@@ -94,9 +95,13 @@ class Standbys:
         """From now on it is about this incarnation."""
         self._incarnation = incarnation
 
-    def park(self, rank: int, launch: Launch) -> None:
-        """Have the standby of ``rank`` become ``launch``, and remain a standby."""
+    def park(self, order: ParkStandby, launch: Launch) -> None:
+        """Have a standby become ``launch``, and remain a standby; without room for that it stays as it is."""
+        rank = order.rank
         if (standby := self._standbys.get(rank)) is None or rank not in self._ready:
+            return
+        if short := order.short or self._short_of_memory(1, order.needs_bytes):
+            self._post(rank, StandbyPhase.READY, f"kept ready: {short}", memory_bytes=standby.memory_bytes())
             return
         if standby.hand_over(launch, launch.argv[self._wish.arguments_at :], None, quietly=True):
             self._parked.add(rank)
@@ -127,15 +132,12 @@ class Standbys:
         """
         if rank not in self._standbys:
             return None
-        parked = rank in self._parked
-        standby = self._no_more(rank)
+        parked, standby = rank in self._parked, self._no_more(rank)
         if parked:
-            self._reactor.forget(standby.process.pidfd)
             standby.look_alive()
             self._close(standby)
             self._post(rank, StandbyPhase.TAKEN)
             return standby.process
-        self._reactor.forget(standby.process.pidfd)
         if not standby.hand_over(launch, launch.argv[self._wish.arguments_at :], listener):
             self._end(standby)
             self._post(rank, StandbyPhase.LOST, "it cannot be given its rank; a cold start takes its place")
@@ -181,7 +183,8 @@ class Standbys:
         launch = self._launches.get(rank)
         if launch is None or rank in self._standbys or self._probing:
             return
-        if short := self._short_of_memory():
+        missing = self._wish.count - len(self._ready)
+        if short := self._short_of_memory(missing, self._heaviest_bytes):
             self._post(EVERY_RANK, StandbyPhase.OFF, short)
             return
         try:
@@ -208,13 +211,26 @@ class Standbys:
         self._reap(asked, ended)
 
     def _start_proved(self, rank: int, launch: Launch) -> None:
-        standby = Standby(launch, self._wish, self.log(rank), may_rise=self._may_rise)
+        launch, wish = self._nobodys(launch)
+        standby = Standby(launch, wish, self.log(rank), may_rise=self._may_rise)
         self._standbys[rank] = standby
         self._since_s[rank] = self._reactor.now()
         # Its rank is looked up when it matters: a node that waits may be given others.
         self._reactor.watch(standby.process.pidfd, lambda: self._ended(self._rank_of(standby)))
         self._reactor.watch(standby.fd, lambda: self._heard(self._rank_of(standby), standby))
         self._post(rank, StandbyPhase.STARTING)
+
+    def _nobodys(self, launch: Launch) -> tuple[Launch, StandbyWish]:
+        """With fewer than one a rank: what differs from rank to rank comes with the rank.
+
+        Imports that read any of it are left to the program, as those that read what it sets itself.
+        """
+        envs = [one.env for one in self._launches.values()]
+        if self._wish.count >= len(envs):
+            return launch, self._wish
+        differ = sorted(name for name in set[str]().union(*envs) if len({env.get(name) for env in envs}) > 1)
+        env = {name: value for name, value in launch.env.items() if name not in differ}
+        return replace(launch, env=env), replace(self._wish, sets=(*self._wish.sets, *differ))
 
     def _heard(self, rank: int, standby: Standby) -> Iterable[Event]:
         if (messages := standby.messages()) is None:
@@ -251,8 +267,7 @@ class Standbys:
         return next(rank for rank, one in (*self._standbys.items(), *handed.items()) if one is standby)
 
     def _seat(self, now_of: Mapping[int, int]) -> None:
-        """What was kept for one rank serves another."""
-        self._launches = {now_of.get(rank, rank): one for rank, one in self._launches.items()}
+        """What was kept for one rank serves another. How a rank is started is known as it is started."""
         self._standbys = {now_of.get(rank, rank): one for rank, one in self._standbys.items()}
         self._since_s = {now_of.get(rank, rank): one for rank, one in self._since_s.items()}
         self._ready = {now_of.get(rank, rank) for rank in self._ready}
@@ -262,13 +277,14 @@ class Standbys:
         """It waits no longer; what it is to be now is the caller's."""
         self._ready.discard(rank)
         self._parked.discard(rank)
-        return self._standbys.pop(rank)
+        standby = self._standbys.pop(rank)
+        self._reactor.forget(standby.process.pidfd)
+        return standby
 
     def _ended(self, rank: int) -> Iterable[Event]:
         """A standby that still waited, or rehearsed, is gone."""
         standby = self._no_more(rank)
         self._heard(rank, standby)
-        self._reactor.forget(standby.process.pidfd)
         self._close(standby)
         if (status := standby.process.reap()) is not None:
             was = "was " if isinstance(status, Signaled) else ""
@@ -277,9 +293,7 @@ class Standbys:
 
     def _dismiss(self, rank: int) -> None:
         if rank in self._standbys:
-            standby = self._no_more(rank)
-            self._reactor.forget(standby.process.pidfd)
-            self._end(standby)
+            self._end(self._no_more(rank))
 
     def _end(self, standby: Standby) -> None:
         self._close(standby)
@@ -302,12 +316,9 @@ class Standbys:
         self._reactor.forget(standby.fd)
         standby.close()
 
-    def _short_of_memory(self) -> str:
-        """Why memory forbids those that are missing; a number that the user gave is not doubted."""
-        if self._wish.asked:
-            return ""
-        missing = self._wish.count - len(self._ready)
-        return short_of_memory(missing, self._heaviest_bytes, self._free_bytes())
+    def _short_of_memory(self, missing: int, each_bytes: int) -> str:
+        """Why memory forbids so many; a number that the user gave is not doubted."""
+        return "" if self._wish.asked else short_of_memory(missing, each_bytes, self._free_bytes())
 
     def log(self, rank: int) -> Path:
         """What the standby of ``rank`` prints."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.frameworks.environment import ERROR_VARIABLE, WorkerLaunchSpec, error_file
-from faultrun.model.actions import FreeSurvivors, Spawn
+from faultrun.model.actions import FreeSurvivors, ParkStandby, Spawn
 from faultrun.model.exits import WorkerExitCodes
 from faultrun.model.observed.rejoin import SurvivorsFreed
 from faultrun.model.observed.rendezvous_store import TCP, meeting_secret
@@ -50,10 +50,10 @@ class Newcomers:
         """The newcomers of plans to come are started as these workers were."""
         self._model = shared, files
 
-    def park(self, rank: int) -> None:
-        """Have the standby of ``rank`` run the program up to its first step, and wait there for survivors."""
+    def park(self, order: ParkStandby) -> None:
+        """Have a standby run the program as its rank up to its first step, and wait there for survivors."""
         if self._model is not None:
-            self._standbys.park(rank, self._parked_launch(*self._model, rank))
+            self._standbys.park(order, self._parked_launch(*self._model, order.rank))
 
     def regroup(self, order: FreeSurvivors) -> None:
         """Free the survivors from the group that has lost a rank; they wait until they ``meet`` newcomers.
