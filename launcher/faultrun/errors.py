@@ -20,6 +20,13 @@ class FaultrunError(Exception):
         return f"{self.what}\n  because: {self.because}\n  try:     {self.hint}"
 
 
+class CannotNow(FaultrunError):
+    """The SDK cannot do it this time: another checkpoint, disk, process or moment may do.
+
+    Whatever else the SDK raises is a refusal: the same program would meet it again.
+    """
+
+
 class UsageError(FaultrunError):
     """The command line is wrong (EX_USAGE)."""
 

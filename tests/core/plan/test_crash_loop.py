@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from faultrun.core.diagnosis.signatures import REFUSED
 from faultrun.model.checkpoint import Identity, RecoveryPoint
 from faultrun.model.events import PlanAdopted, Timer
 from faultrun.model.exits import Exited, Signaled
@@ -256,6 +257,14 @@ def test_what_may_pass_is_tried_again_even_before_the_first_step() -> None:
 
 def test_a_script_that_cannot_import_is_not_restarted_whether_it_reports_steps_or_not() -> None:
     assert fails(story(), note(BUG, IMPORT)).state.exit_code == 93
+
+
+def test_a_refusal_by_our_sdk_is_tried_once_in_whichever_life_it_comes() -> None:
+    run = story().reported(r0=5)
+    fails(run, note(reports=True), save=5)
+    refused = Finding(name=REFUSED, fault_class=FaultClass.DETERMINISTIC, says="refused by faultrun.sdk")
+    assert fails(run, note(BUG, refused, reports=True), save=5).state.exit_code == 93
+    assert "the SDK refuses this program, and would again: ValueError" in run.whys[-1]
 
 
 def test_a_later_incarnation_that_fails_before_its_first_step_has_its_second_chance() -> None:

@@ -12,6 +12,9 @@ from faultrun.errors import assert_never
 from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.observed.evidence import FaultClass, Finding, Raised, Row
 
+REFUSED = "refused-by-sdk"
+"""What a rank's own note says of an exception of ours; nothing in a log is read for it."""
+
 _SIGNALS = (
     "SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE SIGKILL SIGUSR1 SIGSEGV SIGUSR2 SIGPIPE "
     "SIGALRM SIGTERM SIGSTKFLT SIGCHLD SIGCONT SIGSTOP SIGTSTP SIGTTIN SIGTTOU SIGURG SIGXCPU SIGXFSZ "
@@ -30,13 +33,16 @@ def recognise(
 ) -> Finding | None:
     """What the table says of a worker that ended with ``status``; ``lines`` are its log's last, oldest first.
 
-    The exception itself is asked first, then those that it came from: a program wraps what a file system or a
-    network raised. Log lines are weaker: a program that met trouble and got over it prints the same words. So
-    they are asked only where nothing else is known (but for faulty devices and the like), newest first, and
-    one that speaks of a peer's end gives way to one of its own. What a library says with less than the level
-    of an error is trouble that it gets over, unless it is a device's, or one of the user's own rows says
-    otherwise.
+    A refusal by our own SDK says itself what it is. Else the exception is asked first, then those that it
+    came from: a program wraps what a file system or a network raised. Log lines are weaker: a program
+    that met trouble and got over it prints the same words. So they are asked only where nothing else is
+    known (but for faulty devices and the like), newest first, and one that speaks of a peer's end gives
+    way to one of its own. What a library says with less than the level of an error is trouble that it
+    gets over, unless it is a device's, or one of the user's own rows says otherwise.
     """
+    if raised is not None and raised.because:
+        words = {"says": "refused by faultrun.sdk", "line": raised.because, "hint": raised.hint}
+        return Finding(name=REFUSED, fault_class=FaultClass.DETERMINISTIC, **words)
     if raised is not None:
         text = f"{raised.kind}: {raised.message}"
         found = next((found for row in rows if (found := row.found_in(text))), None)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import Enum
 
 from faultrun.core.diagnosis.signature_table import NOT_LOADABLE
-from faultrun.core.diagnosis.signatures import PROGRAM_ERRORS
+from faultrun.core.diagnosis.signatures import PROGRAM_ERRORS, REFUSED
 from faultrun.core.plan.restart_budget import progressed
 from faultrun.core.recovery.quarantine import was_opened
 from faultrun.model.checkpoint import RecoveryPoint
@@ -58,6 +58,8 @@ def hopeless(incident: Incident, plan: Plan, high_step: int, point: RecoveryPoin
         return f"the script cannot load what it saved: {_words(incident)}"
     if nature(incident) is not Nature.CERTAIN:
         return ""
+    if incident.finding is not None and incident.finding.name == REFUSED:
+        return f"not restarted: the SDK refuses this program, and would again: {_words(incident)}"
     if _before_the_first_step(incident, plan, high_step):
         return "not restarted: it failed before the first step, so it would most likely fail again"
     same_start = _same_start(point, plan.point)

@@ -1,8 +1,10 @@
 """What is found at a dead worker: its own account, its log's last words, what the kernel says of it."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+
+from faultrun.model.event_base import UNLESS_USED
 
 
 class FaultClass(Enum):
@@ -27,7 +29,7 @@ class Raised:
 
     ``frame`` is the innermost frame of the user's own code, as ``train.py:41 in step``. ``at_s`` is when it
     was raised in run-seconds, None when only the log tells of it. ``came_from`` are the exceptions that led
-    to it, as ``Kind: message``, the nearest first.
+    to it, as ``Kind: message``, the nearest first. A refusal by our SDK has its ``because`` and its ``hint``.
     """
 
     kind: str
@@ -35,6 +37,8 @@ class Raised:
     frame: str = ""
     at_s: float | None = None
     came_from: tuple[str, ...] = ()
+    because: str = field(default="", metadata=UNLESS_USED)
+    hint: str = field(default="", metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,8 +46,8 @@ def protect(accelerator: Accelerator, *, directory: str | os.PathLike[str] | Fol
     FaultrunError: nothing was prepared, the state is sharded (FSDP, DeepSpeed, Megatron-LM), or could never
     be saved.
     """
+    this = worker()  # first: it notes what ends this process, a refusal too
     _check(accelerator)
-    this = worker()
     writer = SaveWriter(folder_of(directory), this.session if this is not None else Session())
     training = Training(lambda: _parts(accelerator), this, writer)
     guard = AccelerateGuard(training, accelerator)

@@ -7,7 +7,7 @@ from typing import Any
 
 from accelerate import Accelerator
 
-from faultrun.errors import FaultrunError
+from faultrun.errors import CannotNow
 from faultrun.sdk.session import ResumePoint
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.state.rng import current_rng, rng_from_plain, rng_to_plain
@@ -41,7 +41,7 @@ class AccelerateGuard(Guard):
             return super().resume(load)
         there = sum(1 for one in Path(point.path).iterdir() if _CUSTOM.fullmatch(one.name))
         if there < len(self._accelerator._custom_objects):
-            raise FaultrunError(
+            raise CannotNow(
                 f"nothing says how far the checkpoint {point.path} is",
                 because="it was saved without sdk.accelerate.protect, or with fewer registered objects",
                 hint="guard.resume(load=...) with a function that loads it and finds the place",

@@ -79,8 +79,8 @@ def protect(
             watched=() if is_compiled(model) else (inner,),
         )
 
+    this = worker()  # first: it notes what ends this process, a refusal too
     checked(snapshot_every)
-    this = worker()
     writer = SaveWriter(folder_of(directory), this.session if this is not None else Session())
     if this is None:
         training = Training(parts, None, writer)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from faultrun.errors import FaultrunError
+from faultrun.errors import CannotNow
 from faultrun.model.checkpoint import Kind
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.session import ResumePoint
@@ -91,7 +91,7 @@ class Guard:
         else:
             why = "it is not one of faultrun.sdk.torch" if state is not None else "torch.load refuses it"
             hint = "guard.resume(load=...) with a function that loads your own format"
-            raise FaultrunError(f"nothing loads the checkpoint {point.path}", because=why, hint=hint)
+            raise CannotNow(f"nothing loads the checkpoint {point.path}", because=why, hint=hint)
         return point
 
     def load(self, state: Any) -> None:

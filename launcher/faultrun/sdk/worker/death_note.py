@@ -14,6 +14,7 @@ import traceback
 from pathlib import Path
 from types import FrameType
 
+from faultrun.errors import CannotNow, FaultrunError, OutOfRoom
 from faultrun.model.wire import STACKS_FILE, STACKS_SIGNAL, THREADS_FILE
 from faultrun.sdk.session import Session
 
@@ -48,13 +49,17 @@ def write_note(path: str, error: BaseException, died_at_utc: float) -> None:
 
     ``{"message": {"message", "extraInfo": {"py_callstack", "timestamp"}}}``
     as torch/distributed/elastic/multiprocessing/errors/error_handler.py writes it; the time is in seconds.
+    A refusal of ours has its ``because`` and ``try`` under ``refused`` beside them.
     """
+    refused = _refusal_in(error)
+    words = {} if refused is None else {"refused": {"because": refused.because, "try": refused.hint}}
     note = {
         "message": {
             "message": f"{type(error).__name__}: {error}",
             "extraInfo": {
                 "py_callstack": "".join(traceback.format_exception(error)),
                 "timestamp": str(int(died_at_utc)),
+                **words,
             },
         }
     }
@@ -62,6 +67,19 @@ def write_note(path: str, error: BaseException, died_at_utc: float) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with Path(path).open("x", encoding="utf-8") as file:
             json.dump(note, file)
+
+
+def _refusal_in(error: BaseException) -> FaultrunError | None:
+    """What the SDK refused for good, if ``error`` is that or was raised from it.
+
+    One that was itself raised from what a disk, memory, a device or a network said is no more than that.
+    """
+    while not isinstance(error, FaultrunError):
+        if error.__cause__ is None:
+            return None
+        error = error.__cause__
+    weather = isinstance(error.__cause__, OSError | MemoryError | RuntimeError)
+    return None if weather or isinstance(error, CannotNow | OutOfRoom) else error
 
 
 def answer_with_stacks(session: Session) -> None:

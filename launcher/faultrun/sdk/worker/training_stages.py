@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from faultrun.errors import FaultrunError
+from faultrun.errors import CannotNow
 from faultrun.sdk.session import ResumePoint
 
 _ONE_EACH = "run each training by a faultrun command and with a --checkpoint_dir of its own"
@@ -92,7 +92,7 @@ class Stages:
         elif taker is not None and not taker.holds(self._point.path):
             why = "an earlier training went on from it, and it lies elsewhere than that one saves"
         if why:
-            raise FaultrunError(
+            raise CannotNow(
                 f"{self._point.path} is not known to be of this training", because=why, hint=_ONE_EACH
             )
 

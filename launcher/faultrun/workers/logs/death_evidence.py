@@ -80,6 +80,8 @@ def noted(path: Path | None, run_seconds: RunSeconds | None) -> Raised | None:
     extra = message.get("extraInfo")
     stack = extra.get("py_callstack") if isinstance(extra, dict) else None
     traced = last_raised(stack.splitlines()) if isinstance(stack, str) else None
+    found = extra.get("refused") if isinstance(extra, dict) else None
+    refused = found if isinstance(found, dict) else {}
     kind, _, text = str(message.get("message", "")).partition(":")
     return Raised(
         kind=traced.kind if traced is not None else kind.strip()[:_LINE_CHARS],
@@ -87,6 +89,8 @@ def noted(path: Path | None, run_seconds: RunSeconds | None) -> Raised | None:
         frame=traced.frame if traced is not None else "",
         came_from=traced.came_from if traced is not None else (),
         at_s=run_seconds(changed_ns) if run_seconds is not None else None,
+        because=str(refused.get("because", ""))[:_LINE_CHARS],
+        hint=str(refused.get("try", ""))[:_LINE_CHARS],
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from faultrun.errors import FaultrunError
+from faultrun.errors import CannotNow
 from faultrun.sdk.stay.next_group import Join
 from faultrun.sdk.torch.group.group_store import open_store
 from faultrun.sdk.torch.repair.torch_npu import npu
@@ -232,7 +232,7 @@ def _fake(rank: int, world: int) -> None:
     except (ImportError, ValueError, RuntimeError) as error:
         because = f"torch {torch.__version__} has no process group that does nothing: {error}"
         hint = "train with torch 2.13 or newer, or with --on_fault=restart"
-        raise FaultrunError("this rank cannot take a dead one's place", because=because, hint=hint) from error
+        raise CannotNow("this rank cannot take a dead one's place", because=because, hint=hint) from error
 
 
 def idle_group(rank: int, world: int) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from faultrun.errors import FaultrunError
+from faultrun.errors import CannotNow, FaultrunError
 from faultrun.sdk.torch.state.trees import map_tensors
 
 _KEYS = frozenset({"local", "shape", "stride", "placements", "mesh", "piece"})
@@ -163,15 +163,15 @@ def _check_same(name: str, record: Any, tensor: Any) -> None:
     if not isinstance(record, dict) or record.keys() != _KEYS:
         because = "it was saved by a model that was not sharded, and here it is sharded"
         hint = "resume from a checkpoint of torch.distributed.checkpoint, which loads into any layout"
-        raise FaultrunError(f"the saved {name} does not fit", because=because, hint=hint)
+        raise CannotNow(f"the saved {name} does not fit", because=because, hint=hint)
     if any(here[key] != record[key] for key in _KEYS - {"local", "piece"}) or here["piece"] != tuple(
         record["piece"]
     ):
         raise _misfit(f"the saved shard of {name}", record, _shown(here))
 
 
-def _misfit(what: str, record: Mapping[str, Any], here: str) -> FaultrunError:
-    return FaultrunError(
+def _misfit(what: str, record: Mapping[str, Any], here: str) -> CannotNow:
+    return CannotNow(
         f"{what} does not fit",
         because=f"it was saved as {_shown(record)}; here is {here}",
         hint="start with the ranks and the mesh that saved it, or resume from a checkpoint of "

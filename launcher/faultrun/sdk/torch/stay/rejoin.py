@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from faultrun.errors import FaultrunError
+from faultrun.errors import CannotNow
 from faultrun.sdk.snapshots.buffer import SnapshotDamaged
 from faultrun.sdk.stay.common_step import NOTHING, nothing_common, of_replicas, of_shards
 from faultrun.sdk.stay.next_group import Join
@@ -106,7 +106,7 @@ class Rejoin:
             self._cannot(why)
             if newcomer:
                 hint = "--on_fault=restart starts all ranks again instead"
-                raise FaultrunError("this rank cannot take a dead one's place", because=why, hint=hint)
+                raise CannotNow("this rank cannot take a dead one's place", because=why, hint=hint)
             if self._only_copies:
                 self._alike = alike
                 self._begin_copies()
