@@ -142,6 +142,38 @@ def test_whenever_it_is_asked_trainer_goes_on_from_the_folder_as_if_nothing_had_
     assert steps == [one["step"] for one in undisturbed.state.log_history]
 
 
+def sentences() -> list[dict[str, Any]]:
+    """Of different lengths, which Trainer groups."""
+    inputs = [torch.tensor([at / 38]) for at in range(38)]
+    return [{"input_ids": [0] * (3 + at * 7 % 11), "x": x, "labels": x * x} for at, x in enumerate(inputs)]
+
+
+def without_words(batch: list[dict[str, Any]]) -> dict[str, Any]:
+    return {name: torch.stack([one[name] for one in batch]) for name in ("x", "labels")}
+
+
+@pytest.mark.parametrize("strategy", ["group_by_length", "random"])
+@pytest.mark.parametrize("step", [4, 12, 14], ids=["first epoch", "second", "later in it"])
+def test_an_order_that_was_drawn_from_global_numbers_goes_on(
+    tmp_path: Path, strategy: str, step: int
+) -> None:
+    def job(name: str, worker: Worker, *callbacks: Any) -> Any:
+        options: dict[str, Any] = {"train_sampling_strategy": strategy, "remove_unused_columns": False}
+        made = training(tmp_path / name, worker, *callbacks, **options)
+        made.train_dataset, made.data_collator = sentences(), without_words
+        return made
+
+    undisturbed = job("a", Worker(Session(run_id="r")))
+    undisturbed.train()
+    worker = Worker(Session(run_id="r"))
+    asks = Asks(worker, "on_step_end", step)
+    job("b", worker, asks).train()
+    assert asks.saved is not None
+    resumed = job("b", Worker(Session(run_id="r")))
+    resumed.train(resume_from_checkpoint=asks.saved.path)
+    assert weights(resumed) == weights(undisturbed)
+
+
 def test_the_files_are_those_that_trainer_itself_writes(tmp_path: Path) -> None:
     worker = Worker(Session(run_id="r"))
     asks = Asks(worker, "on_save", 5)

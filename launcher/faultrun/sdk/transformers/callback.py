@@ -17,10 +17,11 @@ from typing import Any
 
 from transformers import Trainer, TrainerCallback
 
-from faultrun.errors import FaultrunError
+from faultrun.errors import CannotNow, FaultrunError
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.torch.provider import keep
 from faultrun.sdk.torch.state.boundary import Boundary, Buffers, Objects, device_of
+from faultrun.sdk.torch.state.rng import restore_rng
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.transformers.folder import TrainerProgress, finished_in
@@ -71,7 +72,7 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
             return point.path
         finished = finished_in(Path(self._output_dir))
         if finished is None and not self._worker.stages.any_ended:
-            raise FaultrunError(
+            raise CannotNow(
                 f"{point.path} is not a checkpoint of this Trainer, which would begin at the beginning",
                 because=f"its output_dir is {self._output_dir}, where no finished training lies either",
                 hint="run each Trainer by a faultrun command, with --checkpoint_dir=<its output_dir>;"
@@ -117,6 +118,7 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
             _look_again(self._training)
         self._changed = False
         self._find_place(state)
+        self._begin_order(self._training)
 
     def on_step_begin(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
         """An update begins: its first batch is worked at."""
@@ -205,6 +207,22 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         self._batches = round((epoch - self._epoch) * in_epoch)
         if self._training is not None and not self._training.history:
             self._training.position = Position(state.global_step, self._epoch, self._batches)
+
+    def _begin_order(self, training: Training) -> None:
+        """An order may follow from the random numbers of now; of an epoch that goes on, from those of then.
+
+        Trainer puts back those of the place where it goes on as the first batch has come.
+        """
+        recorder, place = training.recorder, training.reading
+        began = recorder.at_epoch(self._epoch) if self._batches else None
+        if began is not None:
+            restore_rng(began)
+        elif self._batches and training.writer.session.point is not None:
+            told(
+                "what random numbers this epoch began with is not known: an order drawn from them is another"
+            )
+        step = training.position.step
+        place.epoch_rng = recorder.read(recorder.epoch(Position(step, self._epoch, 0), None))
 
     def _takes_a_batch(self) -> None:
         if self._training is not None:
