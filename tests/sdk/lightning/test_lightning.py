@@ -86,6 +86,19 @@ def test_from_any_place_that_is_saved_training_ends_as_if_undisturbed(
     assert (second.logged, second.told) == (whole.logged, whole.told)
 
 
+@pytest.mark.parametrize("turn", [2, BATCHES + 2])
+def test_epochs_after_a_resume_are_those_of_loader_processes_that_were_kept(
+    tmp_path: Path, turn: int
+) -> None:
+    """They were made in the first epoch, and the order of all others follows from fewer random numbers."""
+    job = Job(loader="kept")
+    whole = train(job, tmp_path / "whole")
+    first = train(job, tmp_path / "a", ask=("on_train_batch_end", turn))
+    second = train(job, tmp_path / "b", resume=first.path)
+    assert first.seen[: len(whole.seen) - len(second.seen)] + second.seen == whole.seen
+    assert same(second.end, whole.end)
+
+
 @pytest.mark.parametrize(
     ("name", "saves"),
     [

@@ -34,6 +34,11 @@ def shuffled() -> Any:
     return DataLoader(TensorDataset(torch.arange(2.0 * BATCHES)), batch_size=2, shuffle=True)
 
 
+def with_kept_workers() -> Any:
+    data = TensorDataset(torch.arange(2.0 * BATCHES))
+    return DataLoader(data, batch_size=2, shuffle=True, num_workers=1, persistent_workers=True)
+
+
 class Net(lightning.LightningModule):  # type: ignore[misc]
     """Draws random numbers in every step, and has a buffer that every forward pass changes."""
 
@@ -86,7 +91,7 @@ class Adversaries(Net):
 
 
 NETS = {"net": Net, "adversaries": Adversaries}
-LOADERS = {"shuffled": shuffled, "stream": stream}
+LOADERS = {"shuffled": shuffled, "stream": stream, "kept": with_kept_workers}
 
 
 class Asks(lightning.Callback):  # type: ignore[misc]

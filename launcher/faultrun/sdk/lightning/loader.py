@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from faultrun.errors import FaultrunError
-from faultrun.sdk.torch.loader.loader_position import opened_after
+from faultrun.sdk.torch.loader.loader_position import opened, opened_after
 
 
 class Opener(Protocol):
@@ -70,7 +70,7 @@ def _placed(combined: type) -> Any:
             loaders = self._flattened
             done = self._opener.opening(loaders)
             cycles = "cycle" in self._mode
-            self._flattened = [_Opened(one, done, cycles) if done else one for one in loaders]
+            self._flattened = [_Opened(one, done, cycles) for one in loaders]
             try:
                 super().__iter__()
             finally:
@@ -96,7 +96,7 @@ class _Opened:
         self._done = done % length if length else done
 
     def __iter__(self) -> Iterator[Any]:
-        return opened_after(self._loader, self._done)
+        return opened_after(self._loader, self._done) if self._done else opened(self._loader)
 
 
 def sized(loader: Any) -> int | None:
