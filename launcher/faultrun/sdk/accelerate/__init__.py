@@ -26,7 +26,8 @@ from faultrun.errors import FaultrunError
 from faultrun.sdk.accelerate.guard import AccelerateGuard
 from faultrun.sdk.session import Session
 from faultrun.sdk.torch.provider import GaspFile, keep
-from faultrun.sdk.torch.state.boundary import Buffers, Objects, device_of
+from faultrun.sdk.torch.state.boundary import Objects, device_of
+from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of

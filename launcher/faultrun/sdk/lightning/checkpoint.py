@@ -10,7 +10,8 @@ from importlib import import_module
 from typing import Any
 
 from faultrun.sdk.lightning.progress import Counters, FitPlace, resumable
-from faultrun.sdk.torch.state.boundary import Buffers, Objects, device_of
+from faultrun.sdk.torch.state.boundary import Objects, device_of
+from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.state_dict import Parts, unwrapped_optimizer, with_numbers
 
 STATE_KEY = "DyingGasp"

@@ -27,7 +27,8 @@ from faultrun.sdk.torch.group.process_group import init_process_group
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.provider import GASP_SUFFIX, GaspFile, keep
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
-from faultrun.sdk.torch.state.boundary import Buffers, Objects, device_of
+from faultrun.sdk.torch.state.boundary import Objects, device_of
+from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.shards import ModuleState, is_spread, replica_group_of
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.torch.stay.rejoin import Rejoin

@@ -17,6 +17,7 @@ from faultrun.sdk.torch.state.boundary import Boundary, Passage
 from faultrun.sdk.torch.state.rng import Rng, cuda_rng_if_used, reseeded, restore_rng, rng_from_plain
 from faultrun.sdk.torch.state.rng_recorder import recorder_of
 from faultrun.sdk.torch.state.state_dict import Parts, assemble, batches_done, load_into
+from faultrun.sdk.torch.state.trees import copied
 from faultrun.sdk.torch.stay.redo import Redo
 from faultrun.sdk.worker.save_files import Position, SaveWriter
 from faultrun.sdk.worker.state_provider import check_folder
@@ -138,17 +139,23 @@ class Training:
         """What a boundary at this moment would say. Any thread, while the main thread stands still.
 
         The random numbers go into this slot of the recorder; None: into the next one of its ring. They get
-        this name there; None: that of the position.
+        this name there; None: that of the position. In a slot of those who only look, it is no boundary, and
+        the buffers of the last one stay.
         """
         recorder, parts, objects = self.recorder, self.parts, self.parts.objects
         place = self.position if name is None else name, self.reading.generator
         rng = recorder.step(*place) if slot is None else recorder.record(slot, *place)
-        parts.buffers.capture()
+        buffers = None
+        if slot in (recorder.main_slot, recorder.helper_slot):
+            buffers = copied(parts.buffers.now())
+        else:
+            parts.buffers.capture()
         # a scheduler may change the hyperparameters before the next update
         groups = [[group.copy() for group in one.param_groups] for one in parts.optimizers]
         updates = tuple(self._updates) or (0,) * len(groups)
         began = self.reading.epoch_rng
-        return Boundary(self.position, rng, groups, objects.capture(), objects.versions(), updates, began)
+        states, versions = objects.capture(), objects.versions()
+        return Boundary(self.position, rng, groups, states, versions, updates, began, buffers=buffers)
 
     def state_at(self, boundary: Boundary) -> dict[str, Any]:
         """The state at ``boundary``, where it lies. Any thread, while the main thread changes nothing."""
@@ -222,7 +229,7 @@ class Training:
     def put_back(self) -> None:
         """Undo what the step under way has changed besides parameters and optimizers, which it has not."""
         last, parts, redo = self.history[-1], self.parts, self.redo
-        parts.buffers.put(parts.buffers.copies)
+        parts.buffers.put_back()
         for optimizer, groups in zip(parts.optimizers, last.groups, strict=True):
             for group, captured in zip(optimizer.param_groups, groups, strict=True):
                 group.update({key: one for key, one in captured.items() if key != "params"})

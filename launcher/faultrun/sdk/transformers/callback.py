@@ -20,7 +20,8 @@ from transformers import Trainer, TrainerCallback
 from faultrun.errors import CannotNow, FaultrunError
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.torch.provider import keep
-from faultrun.sdk.torch.state.boundary import Boundary, Buffers, Objects, device_of
+from faultrun.sdk.torch.state.boundary import Boundary, Objects, device_of
+from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.rng import restore_rng
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.torch.training import Training

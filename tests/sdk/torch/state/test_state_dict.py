@@ -17,7 +17,8 @@ from faultrun.sdk.session import Session
 from faultrun.sdk.torch import protect
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.provider import GaspFile, TorchProvider
-from faultrun.sdk.torch.state.boundary import Buffers, Device, Objects
+from faultrun.sdk.torch.state.boundary import Device, Objects
+from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.state_dict import Parts
 from faultrun.sdk.torch.state.trees import copied
 from faultrun.sdk.torch.training import Training

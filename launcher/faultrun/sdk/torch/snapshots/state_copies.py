@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from faultrun.sdk.snapshots.buffer import (
     SnapshotCopy,
     SnapshotDamaged,
@@ -31,6 +29,7 @@ from faultrun.sdk.torch.group.transfer import exchanged
 from faultrun.sdk.torch.snapshots.next_node import CopiesArriving
 from faultrun.sdk.torch.snapshots.shard_copies import ShardCopies
 from faultrun.sdk.torch.state.boundary import Boundary
+from faultrun.sdk.torch.state.buffers import same_values
 from faultrun.sdk.torch.state.packing import Packed, opened, pack, pickled, unpacked_from
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Position
@@ -55,12 +54,15 @@ class StateCopies:
             )
         self._next_node = CopiesArriving(worker)
         self._suffix = suffix
-        self._wanted = interval is not None or bool(training.parts.buffers.copies)
         self._asked = False
         self._told: list[int] = []
         self._snapshots: Snapshots | None = None
         self.full = ""
         """Why no copies can be made any more; "" while they can."""
+
+    @property
+    def _wanted(self) -> bool:
+        return self._interval is not None or bool(self._training.parts.buffers.copies)
 
     @property
     def is_of_a_part(self) -> bool:
@@ -187,8 +189,10 @@ class StateCopies:
         found = self._snapshots.read(self._training.position.step) if self._snapshots is not None else None
         if found is None:
             return False
-        noted, live = _state_in(found)["buffers"], self._training.parts.buffers.live()
-        return all(torch.equal(noted[name], one) for name, one in live.items())
+        noted, live = _state_in(found)["buffers"], self._training.parts.buffers.now()
+        return noted.keys() == live.keys() and all(
+            same_values(one, live[name]) for name, one in noted.items()
+        )
 
     def _agree(self, device: Any) -> None:
         """At the end of a trial: on one interval for all. A rank that is gone is noticed in the next step."""
@@ -226,7 +230,7 @@ class StateCopies:
         )
 
     def _own(self) -> "_Packed":
-        packed = pack({"buffers": self._training.parts.buffers.live()})
+        packed = pack({"buffers": self._training.parts.buffers.now()})
         return _Packed(packed, Texts(plan=packed.plan))
 
     def _write_state(self, boundary: Boundary, state: Any) -> None:

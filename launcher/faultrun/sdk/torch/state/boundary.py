@@ -16,13 +16,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from faultrun.sdk.torch.state.rng import Rng, memory_at
-from faultrun.sdk.torch.state.shards import ModuleState, is_dtensor, is_spread, local_of, meshes_of, packed
-from faultrun.sdk.torch.state.trees import copied, map_tensors, same
+from faultrun.sdk.torch.state.rng import Rng
+from faultrun.sdk.torch.state.shards import ModuleState, is_dtensor, is_spread, meshes_of, packed
+from faultrun.sdk.torch.state.trees import SMALL_BYTES, bytes_of, copied, map_tensors, same
 from faultrun.sdk.worker.save_files import Position
-
-_SMALL_BYTES = 1 << 16
-"""An object whose ``state_dict`` has no more tensor bytes than this is captured at every step."""
 
 _LOOK_S = 0.002
 
@@ -58,7 +55,8 @@ class Boundary(NamedTuple):
 
     ``rng`` is its slot in the recorder, ``epoch_rng`` are the random numbers of its epoch's beginning;
     ``groups`` are each optimizer's, with their hyperparameters; ``updates`` counts the updates of each
-    optimizer since the start. ``passage`` is None where the device is never behind.
+    optimizer since the start. ``passage`` is None where the device is never behind. ``buffers`` is None where
+    they are the copies of the newest boundary.
     """
 
     position: Position
@@ -69,6 +67,7 @@ class Boundary(NamedTuple):
     updates: tuple[int, ...]
     epoch_rng: Rng | None = None
     passage: Passage | None = None
+    buffers: dict[str, Any] | None = None
 
     def says_the_same(self, other: "Boundary") -> bool:
         """Whether hyperparameters and objects are the same there."""
@@ -90,7 +89,7 @@ class Objects:
         self._objects = dict(objects)
         self._readers = {name: _reader_of(one) for name, one in objects.items()}
         states = {name: read() for name, read in self._readers.items()}
-        large = {name for name, state in states.items() if _total(packed(state), _bytes_of) > _SMALL_BYTES}
+        large = {name for name, state in states.items() if _total(packed(state), bytes_of) > SMALL_BYTES}
         self._small = {name: one for name, one in objects.items() if name not in large}
         self._large = {name: read for name, read in self._readers.items() if name in large}
         self.uncounted = frozenset(name for name in large if _total(states[name], is_dtensor))
@@ -130,51 +129,6 @@ class Objects:
         """Put back what ``capture`` returned."""
         for name, one in self._small.items():
             one.load_state_dict(copied(states[name]))
-
-
-class Buffers:
-    """Copies of the model's persistent buffers: a forward pass changes some of them (batch norm).
-
-    Large ones are copied when their version counter says that they changed.
-    Small ones every time: batch norm's kernels write without counting.
-    """
-
-    def __init__(self, model: Any) -> None:
-        kept = model.state_dict(keep_vars=True)
-        live = {name: local_of(one.detach()) for name, one in model.named_buffers() if kept.get(name) is one}
-        self._live = live
-        self.copies = {name: one.clone(memory_format=torch.preserve_format) for name, one in live.items()}
-        """By name, as they were at the last capture."""
-        small = [name for name, one in live.items() if _bytes_of(one) <= _SMALL_BYTES]
-        self._small = [self.copies[name] for name in small], [live[name] for name in small]
-        self._large = [(one, self.copies[name]) for name, one in live.items() if name not in small]
-        self._seen = [one._version for one, _ in self._large]
-        on_cpu = all(live[name].device.type == "cpu" and live[name].is_contiguous() for name in small)
-        pairs = zip(*self._small, strict=True)  # which keep their memory where it is
-        self._moves = [(_memory_of(kept), _memory_of(one)) for kept, one in pairs] if on_cpu else None
-
-    def live(self) -> dict[str, Any]:
-        """By name, as they are."""
-        return dict(self._live)
-
-    def put(self, states: Mapping[str, Any]) -> None:
-        """Give them these values."""
-        with torch.no_grad():
-            for name, one in self._live.items():
-                if name in states:
-                    one.copy_(states[name])
-
-    def capture(self) -> None:
-        """Copy what may have changed since."""
-        if self._moves is None:
-            torch._foreach_copy_(*self._small)
-        else:  # the quickest way for a few small tensors on the CPU
-            for kept, live in self._moves:
-                kept[:] = live
-        for number, (one, kept) in enumerate(self._large):
-            if one._version != self._seen[number]:
-                kept.copy_(one)
-                self._seen[number] = one._version
 
 
 def passes(mark: DeviceMark, timeout_s: float) -> bool:
@@ -231,15 +185,6 @@ def _frozen_state(one: Any, read: Callable[[], Any]) -> Any:
             "_growth_tracker": one._growth_tracker.detach().clone(),
         }
     return copied(packed(read()))
-
-
-def _memory_of(tensor: Any) -> memoryview:
-    return memory_at(tensor.data_ptr(), _bytes_of(tensor))
-
-
-def _bytes_of(tensor: Any) -> int:
-    size_bytes: int = tensor.numel() * tensor.element_size()
-    return size_bytes
 
 
 def _version_of(tensor: Any) -> int:

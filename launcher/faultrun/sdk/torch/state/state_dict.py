@@ -2,7 +2,9 @@
 
     {"faultrun": 1, "global_step", "epoch", "step_in_epoch", "rank", "world_size",
      "batch_ranks" (of how many ranks' batches a step is made), "model", "optimizer" (a list when there are
-     several), "objects", "rng", "epoch_rng"}
+     several), "objects", "rng", "epoch_rng", "buffers"}
+
+``buffers`` are those that ``model`` has not, or that have another shape or type than when training began.
 
 ``torch.load(weights_only=True)`` reads it as long as the objects' own states are plain. Of a DTensor it
 holds this rank's piece (``shards``).
@@ -16,7 +18,8 @@ from typing import Any
 import torch
 
 from faultrun.sdk.session import Session
-from faultrun.sdk.torch.state.boundary import Boundary, Buffers, Device, Objects
+from faultrun.sdk.torch.state.boundary import Boundary, Device, Objects
+from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.rng import Rng, rng_to_plain
 from faultrun.sdk.torch.state.shards import ModuleState, meshes_of, packed, unpacked
 from faultrun.sdk.torch.state.trees import map_tensors
@@ -91,8 +94,13 @@ def assemble(
         for number, optimizer in enumerate(parts.optimizers)
     ]
     model = parts.model.state_dict() if parts.shards is None else packed(parts.shards.read())
-    for name, kept in parts.buffers.copies.items():
-        model[name] = kept if isinstance(model[name], torch.Tensor) else {**model[name], "local": kept}
+    buffers = parts.buffers.copies if boundary.buffers is None else boundary.buffers
+    unlike = {}
+    for name, kept in buffers.items():
+        if (live := model.get(name)) is not None:
+            model[name] = kept if isinstance(live, torch.Tensor) else {**live, "local": kept}
+        if live is None or parts.buffers.is_remade(name, kept):
+            unlike[name] = kept
     return {
         "faultrun": _SCHEMA,
         "global_step": position.step,
@@ -102,6 +110,7 @@ def assemble(
         "world_size": session.world_size,
         "batch_ranks": session.batch_ranks,
         "model": model,
+        "buffers": unlike,
         "optimizer": optimizers[0] if len(optimizers) == 1 else optimizers,
         "objects": {**boundary.objects, **parts.objects.live()},
         "rng": rng_to_plain(rng[0]),
@@ -143,6 +152,7 @@ def load_into(parts: Parts, state: Mapping[str, Any]) -> Position:
     RuntimeError, KeyError, ValueError or FaultrunError: it does not fit.
     """
     shards = parts.shards
+    parts.buffers.put(state.get("buffers", {}), persistent=state["model"])
     parts.model.load_state_dict(state["model"] if shards is None else shards.filled(state["model"]))
     saved = state["optimizer"] if len(parts.optimizers) != 1 else [state["optimizer"]]
     meshes = () if shards is None else shards.meshes

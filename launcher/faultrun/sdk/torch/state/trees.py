@@ -6,6 +6,9 @@ from typing import Any
 
 import torch
 
+SMALL_BYTES = 1 << 16
+"""What has no more tensor bytes than this is copied at every step."""
+
 _LEAVES = frozenset({int, float, bool, str, type(None)})
 
 
@@ -42,3 +45,9 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, Sequence) and isinstance(right, Sequence) and not isinstance(left, str):
         return len(left) == len(right) and all(map(same, left, right))
     return bool(left == right)
+
+
+def bytes_of(tensor: Any) -> int:
+    """Of its elements."""
+    size_bytes: int = tensor.numel() * tensor.element_size()
+    return size_bytes

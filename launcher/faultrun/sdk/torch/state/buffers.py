@@ -1,0 +1,226 @@
+"""The model's buffers at each boundary: looked up where they live, by module and name, never by the tensor.
+
+A forward pass changes buffers in place (batch norm), or puts another tensor where one was, as ``self.mean =
+0.9 * self.mean + ...`` does; moving and casting a module do so, too. Those that ``state_dict`` leaves out
+(``persistent=False``) are part of a step like all others.
+"""
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from operator import is_
+from typing import Any
+
+import torch
+
+from faultrun.sdk.torch.state.rng import memory_at
+from faultrun.sdk.torch.state.shards import is_dtensor, local_of
+from faultrun.sdk.torch.state.trees import SMALL_BYTES, bytes_of
+
+_Form = tuple[Any, Any]
+"""Shape and type of a tensor."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """One buffer as it was at the last boundary: ``held`` is the tensor that was there, ``copy`` its values.
+
+    ``live`` is this rank's piece of it, at ``address`` (0: nobody can say). ``move`` are the bytes of both,
+    where they can be copied as such. ``is_told``: it is saved, which large ones are not that no
+    ``state_dict`` has and nothing changes.
+    """
+
+    module: Any
+    key: str
+    held: Any
+    live: Any
+    copy: Any
+    version: int
+    address: int
+    move: tuple[memoryview, memoryview] | None
+    is_told: bool
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether a function has written to it since, as far as it counts that."""
+        return self.version < 0 or self.version != _version_of(self.live)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether it has got other memory (``one.data = ...``)."""
+        return self.address != 0 and self.address != self.held.data_ptr()
+
+
+class Buffers:
+    """Copies of a model's buffers, made at each boundary. Main thread, or another while that stands still.
+
+    Large ones are copied when their version counter says that they changed. Small ones every time: batch
+    norm's kernels write without counting.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._kept: dict[str, _Kept] = {}
+        self._first: dict[str, _Form] | None = None
+        self._find_modules()
+        self._look()
+        self._first = {name: _form_of(one.copy) for name, one in self._kept.items()}
+
+    @property
+    def copies(self) -> dict[str, Any]:
+        """By name, as they were at the last boundary."""
+        return {name: one.copy for name, one in self._kept.items() if one.is_told}
+
+    def is_remade(self, name: str, tensor: Any) -> bool:
+        """Whether it has another shape or type than when training began, or was not there then."""
+        return self._first is not None and self._first.get(name) != _form_of(tensor)
+
+    def now(self) -> dict[str, Any]:
+        """By name, where they are at this moment."""
+        found = {}
+        for name, _, _, held in self._living():
+            kept = self._kept.get(name)
+            if kept is None or kept.is_told or kept.held is not held or kept.has_changed:
+                found[name] = local_of(held.detach())
+        return found
+
+    def capture(self) -> None:
+        """A boundary: copy what may have changed since the last one."""
+        now = self._all_held()
+        same = len(now) == len(self._seen) and all(map(is_, now, self._seen))
+        if not same or any(one.held.data_ptr() != one.address for one in self._addressed):
+            self._look()
+            return
+        for kept, live in self._moves:  # the quickest way for a few small tensors on the CPU
+            kept[:] = live
+        if self._small[0]:
+            torch._foreach_copy_(*self._small)
+        for one in self._large:
+            if one.has_changed:
+                _copy_again(one)
+
+    def put_back(self) -> None:
+        """Have the tensors and the values of the last boundary again."""
+        for one in self._kept.values():
+            if one.has_moved:
+                one.held.data = one.live
+            one.module._buffers[one.key] = one.held
+            _fill(one.live, one.copy)
+        for name, module, key, _ in [*self._living()]:
+            if name in self._kept:
+                module._buffers[key] = self._kept[name].held
+            elif name in self._empty:
+                module._buffers[key] = None
+            else:
+                del module._buffers[key]
+
+    def put(self, states: Mapping[str, Any], persistent: Container[str] = ()) -> None:
+        """Give them these values, and these shapes and types; those that are not there yet are made.
+
+        AttributeError: there is no such module.
+        """
+        for name, state in states.items():
+            path, _, key = name.rpartition(".")
+            module = self._model.get_submodule(path)
+            held = module._buffers.get(key)
+            if held is not None and _form_of(live := local_of(held.detach())) == _form_of(state):
+                _fill(live, state)
+                continue
+            like = held if held is not None else next(self._model.parameters(), state)
+            if key not in module._buffers and name not in persistent:
+                module._non_persistent_buffers_set.add(key)
+            module._buffers[key] = state.to(like.device, copy=True)
+
+    def _living(self) -> Iterator[tuple[str, Any, str, Any]]:
+        """Every buffer that there is now: name, module, its key there, tensor."""
+        inside = [*chain.from_iterable(map(dict.values, self._children))]
+        if len(inside) != len(self._inside) or not all(map(is_, inside, self._inside)):
+            self._find_modules()
+        for path, module in self._modules:
+            for key, held in module._buffers.items():
+                if isinstance(held, torch.Tensor):
+                    yield path + key, module, key, held
+
+    def _find_modules(self) -> None:
+        modules = self._model.named_modules(remove_duplicate=False)
+        self._modules = [(f"{path}." if path else "", one) for path, one in modules]
+        self._children = [one._modules for _, one in self._modules]
+        self._inside = [*chain.from_iterable(map(dict.values, self._children))]
+        self._places = [*self._children, *(one._buffers for _, one in self._modules)]
+
+    def _all_held(self) -> list[Any]:
+        """What lies in all places now: modules and tensors."""
+        return [*chain.from_iterable(map(dict.values, self._places))]
+
+    def _look(self) -> None:
+        """Find and copy them anew."""
+        before, self._kept = self._kept, {}
+        for name, module, key, held in self._living():
+            old = before.get(name)
+            if old is not None and old.held is held and old.module is module and not old.has_moved:
+                if old.move is not None or old.has_changed or bytes_of(old.live) <= SMALL_BYTES:
+                    _copy_again(old)
+                self._kept[name] = old
+                continue
+            unsaved = key in module._non_persistent_buffers_set
+            is_told = self._first is not None or not unsaved or bytes_of(local_of(held)) <= SMALL_BYTES
+            self._kept[name] = _kept(module, key, held, old, is_told=is_told)
+        self._seen = self._all_held()
+        self._empty = {
+            path + key
+            for path, module in self._modules
+            for key, one in module._buffers.items()
+            if one is None
+        }
+        every = self._kept.values()
+        self._moves = [one.move for one in every if one.move is not None]
+        small = [one for one in every if one.move is None and bytes_of(one.live) <= SMALL_BYTES]
+        self._small = [one.copy for one in small], [one.live for one in small]
+        self._large = [one for one in every if bytes_of(one.live) > SMALL_BYTES]
+        self._addressed = [one for one in every if one.address]
+
+
+def same_values(left: Any, right: Any) -> bool:
+    """Whether both have the same shape, type and numbers, on whatever device."""
+    return _form_of(left) == _form_of(right) and bool(torch.equal(left, right.to(left.device)))
+
+
+def _kept(module: Any, key: str, held: Any, old: _Kept | None, *, is_told: bool) -> _Kept:
+    live = local_of(held.detach())
+    if old is not None and _form_of(old.copy) == _form_of(live) and old.copy.device == live.device:
+        copy = old.copy.copy_(live)
+    else:
+        copy = live.clone(memory_format=torch.preserve_format)
+    is_plain = type(live) is torch.Tensor and live.layout == torch.strided and not is_dtensor(held)
+    address = held.data_ptr() if is_plain else 0
+    move = None
+    as_bytes = address and bytes_of(live) <= SMALL_BYTES and live.device.type == "cpu"
+    if as_bytes and live.is_contiguous() and copy.is_contiguous():
+        move = _memory_of(copy), _memory_of(live)
+    return _Kept(module, key, held, live, copy, _version_of(live), address, move, is_told)
+
+
+def _copy_again(one: _Kept) -> None:
+    one.copy.copy_(one.live)
+    one.is_told |= one.has_changed
+    one.version = _version_of(one.live)
+
+
+def _fill(live: Any, values: Any) -> None:
+    """Nothing is written where nothing changes: a tensor that was expanded cannot be written to."""
+    if not same_values(live, values):
+        with torch.inference_mode(live.is_inference()), torch.no_grad():
+            live.copy_(values)
+
+
+def _form_of(tensor: Any) -> _Form:
+    return tensor.shape, tensor.dtype
+
+
+def _version_of(tensor: Any) -> int:
+    """How often it was written to; -1 where nobody counts that."""
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def _memory_of(tensor: Any) -> memoryview:
+    return memory_at(tensor.data_ptr(), bytes_of(tensor))
