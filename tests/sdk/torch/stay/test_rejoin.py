@@ -102,18 +102,17 @@ def test_a_shard_of_fsdp2_that_dies_with_its_rank_comes_back_from_memory(tmp_pat
         assert [redone(stage, number) for number in range(len(hits))] == [0] * len(hits)
 
 
-@pytest.mark.parametrize("layout", ["nested", "HSDP"])
-def test_modules_that_would_add_up_the_gradients_of_two_attempts_say_that_no_rank_stays(
-    layout: str, tmp_path: Path
+@pytest.mark.parametrize("layout", [("fsdp", "nested"), ("hsdp",), ("hsdp", "nested")], ids=" ".join)
+def test_an_interrupted_backward_pass_leaves_no_gradients_in_the_modules_that_fully_shard_wraps(
+    layout: tuple[str, ...], tmp_path: Path
 ) -> None:
-    words = ("4", "hsdp") if layout == "HSDP" else ("4", "fsdp", "nested")
-    with stage_of(tmp_path / "refused", *words, "every-1", world=2) as stage:
+    words = ("24", *layout)
+    kills = ("kill-1-5-backward", "kill-0-9-backward", "kill-1-13-forward", "kill-0-17-reduced")
+    with stage_of(tmp_path / "hit", *words, "every-1", *kills, world=2) as stage:
         stage.begin()
-        ends(stage)
-        assert stage.heard("can_rejoin") == []
-        told = stage.heard("cannot_rejoin")
-        assert {one["rank"] for one in told} == {0, 1}
-        assert all(f"({layout})" in str(one["why"]) for one in told)
+        assert ends(stage) == undisturbed(tmp_path, words, world=2)
+        assert len(stage.incidents) == len(kills)
+        assert [redone(stage, number) for number in range(len(kills))] == [0] * len(kills)
 
 
 def test_shards_that_are_copied_every_four_steps_go_back_by_four_at_most(tmp_path: Path) -> None:

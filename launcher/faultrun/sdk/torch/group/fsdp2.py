@@ -5,8 +5,11 @@ gets again; what is stale is the group that ``FSDPMeshInfo`` keeps. A mesh of mo
 groups of its own, and makes them again. All of it is checked here, and refused by name where it is not there.
 """
 
+from collections import Counter, deque
+from collections.abc import Iterator
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from faultrun.sdk.torch.state.shards import meshes_of
@@ -20,6 +23,8 @@ class Sharded:
     def __init__(self, root: Any) -> None:
         self._root = root
         self._names: frozenset[str] | None = None
+        self._vacant: list[tuple[Any, str]] = []
+        self._usual: Counter[tuple[str, int]] | None = None
 
     @property
     def why_not(self) -> str:
@@ -37,22 +42,6 @@ class Sharded:
             return "this torch keeps the groups of fully_shard elsewhere"
         if any(getattr(info, "reduce_scatter_process_group", None) is not None for info in self._infos()):
             return "fully_shard with a process group of its own for reduce-scatter"
-        return self.not_taken_back
-
-    @property
-    def not_taken_back(self) -> str:
-        """Why gradients of an interrupted backward pass would be added to those of the repeated one; or "".
-
-        torch keeps them in each group of parameters until its own reduction has ended, and
-        ``reset_iter_state`` leaves them there. A single group over one dimension has handed them over
-        before anything can fail.
-        """
-        if any(mesh.ndim > 1 for mesh in meshes_of([*self._root.parameters()])):
-            return (
-                "fully_shard over a mesh of several dimensions (HSDP): an interrupted step is not taken back"
-            )
-        if len(self._groups()) > 1:
-            return "fully_shard on modules within the model (nested): an interrupted step is not taken back"
         return ""
 
     @property
@@ -77,6 +66,52 @@ class Sharded:
                 info.replicate_process_group = info.mesh.get_group(info.replicate_mesh_dim)
         if self._root._get_fsdp_state()._is_root is not None:  # a newcomer has not run it yet
             self._root.reset_iter_state()
+        self._forget()
+
+    def between_steps(self, *, has_run: bool) -> None:
+        """Nothing of a step is under way: note where fully_shard keeps tensors then, and where none.
+
+        ``has_run``: it has made what it makes in its first step.
+        """
+        keepers = self._keepers()
+        self._vacant = [(one, name) for one in keepers for name, held in vars(one).items() if held is None]
+        self._usual = self._occupied() if has_run else None
+
+    @property
+    def left(self) -> str:
+        """What of an interrupted step is still there, and would be added to the repeated one; "" if none."""
+        if self._usual is None:
+            return ""
+        return ", ".join(sorted({name for name, _ in self._occupied() - self._usual}))
+
+    def _forget(self) -> None:
+        """Drop the gradients, sums and parts that torch keeps until its own reduction has ended.
+
+        Each group of parameters has its own, which ``reset_iter_state`` leaves there.
+        """
+        for one, name in self._vacant:
+            if [*_tensors_in(getattr(one, name, None))]:
+                setattr(one, name, None)
+        for one in self._keepers():
+            for held in vars(one).values():
+                for tensor in _tensors_in(held):
+                    tensor.grad = None
+
+    def _occupied(self) -> Counter[tuple[str, int]]:
+        """Every place with a tensor, and once more where that has a gradient: its name and whose it is."""
+        return Counter(
+            (f"{type(one).__name__}.{name}", number)
+            for number, one in enumerate(self._keepers())
+            for name, held in vars(one).items()
+            for tensor in _tensors_in(held)
+            for _ in range(1 if tensor.grad is None else 2)
+        )
+
+    def _keepers(self) -> list[Any]:
+        """All objects of torch that may keep something of a step."""
+        groups = self._groups()
+        contexts = {id(group.comm_ctx): group.comm_ctx for group in groups if hasattr(group, "comm_ctx")}
+        return [*contexts.values(), *groups, *(one for group in groups for one in group.fsdp_params)]
 
     def _infos(self) -> list[Any]:
         """Each mesh's own, once."""
@@ -105,6 +140,16 @@ def _point(mesh: Any) -> None:
     root = mesh._get_root_mesh()
     if hasattr(root, "_pg_registry"):
         root._pg_registry = {name: dist.distributed_c10d._resolve_process_group(name) for name in names}
+
+
+def _tensors_in(held: Any) -> Iterator[Any]:
+    """Those that may have a gradient, in containers too."""
+    if isinstance(held, torch.Tensor):
+        if held.is_leaf:
+            yield held
+    elif isinstance(held, dict | list | tuple | set | deque):
+        for one in held.values() if isinstance(held, dict) else held:
+            yield from _tensors_in(one)
 
 
 def groups_of(state: Any) -> list[Any]:

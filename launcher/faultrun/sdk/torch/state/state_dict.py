@@ -13,6 +13,7 @@ holds this rank's piece (``shards``).
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -43,6 +44,12 @@ class Parts:
     device: Device
     watched: tuple[Any, ...] = ()
     shards: ModuleState | None = None
+
+    def forget_gradients(self) -> None:
+        """Of the whole model, and of whatever else is updated: a step is taken back."""
+        updated = (group["params"] for one in self.optimizers for group in one.param_groups)
+        for parameter in chain(self.model.parameters(), *updated):
+            parameter.grad = None
 
 
 def unwrapped(model: Any) -> Any:

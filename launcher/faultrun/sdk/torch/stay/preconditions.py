@@ -35,11 +35,6 @@ class Preconditions:
         return why_not_all(self.model, self.training.parts.optimizers)
 
     @property
-    def is_copied_all_the_same(self) -> bool:
-        """Whether the layout alone refuses all ranks: copies of a dead one's part are made files then."""
-        return self.sharded is not None and self.before_steps == self.sharded.not_taken_back != ""
-
-    @property
     def by_now(self) -> str:
         """What the script has done since then that keeps it; empty if nothing does."""
         return self.worker.twice or ("" if self.training.redo.in_function else self._besides)

@@ -72,8 +72,6 @@ class Rejoin:
         self._entered = self._able = False
         self._alike: SameSettings | None = None
         """Of a rank that could rejoin as training began: all such meet at the end, whatever came since."""
-        self._only_copies = False
-        """Whether no rank of this layout stays, so that its copies are for the files of a restart of all."""
         self._steps = 0
         self._said = False
         self.of_newcomer = worker.session.is_outside
@@ -100,21 +98,19 @@ class Rejoin:
         alike = SameSettings(None if newcomer else group_store(), self._worker.session)
         alike.tell(self._memory.asked)
         if why := self._unable.before_steps:
-            self._only_copies = not newcomer and self._unable.is_copied_all_the_same
-            if not self._only_copies:
-                alike.refuse(why)
+            alike.refuse(why)
             self._cannot(why)
             if newcomer:
                 hint = "--on_fault=restart starts all ranks again instead"
                 raise CannotNow("this rank cannot take a dead one's place", because=why, hint=hint)
-            if self._only_copies:
-                self._alike = alike
-                self._begin_copies()
             return
         self._able, self._alike = True, alike
         if self._training.parts.shards is None and (ddp := find_ddp(self._model)) is not None:
             self._averaging = Averaging(ddp, self._before_gradients, in_group=not newcomer)
-        self._begin_copies()
+        if self._sharded is not None:
+            self._sharded.between_steps(has_run=False)
+        self._memory.rehearse()
+        self._memory.goes_on_after(self._training.position.step)
         gc.collect()
         gc.freeze()
         self._worker.regroup.abort = self._abort
@@ -122,10 +118,6 @@ class Rejoin:
             self._state.is_whole = False
             self._worker.say("can_join")
             self._rejoin(timeout_s=None)
-
-    def _begin_copies(self) -> None:
-        self._memory.rehearse()
-        self._memory.goes_on_after(self._training.position.step)
 
     def settle(self) -> None:
         """Before a step, and behind one: if a peer was lost, be in the next group and at the common step."""
@@ -175,6 +167,8 @@ class Rejoin:
             self._cannot(against)
             return
         self._memory.stepped(self._device())
+        if self._sharded is not None and self._steps == 1:
+            self._sharded.between_steps(has_run=True)
         if self._able:
             self._say_if_able()
 
@@ -208,7 +202,7 @@ class Rejoin:
     def finish(self, barrier: Callable[[], object]) -> bool:
         """All steps are done: leave together. False when a peer was lost in it, and ``settle`` comes next."""
         # Who has no room for copies, or none yet, comes too: others know nothing of that and wait here.
-        if self._alike is None or self._only_copies or not (self._steps or self._came_late):
+        if self._alike is None or not (self._steps or self._came_late):
             return True
         try:
             barrier()
@@ -271,6 +265,8 @@ class Rejoin:
         regroup.times["formed"] = time.monotonic()
         if self._sharded is not None:
             self._sharded.enters()
+            if left := self._sharded.left:
+                raise self._gives_up(f"fully_shard keeps something of the interrupted step: {left}")
 
     def _leave(self, error: Exception | None) -> None:
         """Let go of all that the interrupted step holds, the group's connections in particular."""
@@ -278,8 +274,7 @@ class Rejoin:
             self._repair.start_device()
         interrupted = error is not None and not isinstance(error, PeerLost)
         forget_frames(error)
-        for optimizer in self._training.parts.optimizers:
-            optimizer.zero_grad()
+        self._training.parts.forget_gradients()
         if self._averaging is not None:
             self._averaging.leaves(interrupted=interrupted)
         gc.collect()
