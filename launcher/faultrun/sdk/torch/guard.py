@@ -134,6 +134,7 @@ class Guard:
         training = self.training
         if training.worker is not None:
             check_positions(loader)
+            training.reading.state_of(loader).check()
             if training.writer.session.full_world_size:
                 check_shares(loader)
         training.in_loop = True

@@ -18,7 +18,8 @@ from faultrun.sdk.session import Session
 from faultrun.sdk.torch import protect
 from faultrun.sdk.torch.group.group_store import PeerLost
 from faultrun.sdk.torch.guard import Guard
-from faultrun.sdk.torch.state.boundary import Buffers, Objects, device_of
+from faultrun.sdk.torch.state.boundary import Objects, device_of
+from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.state_dict import Parts
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Folder, SaveWriter

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from faultrun.sdk.torch.loader.loader_position import generator_of
+from faultrun.sdk.torch.loader.loader_state import LoaderState, Opening
 from faultrun.sdk.torch.state.boundary import Boundary
 from faultrun.sdk.torch.state.rng import Rng, restore_rng
 from faultrun.sdk.worker.save_files import Position
@@ -16,8 +16,9 @@ class EpochPlace:
 
     def __init__(self) -> None:
         self._resumed: ResumedAt | None = None
-        self.generator: Any = None
-        """The one that shuffles, if the loader has one of its own."""
+        self.generator: LoaderState | None = None
+        """What the loader that is open keeps of its own, its random generators above all; None: nothing."""
+        self._state_of: tuple[Any, LoaderState] | None = None
         self.epoch_rng: Rng | None = None
         """The random numbers at the beginning of the epoch, from which its order follows."""
         self.epoch: int | None = None
@@ -35,9 +36,21 @@ class EpochPlace:
     def enters(self, loader: Any, epoch: int) -> ResumedAt | None:
         """A loop over ``epoch`` begins; where it goes on, None where nothing is resumed."""
         self.epoch, self._ended = epoch, None
-        self.generator = generator_of(loader)
+        state = self.state_of(loader)
+        self.generator = None if state.is_empty else state
         resumed, self._resumed = self._resumed, None
         return resumed if resumed is not None and resumed[0].epoch == epoch else None
+
+    def state_of(self, loader: Any) -> LoaderState:
+        """What that loader keeps, as it was when it was first seen."""
+        if self._state_of is None or self._state_of[0] is not loader:
+            self._state_of = loader, LoaderState(loader)
+        return self._state_of[1]
+
+    @property
+    def opening(self) -> Opening | None:
+        """The same as the loader is opened."""
+        return None if self.generator is None else Opening(self.generator)
 
     def leaves(self, boundary: Boundary | None) -> None:
         """The loop over an epoch has ended, behind this boundary."""

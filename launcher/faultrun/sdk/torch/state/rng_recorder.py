@@ -24,7 +24,8 @@ import torch
 from faultrun.sdk.torch.state.rng import AREA_BYTES, NumpyRng, PythonRng, Rng
 from faultrun.sdk.worker.save_files import Position, SaveWriter
 
-_SLOT_BYTES = 16 * 1024
+_SLOT_BYTES = 64 * 1024
+_EARLIER_SLOT_BYTES = 16 * 1024
 _KEPT = 4
 """Steps, and as many epochs, that a rank has resumed at."""
 _HEADER = struct.Struct("<QqqqIII")
@@ -138,7 +139,8 @@ class RngRecorder:
     def content(self, slot: int) -> bytes:
         """What ``take`` takes."""
         start = slot * _SLOT_BYTES
-        return self._page[start : start + _SLOT_BYTES]
+        used = _TENSORS_AT + sum(_HEADER.unpack_from(self._page, start)[4:])
+        return self._page[start : start + used]
 
     def is_of(self, slot: int, position: Position) -> bool:
         """Whether it was recorded in this run, at this very position."""
@@ -151,8 +153,7 @@ class RngRecorder:
         if slot in recorded:
             same = (one for one in kept if one in keys and fits(keys[one]))
             oldest = min(kept, key=lambda one: keys[one].step if one in keys else -1)
-            start = slot * _SLOT_BYTES
-            self._put(next(same, oldest) * _SLOT_BYTES, self._page[start : start + _SLOT_BYTES])
+            self.take(next(same, oldest), self.content(slot))
         return self.read(slot)
 
     def _put(self, at: int, data: bytes | memoryview) -> None:
@@ -211,10 +212,22 @@ def _mapped(path: Path | None, size_bytes: int) -> mmap.mmap:
     path.parent.mkdir(parents=True, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
+        if os.fstat(fd).st_size * _SLOT_BYTES == size_bytes * _EARLIER_SLOT_BYTES:
+            _widen(fd, size_bytes // _SLOT_BYTES)
         os.ftruncate(fd, size_bytes)
         return mmap.mmap(fd, size_bytes)
     finally:
         os.close(fd)
+
+
+def _widen(fd: int, slots: int) -> None:
+    """What an earlier version recorded, in smaller slots."""
+    recorded = os.pread(fd, slots * _EARLIER_SLOT_BYTES, 0)
+    for slot in reversed(range(slots)):
+        start = slot * _EARLIER_SLOT_BYTES
+        os.pwrite(
+            fd, recorded[start : start + _EARLIER_SLOT_BYTES].ljust(_SLOT_BYTES, b"\0"), slot * _SLOT_BYTES
+        )
 
 
 def _tensor(data: bytes) -> Any:

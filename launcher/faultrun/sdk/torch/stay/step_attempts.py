@@ -146,10 +146,11 @@ class Loops:
             return iter(())  # the loop begins at 0 again
         resumed = place.enters(loader, epoch)
         set_epoch(loader, epoch)
+        opening = place.generator if training.worker is None else place.opening
         if resumed is None:
             waits = gradients_wait(training)
             training.position = Position(training.position.step, epoch, 0)
-            place.epoch_rng = recorder.read(recorder.epoch(training.position, place.generator))
+            place.epoch_rng = recorder.read(recorder.epoch(training.position, opening))
             if not waits:
                 training.note_boundary()  # an epoch begins: no new step, but a place to go on from
             if (rejoin := self._rejoins_here) is not None:
@@ -159,7 +160,7 @@ class Loops:
         training.position = position
         place.epoch_rng = epoch_rng or rng
         restore_rng(place.epoch_rng, place.generator)
-        recorder.epoch(position, place.generator)
+        recorder.epoch(position, opening)
         batches = self._from(loader, position.step_in_epoch or 0)
         if position.step_in_epoch:
             restore_rng(rng, place.generator)
