@@ -180,6 +180,10 @@ class Guard:
             # going on, it would help peers past the step that is being saved here
             self.training.lock.let_read()
 
+    def close(self) -> None:
+        """This training is over, or never begins: another ``protect`` may take its place. No more steps."""
+        self.training.is_over = True
+
     @contextlib.contextmanager
     def updating(self) -> Iterator[None]:
         """Mark a change of parameters that no protected optimizer makes, such as clipping them."""

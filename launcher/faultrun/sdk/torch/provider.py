@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
+from faultrun.errors import FaultrunError
 from faultrun.sdk.torch.state.boundary import Boundary, nothing_is_missing, passes
 from faultrun.sdk.torch.state.state_dict import emptied, is_ours, read_state
 from faultrun.sdk.torch.state.trees import copied, same
@@ -87,7 +88,12 @@ class GaspFile:
 
 
 def keep(training: Training, worker: Worker, form: GaspForm) -> None:
-    """Answer requests from now on, and try what a save will need. FaultrunError: it can never succeed."""
+    """Answer requests from now on, and try what a save will need.
+
+    FaultrunError: it can never succeed, or another training of this process is about to begin.
+    """
+    if isinstance(other := worker.provider, TorchProvider):
+        other.gives_way()
     worker.keep(TorchProvider(training, form))
     preflight(training.writer, f"rank_{training.writer.session.rank}", form.rehearse)
 
@@ -109,6 +115,17 @@ class TorchProvider(StateProvider):
         self._training, self._form = training, form
         self._unended = unended or self._whole_after_update
         self._chosen: Boundary | None = None
+
+    def gives_way(self) -> None:
+        """Another training takes the place of this one. FaultrunError: this one has not even begun."""
+        if not self._training.may_be_followed:
+            because = "another protect() came before, whose training has made no update yet, and one is saved"
+            hint = (
+                "give one guard all: protect(torch.nn.ModuleList([generator, critic]), *both_optimizers);"
+                " or call guard.close() on the first, where it is to be replaced"
+            )
+            raise FaultrunError("two trainings cannot be protected at once", because=because, hint=hint)
+        self._training.is_over = True
 
     def newest(self) -> int | None:
         """The step of the last boundary."""

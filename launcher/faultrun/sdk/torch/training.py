@@ -4,11 +4,13 @@ It knows nobody who uses it: neither the script's ``Guard``, nor the helper thre
 outlives a peer (``stay``).
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
 
+from faultrun.errors import FaultrunError
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.session import ResumePoint
 from faultrun.sdk.torch.loader.batch_shares import InParts, sharing_of
@@ -21,8 +23,10 @@ from faultrun.sdk.torch.state.trees import copied
 from faultrun.sdk.torch.stay.redo import Redo
 from faultrun.sdk.worker.save_files import Position, SaveWriter
 from faultrun.sdk.worker.state_provider import check_folder
-from faultrun.sdk.worker.update_lock import UpdateLock
+from faultrun.sdk.worker.update_lock import UpdateLock, UpdatePhase
 from faultrun.sdk.worker.worker import Worker
+
+_MANY_UPDATES = 100
 
 
 class Training:
@@ -59,6 +63,9 @@ class Training:
         self.reading = EpochPlace()
         self.redo = Redo()
         self._updates = [] if worker is None else [0] * len(self.parts.optimizers)
+        self._told_of_steps = worker is None or not self._updates
+        self.is_over = False
+        """Whether the script has said so, or has begun another."""
 
     @cached_property
     def parts(self) -> Parts:
@@ -90,6 +97,10 @@ class Training:
         """That optimizer has stepped."""
         self._updates[number] += 1
         self.lock.end()
+        if self.history and self._updates[number] - self.history[-1].updates[number] == _MANY_UPDATES:
+            self._tell(
+                f"{_MANY_UPDATES} updates were made since the last step ended: is guard.step() missing?"
+            )
 
     def after_forward(self, model: Any, *_: object) -> None:
         """From here on the survivors can finish this step without us, and we may wait for them."""
@@ -106,7 +117,18 @@ class Training:
 
     def step(self, n: int | None = None, epoch: int | None = None) -> None:
         """A step is complete: the global step ``n``, by default one more than the last."""
+        if self.is_over:
+            because = (
+                "guard.close() was called, or another protect() has taken its place, and only that is saved"
+            )
+            hint = "give one guard all that is trained: protect(model, *optimizers, objects={...})"
+            raise FaultrunError("this guard counts no more steps", because=because, hint=hint)
         last = self.position
+        if self.history and self.lock.phase is UpdatePhase.CLEAN and not self.parts.objects.has_scaler:
+            self._tell(
+                f"step {last.step + 1} ends without an update: was guard.step() called twice, or the update"
+                " skipped, perhaps by an exception that the script has caught?"
+            )
         self.position = Position(
             last.step + 1 if n is None else n, last.epoch if epoch is None else epoch, last.step_in_epoch
         )
@@ -249,6 +271,17 @@ class Training:
         if self.in_loop:  # its loader is open
             self.reading.resumes_here()
         self.note_boundary()
+
+    @property
+    def may_be_followed(self) -> bool:
+        """Whether another training of this process may take its place: this one has trained, or is over."""
+        return self.is_over or any(self._updates)
+
+    def _tell(self, what: str) -> None:
+        """Once: the script may mean it."""
+        if not self._told_of_steps:
+            self._told_of_steps = True
+            print(f"faultrun: {what}", file=sys.stderr)  # noqa: T201 - the worker's log is where people look
 
     def works_at(self, phase: WorkPhase) -> WorkPhase:
         """Tell the supervisor what is done from here on; what was told before."""

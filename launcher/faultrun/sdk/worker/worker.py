@@ -96,6 +96,11 @@ class Worker:
         self.providers += 1
 
     @property
+    def provider(self) -> StateProvider | None:
+        """Who holds the state now."""
+        return self._helper.provider
+
+    @property
     def twice(self) -> str:
         """Why no newcomer finds the place in what the script trains now; "" if one can."""
         again = "the script protects more than one training, and a newcomer begins with the first"

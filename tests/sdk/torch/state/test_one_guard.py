@@ -1,0 +1,96 @@
+"""One guard holds all that a rank trains, and what it counts is what was done."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from faultrun.errors import FaultrunError
+from faultrun.sdk.session import Session
+from faultrun.sdk.torch import protect
+from faultrun.sdk.torch.guard import Guard
+from faultrun.sdk.worker.worker import Worker
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+
+@pytest.fixture(autouse=True)
+def beside_faultrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One worker for all guards of a test."""
+    this = Worker(Session())
+    monkeypatch.setattr("faultrun.sdk.torch.worker", lambda: this)
+
+
+class Part:
+    def __init__(self, directory: Path) -> None:
+        self.net = nn.Linear(2, 2)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.guard: Guard = protect(self.net, self.optimizer, directory=directory)
+
+    def update(self) -> None:
+        self.net(torch.ones(1, 2)).sum().backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def step(self) -> None:
+        self.update()
+        self.guard.step()
+
+
+def test_a_second_training_beside_the_first_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    first = Part(tmp_path)
+    with pytest.raises(FaultrunError) as told:
+        Part(tmp_path)
+    assert "cannot be protected at once" in told.value.what
+    assert "guard.close()" in told.value.hint
+    first.step()
+
+
+def test_the_next_stage_of_a_script_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    first = Part(tmp_path)
+    first.step()
+    second = Part(tmp_path)
+    second.step()
+    with pytest.raises(FaultrunError) as told:
+        first.step()
+    assert "one guard all" in told.value.hint
+
+
+def test_a_training_that_never_begins_can_be_closed(tmp_path: Path) -> None:
+    Part(tmp_path).guard.close()
+    Part(tmp_path).step()
+
+
+@pytest.mark.parametrize("ends", [("step", "step"), ("update", "step", "step")], ids=" ".join)
+def test_a_step_without_an_update_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ends: tuple[str, ...]
+) -> None:
+    part = Part(tmp_path)
+    part.step()
+    for what in ends * 3:
+        part.update() if what == "update" else part.guard.step()
+    assert capsys.readouterr().err.count("ends without an update") == 1
+
+
+def test_updates_without_a_step_are_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    part = Part(tmp_path)
+    part.step()
+    for _ in range(300):
+        part.update()
+    assert capsys.readouterr().err.count("is guard.step() missing?") == 1
+
+
+def test_a_scaler_may_skip_an_update(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    net: Any = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu")
+    guard = protect(net, optimizer, directory=tmp_path, objects={"scaler": scaler})
+    for factor in (1.0, float("inf"), 1.0):
+        scaler.scale(net(torch.full((1, 2), factor)).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        guard.step()
+    assert "faultrun:" not in capsys.readouterr().err
