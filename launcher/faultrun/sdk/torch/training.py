@@ -64,6 +64,8 @@ class Training:
         self.redo = Redo()
         self._updates = [] if worker is None else [0] * len(self.parts.optimizers)
         self._told_of_steps = worker is None or not self._updates
+        self._draws_late = False
+        """Whether random numbers are drawn where nobody notes them, so that the update does."""
         self.is_over = False
         """Whether the script has said so, or has begun another."""
 
@@ -96,6 +98,8 @@ class Training:
     def after_update(self, number: int, *_: object) -> None:
         """That optimizer has stepped."""
         self._updates[number] += 1
+        if self._draws_late:
+            self.note_under_way()
         self.lock.end()
         if self.history and self._updates[number] - self.history[-1].updates[number] == _MANY_UPDATES:
             self._tell(
@@ -134,7 +138,19 @@ class Training:
         )
         self.note_boundary()
         if self.worker is not None:
+            if not self._draws_late and self.writer.session.world_size > 1:
+                self._see_late_draws(self.history[-1])
             self.worker.step(self.position.step, self.position.epoch)
+
+    def _see_late_draws(self, ended: Boundary) -> None:
+        step, before = ended.position.step, [one.rng for one in self.history][-2:-1]
+        self._draws_late = not self.recorder.was_under_way(ended.rng, step)
+        if self._draws_late and not any(self.recorder.are_same(one, ended.rng) for one in before):
+            print(  # noqa: T201 - the worker's log is where people look
+                f"faultrun: step {step} draws random numbers behind the model's forward pass, or beside it: if a"
+                " rank dies between them and its update, its next ones are others; draw them before",
+                file=sys.stderr,
+            )
 
     def takes_batch(self, epoch: int) -> None:
         """The next batch of ``epoch`` is worked on."""

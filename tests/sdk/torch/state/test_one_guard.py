@@ -11,6 +11,7 @@ from faultrun.errors import FaultrunError
 from faultrun.sdk.session import Session
 from faultrun.sdk.torch import protect
 from faultrun.sdk.torch.guard import Guard
+from faultrun.sdk.worker.save_files import Position
 from faultrun.sdk.worker.worker import Worker
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
@@ -94,3 +95,27 @@ def test_a_scaler_may_skip_an_update(tmp_path: Path, capsys: pytest.CaptureFixtu
         optimizer.zero_grad()
         guard.step()
     assert "faultrun:" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["late", "early"])
+def test_random_numbers_behind_the_forward_pass_are_told_once_and_noted_at_the_update(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, late: bool
+) -> None:
+    this = Worker(Session(world_size=2))
+    monkeypatch.setattr("faultrun.sdk.torch.worker", lambda: this)
+    part = Part(tmp_path)
+    for _ in range(3):
+        if not late:
+            torch.rand(3)
+        loss = part.net(torch.ones(1, 2)).sum()
+        if late:
+            torch.rand(3)
+        loss.backward()
+        part.optimizer.step()
+        part.optimizer.zero_grad()
+        noted = part.guard.training.recorder.at_step(Position(step=part.guard.global_step + 1))
+        there = torch.get_rng_state()
+        part.guard.step()
+    assert capsys.readouterr().err.count("step 1 draws random numbers behind") == (1 if late else 0)
+    assert noted is not None
+    assert torch.equal(noted.cpu, there)

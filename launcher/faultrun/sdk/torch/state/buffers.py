@@ -87,8 +87,8 @@ class Buffers:
     def capture(self) -> None:
         """A boundary: copy what may have changed since the last one."""
         now = self._all_held()
-        same = len(now) == len(self._seen) and all(map(is_, now, self._seen))
-        if not same or any(one.held.data_ptr() != one.address for one in self._addressed):
+        same = len(now) == len(self._seen) and all(map(is_, now, self._seen)) and not any(self._empty_places)
+        if not same or [ask() for ask in self._where] != self._addresses:
             self._look()
             return
         for kept, live in self._moves:  # the quickest way for a few small tensors on the CPU
@@ -134,7 +134,11 @@ class Buffers:
     def _living(self) -> Iterator[tuple[str, Any, str, Any]]:
         """Every buffer that there is now: name, module, its key there, tensor."""
         inside = [*chain.from_iterable(map(dict.values, self._children))]
-        if len(inside) != len(self._inside) or not all(map(is_, inside, self._inside)):
+        if (
+            len(inside) != len(self._inside)
+            or not all(map(is_, inside, self._inside))
+            or any(self._empty_places)
+        ):
             self._find_modules()
         for path, module in self._modules:
             for key, held in module._buffers.items():
@@ -146,7 +150,8 @@ class Buffers:
         self._modules = [(f"{path}." if path else "", one) for path, one in modules]
         self._children = [one._modules for _, one in self._modules]
         self._inside = [*chain.from_iterable(map(dict.values, self._children))]
-        self._places = [*self._children, *(one._buffers for _, one in self._modules)]
+        places = [*self._children, *(one._buffers for _, one in self._modules)]
+        self._places, self._empty_places = [[*filter(of, places)] for of in (bool, lambda one: not one)]
 
     def _all_held(self) -> list[Any]:
         """What lies in all places now: modules and tensors."""
@@ -177,7 +182,11 @@ class Buffers:
         small = [one for one in every if one.move is None and bytes_of(one.live) <= SMALL_BYTES]
         self._small = [one.copy for one in small], [one.live for one in small]
         self._large = [one for one in every if bytes_of(one.live) > SMALL_BYTES]
-        self._addressed = [one for one in every if one.address]
+        addressed = [one for one in every if one.address]
+        self._where, self._addresses = (
+            [one.held.data_ptr for one in addressed],
+            [one.address for one in addressed],
+        )
 
 
 def same_values(left: Any, right: Any) -> bool:

@@ -112,26 +112,26 @@ def memory_at(address: int, size_bytes: int) -> memoryview:
 
 
 class PythonRng:
-    """The generator behind ``random.random``, for the price of copying 2.5 KB of memory.
+    """The generator behind ``random.random``, or another, for the price of copying 2.5 KB of memory.
 
     Asking takes 13 microseconds (``random.getstate``) and 25 (``numpy.random``), several times that when the
     processor's caches are cold. The layout is that of CPython 3.10 to 3.14; whether it holds here is tried at
     the start, and where it does not, the generator is asked.
     """
 
-    def __init__(self) -> None:
-        self._generator: Any = random.getstate.__self__  # type: ignore[attr-defined]
+    def __init__(self, generator: Any = None) -> None:
+        self._generator = generator or random.getstate.__self__  # type: ignore[attr-defined]
         self._words: memoryview | None = None  # the first one is the position
         if _random.Random.__basicsize__ >= _HEADER_BYTES + 625 * 4:
             words = memory_at(id(self._generator) + _HEADER_BYTES, 625 * 4).cast("I")
             position, *known = words
-            self._words = words if random.getstate()[1] == (*known, position) else None
+            self._words = words if self._generator.getstate()[1] == (*known, position) else None
 
     def packed(self) -> bytes:
         """The state now."""
         waiting = self._generator.gauss_next
         if self._words is None:
-            _, (*words, position), _ = random.getstate()
+            _, (*words, position), _ = self._generator.getstate()
             content = _WORDS.pack(*words)
         else:
             raw = self._words.tobytes()  # at once: another thread may draw
@@ -146,14 +146,15 @@ class PythonRng:
 
 
 class NumpyRng:
-    """The same for the generator behind ``numpy.random.rand``; there is none before numpy's was imported.
+    """The same for the one behind ``numpy.random.rand``, or another; none is there before numpy is imported.
 
     A Mersenne Twister makes all new words when they are used up: while its position and first word stay, so
     does all the rest. Where they lie, numpy tells; that the second of a normal pair waits, only when it is
     asked, and so while one waits, it is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, state: Any = None) -> None:
+        self._state = state
         self._generator: Any = None
         self._words: memoryview | None = None  # the last one is the position
         self._seen: tuple[int, int] | None = None
@@ -163,7 +164,7 @@ class NumpyRng:
         """The state now."""
         if (numpy := sys.modules.get("numpy.random")) is None:
             return _ABSENT
-        state = numpy.mtrand._rand
+        state = self._state or numpy.mtrand._rand
         if state._bit_generator is not self._generator:
             self._find(state)
         if type(self._generator).__name__ != "MT19937":

@@ -80,6 +80,16 @@ class RngRecorder:
             self._turn_under_way ^= 1  # else another forward pass of the same step: the last one counts
         self.record(self._steps + self._turn_under_way, position, loader)
 
+    def was_under_way(self, slot: int, step: int) -> bool:
+        """Whether these numbers were noted while ``step`` was under way."""
+        noted = self._steps + self._turn_under_way
+        key = self._key(noted)
+        return key is not None and key.step == step and self.are_same(noted, slot)
+
+    def are_same(self, slot: int, other: int) -> bool:
+        """Whether nothing was drawn between these two."""
+        return self.content(slot)[_PYTHON_AT:] == self.content(other)[_PYTHON_AT:]
+
     def epoch(self, position: Position, loader: Any) -> int:
         """Record the beginning of an epoch; the slot."""
         self._turn_epoch ^= 1

@@ -98,13 +98,8 @@ class ModuleState:
             for name in held
             if name.rpartition(".")[2] == _EXTRA
         }
-        self._buffers = {
-            f"{path}.{key}" if path else key: module._buffers
-            for path, module in module.named_modules(remove_duplicate=False)
-            for key in module._buffers
-        }
-        self._parameters = {name: one for name, one in held.items() if name not in self._extra}
-        made = next((name for name, one in self._parameters.items() if id(one) not in own), None)
+        self._tensors = {name: one for name, one in held.items() if name not in self._extra}
+        made = next((name for name, one in self._tensors.items() if id(one) not in own), None)
         if made is not None:
             raise FaultrunError(
                 "this sharded model cannot be protected as it is",
@@ -115,29 +110,22 @@ class ModuleState:
     def read(self) -> dict[str, Any]:
         """As ``state_dict``, of live tensors. Any thread."""
         extra = {name: module.get_extra_state() for name, module in self._extra.items()}
-        return {**{name: one.detach() for name, one in self._tensors().items()}, **extra}
+        return {**{name: one.detach() for name, one in self._tensors.items()}, **extra}
 
     @property
     def meshes(self) -> tuple[Any, ...]:
         """On which it is spread."""
-        return meshes_of(self._tensors())
+        return meshes_of(self._tensors)
 
     def filled(self, saved: Mapping[str, Any]) -> dict[str, Any]:
         """``saved`` for ``load_state_dict``. FaultrunError: it is of another layout."""
         state = dict(saved)
-        for name, tensor in self._tensors().items():
+        for name, tensor in self._tensors.items():
             record = saved.get(name)
             if is_dtensor(tensor) and record is not None:
                 _check_same(name, record, tensor)
                 state[name] = _restored(record, (tensor.device_mesh,))
         return state
-
-    def _tensors(self) -> dict[str, Any]:
-        """Parameters are what they were, as the optimizer knows them; buffers what the modules hold now."""
-        return {
-            name: one if (place := self._buffers.get(name)) is None else place[name.rpartition(".")[2]]
-            for name, one in self._parameters.items()
-        }
 
 
 def is_spread(module: Any) -> bool:
