@@ -147,8 +147,8 @@ class Training:
         self._draws_late = not self.recorder.was_under_way(ended.rng, step)
         if self._draws_late and not any(self.recorder.are_same(one, ended.rng) for one in before):
             print(  # noqa: T201 - the worker's log is where people look
-                f"faultrun: step {step} draws random numbers behind the model's forward pass, or beside it: if a"
-                " rank dies between them and its update, its next ones are others; draw them before",
+                f"faultrun: step {step} draws random numbers behind the model's forward pass, or beside it: if"
+                " a rank dies between them and its update, its next ones are others; draw them before",
                 file=sys.stderr,
             )
 
