@@ -174,7 +174,7 @@ class Guard:
         to other ranks: what is lost with a dead peer then is nothing.
         """
         self.training.step(n, epoch)
-        if self.rejoin is not None:
+        if self.rejoin is not None and self.training.history[-1].position == self.training.position:
             self.rejoin.stepped()
         if self.training.is_shard:
             # going on, it would help peers past the step that is being saved here

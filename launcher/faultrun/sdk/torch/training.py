@@ -63,7 +63,7 @@ class Training:
         self.reading = EpochPlace()
         self.redo = Redo()
         self._updates = [] if worker is None else [0] * len(self.parts.optimizers)
-        self._told_of_steps = worker is None or not self._updates
+        self._told_of_steps = False
         self._draws_late = False
         """Whether random numbers are drawn where nobody notes them, so that the update does."""
         self.is_over = False
@@ -128,27 +128,38 @@ class Training:
             hint = "give one guard all that is trained: protect(model, *optimizers, objects={...})"
             raise FaultrunError("this guard counts no more steps", because=because, hint=hint)
         last = self.position
-        if self.history and self.lock.phase is UpdatePhase.CLEAN and not self.parts.objects.has_scaler:
-            self._tell(
-                f"step {last.step + 1} ends without an update: was guard.step() called twice, or the update"
-                " skipped, perhaps by an exception that the script has caught?"
-            )
         self.position = Position(
             last.step + 1 if n is None else n, last.epoch if epoch is None else epoch, last.step_in_epoch
         )
-        self.note_boundary()
-        if self.worker is not None:
-            if not self._draws_late and self.writer.session.world_size > 1:
+        if self.has_no_update:
+            self._tell(
+                f"step {self.position.step} ends without an update, and saves are as of the last one: was"
+                " guard.step() called twice, or the update skipped, perhaps by an exception that was caught?"
+            )
+        else:
+            self.note_boundary()
+            if self.worker is not None and not self._draws_late and self.writer.session.world_size > 1:
                 self._see_late_draws(self.history[-1])
+        if self.worker is not None:
             self.worker.step(self.position.step, self.position.epoch)
+
+    @property
+    def has_no_update(self) -> bool:
+        """Whether nothing was updated since the last boundary, which stays the place to go on from.
+
+        The error of a collective may have left the update out, and the script have caught it.
+        """
+        if not (self.history and self._updates) or self.lock.phase is not UpdatePhase.CLEAN:
+            return False
+        return not self.parts.objects.has_scaler
 
     def _see_late_draws(self, ended: Boundary) -> None:
         step, before = ended.position.step, [one.rng for one in self.history][-2:-1]
         self._draws_late = not self.recorder.was_under_way(ended.rng, step)
         if self._draws_late and not any(self.recorder.are_same(one, ended.rng) for one in before):
             print(  # noqa: T201 - the worker's log is where people look
-                f"faultrun: step {step} draws random numbers behind the model's forward pass, or beside it: if"
-                " a rank dies between them and its update, its next ones are others; draw them before",
+                f"faultrun: step {step} draws random numbers behind the model's forward pass, or beside it;"
+                " if a rank dies between them and its update, its next ones are others; draw them before",
                 file=sys.stderr,
             )
 

@@ -65,13 +65,17 @@ def test_a_training_that_never_begins_can_be_closed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ends", [("step", "step"), ("update", "step", "step")], ids=" ".join)
-def test_a_step_without_an_update_is_told_once(
+def test_a_step_without_an_update_is_no_place_to_go_on_from_and_told_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], ends: tuple[str, ...]
 ) -> None:
     part = Part(tmp_path)
     part.step()
     for what in ends * 3:
         part.update() if what == "update" else part.guard.step()
+    updates = 1 + 3 * ends.count("update")
+    assert part.guard.global_step == 1 + 3 * ends.count("step")
+    assert part.guard.training.history[-1].updates == (updates,), "what is saved is as of the last update"
+    assert part.guard.training.history[-1].position.step == part.guard.global_step - (1 if updates > 1 else 6)
     assert capsys.readouterr().err.count("ends without an update") == 1
 
 
