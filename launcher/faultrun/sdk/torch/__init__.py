@@ -25,7 +25,7 @@ from faultrun.sdk.session import Session
 from faultrun.sdk.snapshots.interval import AUTO, SnapshotEvery, SnapshotInterval, checked
 from faultrun.sdk.torch.group.process_group import init_process_group
 from faultrun.sdk.torch.guard import Guard
-from faultrun.sdk.torch.provider import GASP_SUFFIX, GaspFile, keep
+from faultrun.sdk.torch.provider import GASP_SUFFIX, GaspFile, TorchProvider, keep
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.state.boundary import Objects, device_of
 from faultrun.sdk.torch.state.buffers import Buffers
@@ -64,7 +64,7 @@ def protect(
     waits for its copy, and none is done again. "auto": as often as 99 % of the speed allow. 0: never.
     FaultrunError for what could never be saved: optimizers without step hooks,
     models in FullyShardedDataParallel without ``state_fn``, states that cannot be pickled and read
-    again, a directory that cannot be written to.
+    again, a directory that cannot be written to; and beside another training that has not begun.
     """
 
     def parts() -> Parts:
@@ -89,6 +89,8 @@ def protect(
             if hasattr(one, "register_step_post_hook"):  # a batch without an update ends no step here either
                 one.register_step_post_hook(lambda *_: training.lock.end())
         return Guard(training)
+    if isinstance(other := this.provider, TorchProvider):
+        other.gives_way()
     if state_fn is None:
         writer = _for_its_replicas(writer, model)
     training = Training(parts, this, writer)

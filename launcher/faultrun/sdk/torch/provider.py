@@ -88,12 +88,7 @@ class GaspFile:
 
 
 def keep(training: Training, worker: Worker, form: GaspForm) -> None:
-    """Answer requests from now on, and try what a save will need.
-
-    FaultrunError: it can never succeed, or another training of this process is about to begin.
-    """
-    if isinstance(other := worker.provider, TorchProvider):
-        other.gives_way()
+    """Answer requests from now on, and try what a save will need. FaultrunError: it can never succeed."""
     worker.keep(TorchProvider(training, form))
     preflight(training.writer, f"rank_{training.writer.session.rank}", form.rehearse)
 

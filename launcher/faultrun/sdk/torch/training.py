@@ -301,8 +301,8 @@ class Training:
 
     @property
     def may_be_followed(self) -> bool:
-        """Whether another training of this process may take its place: this one has trained, or is over."""
-        return self.is_over or any(self._updates)
+        """Whether another may take its place: it has trained, now or in an earlier process, or is over."""
+        return self.is_over or self.position.step > 0 or any(self._updates)
 
     def _tell(self, what: str) -> None:
         """Once: the script may mean it."""

@@ -59,6 +59,18 @@ def test_the_next_stage_of_a_script_takes_the_place_of_the_one_before(tmp_path: 
     assert "one guard all" in told.value.hint
 
 
+def test_a_stage_that_was_done_before_a_restart_makes_no_step_and_gives_way_all_the_same(
+    tmp_path: Path,
+) -> None:
+    first = Part(tmp_path)
+    first.step()
+    saved = first.guard.save(tmp_path / "saved.pt")
+    first.guard.close()
+    again = Part(tmp_path)
+    again.guard.load(torch.load(saved.path, weights_only=True))
+    Part(tmp_path).step()
+
+
 def test_a_training_that_never_begins_can_be_closed(tmp_path: Path) -> None:
     Part(tmp_path).guard.close()
     Part(tmp_path).step()
