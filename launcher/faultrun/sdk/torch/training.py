@@ -147,11 +147,12 @@ class Training:
     def has_no_update(self) -> bool:
         """Whether nothing was updated since the last boundary, which stays the place to go on from.
 
-        The error of a collective may have left the update out, and the script have caught it.
+        The error of a collective may have left the update out, and the script have caught it. An attempt
+        that ends is told of such an error.
         """
-        if not (self.history and self._updates) or self.lock.phase is not UpdatePhase.CLEAN:
+        if not (self.history and self._updates) or self.redo.attempted:
             return False
-        return not self.parts.objects.has_scaler
+        return self.lock.phase is UpdatePhase.CLEAN and not self.parts.objects.has_scaler
 
     def _see_late_draws(self, ended: Boundary) -> None:
         step, before = ended.position.step, [one.rng for one in self.history][-2:-1]
