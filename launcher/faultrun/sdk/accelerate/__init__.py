@@ -27,7 +27,6 @@ from faultrun.sdk.accelerate.guard import AccelerateGuard
 from faultrun.sdk.session import Session
 from faultrun.sdk.torch.provider import GaspFile, keep
 from faultrun.sdk.torch.state.boundary import Objects, device_of
-from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of
@@ -85,7 +84,7 @@ def _parts(accelerator: Accelerator) -> Parts:
         model=model,
         optimizers=tuple(map(unwrapped_optimizer, accelerator._optimizers)),
         objects=Objects(objects),
-        buffers=Buffers(model),
+        wrapped=tuple(accelerator._models),
         device=device_of(model),
         # a list of models has no forward pass, each of them has
         watched=tuple(

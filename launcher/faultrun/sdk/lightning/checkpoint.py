@@ -11,7 +11,6 @@ from typing import Any
 
 from faultrun.sdk.lightning.progress import Counters, FitPlace, resumable
 from faultrun.sdk.torch.state.boundary import Objects, device_of
-from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.state_dict import Parts, unwrapped_optimizer, with_numbers
 
 STATE_KEY = "DyingGasp"
@@ -27,7 +26,6 @@ def parts_of(trainer: Any, standing: Callable[[], dict[str, Any]]) -> Parts:
         model=model,
         optimizers=tuple(map(unwrapped_optimizer, trainer.optimizers)),
         objects=Objects(dict(_objects(trainer, standing))),
-        buffers=Buffers(model),
         device=device_of(model),
     )
 

@@ -28,7 +28,6 @@ from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.provider import GASP_SUFFIX, GaspFile, TorchProvider, keep
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.state.boundary import Objects, device_of
-from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.shards import ModuleState, is_spread, replica_group_of
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.torch.stay.rejoin import Rejoin
@@ -75,7 +74,7 @@ def protect(
             model=inner,
             optimizers=updating,
             objects=Objects(objects or {}),
-            buffers=Buffers(inner),
+            wrapped=(model,),
             device=device_of(inner),
             watched=() if is_compiled(model) else (inner,),
         )

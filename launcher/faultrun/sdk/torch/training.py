@@ -138,8 +138,10 @@ class Training:
             )
         else:
             self.note_boundary()
-            if self.worker is not None and not self._draws_late and self.writer.session.world_size > 1:
-                self._see_late_draws(self.history[-1])
+            if self.worker is not None:
+                self.parts.updated.look(self.history[-1].groups, self.history[-1].trained)
+                if not self._draws_late and self.writer.session.world_size > 1:
+                    self._see_late_draws(self.history[-1])
         if self.worker is not None:
             self.worker.step(self.position.step, self.position.epoch)
 
@@ -204,8 +206,10 @@ class Training:
         groups = [[group.copy() for group in one.param_groups] for one in parts.optimizers]
         updates = tuple(self._updates) or (0,) * len(groups)
         began = self.reading.epoch_rng
-        states, versions = objects.capture(), objects.versions()
-        return Boundary(self.position, rng, groups, states, versions, updates, began, buffers=buffers)
+        states, versions, trained = objects.capture(), objects.versions(), parts.updated.now()
+        return Boundary(
+            self.position, rng, groups, states, versions, updates, trained, began, buffers=buffers
+        )
 
     def state_at(self, boundary: Boundary) -> dict[str, Any]:
         """The state at ``boundary``, where it lies. Any thread, while the main thread changes nothing."""
@@ -280,6 +284,7 @@ class Training:
         """Undo what the step under way has changed besides parameters and optimizers, which it has not."""
         last, parts, redo = self.history[-1], self.parts, self.redo
         parts.buffers.put_back()
+        parts.updated.put_back(last.groups, last.trained)
         for optimizer, groups in zip(parts.optimizers, last.groups, strict=True):
             for group, captured in zip(optimizer.param_groups, groups, strict=True):
                 group.update({key: one for key, one in captured.items() if key != "params"})

@@ -21,7 +21,6 @@ from faultrun.errors import CannotNow, FaultrunError
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.torch.provider import keep
 from faultrun.sdk.torch.state.boundary import Boundary, Objects, device_of
-from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.rng import restore_rng
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.torch.training import Training
@@ -260,7 +259,6 @@ def _parts(trainer: Any) -> Parts:
         model=model,
         optimizers=(unwrapped_optimizer(trainer.optimizer),),
         objects=Objects(objects if scaler is None else {**objects, "scaler": scaler}),
-        buffers=Buffers(model),
         device=device_of(model),
         watched=() if is_compiled(trainer.model_wrapped) else (model,),
     )

@@ -11,7 +11,6 @@ from torch import nn
 from faultrun.sdk.session import Session
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.state.boundary import Device, Objects
-from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.state_dict import Parts
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Folder, SaveWriter
@@ -137,7 +136,6 @@ def guarded(net: Net, directory: Path) -> tuple[Guard, Callable[[int], None]]:
         model=net,
         optimizers=(optimizer,),
         objects=Objects({}),
-        buffers=Buffers(net),
         device=Device(mark=None, ahead=2, to_host=lambda state: state),
     )
     writer = SaveWriter(Folder(directory=directory), Session())

@@ -16,7 +16,6 @@ from faultrun.errors import FaultrunError
 from faultrun.sdk.session import Session
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.state.boundary import Device, Objects
-from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.state_dict import Parts
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Folder, SaveWriter
@@ -198,7 +197,6 @@ def guarded(directory: Path) -> Guard:
         model=net,
         optimizers=(optimizer,),
         objects=Objects({}),
-        buffers=Buffers(net),
         device=Device(mark=None, ahead=2, to_host=lambda state: state),
     )
     writer = SaveWriter(Folder(directory=directory), Session())

@@ -18,7 +18,6 @@ from faultrun.sdk.torch import protect
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.provider import GaspFile, TorchProvider
 from faultrun.sdk.torch.state.boundary import Device, Objects
-from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.state_dict import Parts
 from faultrun.sdk.torch.state.trees import copied
 from faultrun.sdk.torch.training import Training
@@ -202,7 +201,6 @@ def ahead_of_its_device(tmp_path: Path, stream: Stream) -> tuple[Guard, TorchPro
         model=net,
         optimizers=(optimizer,),
         objects=Objects({}),
-        buffers=Buffers(net),
         device=Device(mark=stream.mark, ahead=64, to_host=lambda state: state),
     )
     writer = SaveWriter(Folder(directory=tmp_path), Session())
@@ -234,7 +232,6 @@ class ByEpoch:
             model=self.net,
             optimizers=(self.optimizer,),
             objects=Objects({"scheduler": self.scheduler}),
-            buffers=Buffers(self.net),
             device=Device(mark=None, ahead=2, to_host=lambda state: state),
         )
         writer = SaveWriter(Folder(directory=directory), Session())

@@ -19,7 +19,6 @@ from faultrun.sdk.torch import protect
 from faultrun.sdk.torch.group.group_store import PeerLost
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.state.boundary import Objects, device_of
-from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.state_dict import Parts
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Folder, SaveWriter
@@ -88,7 +87,6 @@ class Job:
             model=self.net,
             optimizers=(self.optimizer,),
             objects=Objects({}),
-            buffers=Buffers(self.net),
             device=device_of(self.net),
         )
         writer = SaveWriter(Folder(directory=self.folder), Session())

@@ -55,8 +55,9 @@ class Boundary(NamedTuple):
 
     ``rng`` is its slot in the recorder, ``epoch_rng`` are the random numbers of its epoch's beginning;
     ``groups`` are each optimizer's, with their hyperparameters; ``updates`` counts the updates of each
-    optimizer since the start. ``passage`` is None where the device is never behind. ``buffers`` is None where
-    they are the copies of the newest boundary.
+    optimizer since the start, ``trained`` which parameters are not frozen.
+    ``passage`` is None where the device is never behind, ``buffers`` where they are the copies of the newest
+    boundary.
     """
 
     position: Position
@@ -65,6 +66,7 @@ class Boundary(NamedTuple):
     objects: dict[str, Any]
     versions: dict[str, int]
     updates: tuple[int, ...]
+    trained: list[bool]
     epoch_rng: Rng | None = None
     passage: Passage | None = None
     buffers: dict[str, Any] | None = None

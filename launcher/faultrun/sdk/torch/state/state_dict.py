@@ -2,7 +2,7 @@
 
     {"faultrun": 1, "global_step", "epoch", "step_in_epoch", "rank", "world_size",
      "batch_ranks" (of how many ranks' batches a step is made), "model", "optimizer" (a list when there are
-     several), "objects", "rng", "epoch_rng", "buffers"}
+     several), "updated" (``updated.py``), "objects", "rng", "epoch_rng", "buffers"}
 
 ``buffers`` are those that ``model`` has not, or that have another shape or type than when training began.
 
@@ -12,7 +12,7 @@ holds this rank's piece (``shards``).
 
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -24,14 +24,15 @@ from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.rng import Rng, rng_to_plain
 from faultrun.sdk.torch.state.shards import ModuleState, meshes_of, packed, unpacked
 from faultrun.sdk.torch.state.trees import map_tensors
+from faultrun.sdk.torch.state.updated import Updated
 from faultrun.sdk.worker.save_files import Position
 
 _SCHEMA = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Parts:
-    """What is protected. ``model`` is the user's own module, out of its wrappers.
+    """What is protected. ``model`` is the user's own module, out of its wrappers; ``wrapped``: in them.
 
     ``shards`` is its state where it is spread over a mesh, else None.
     ``watched``: modules on whose forward pass a hook is put; in a compiled model it would be compiled too.
@@ -40,10 +41,16 @@ class Parts:
     model: Any
     optimizers: tuple[Any, ...]
     objects: Objects
-    buffers: Buffers
     device: Device
     watched: tuple[Any, ...] = ()
     shards: ModuleState | None = None
+    wrapped: tuple[Any, ...] = ()
+    buffers: Buffers = field(init=False)
+    updated: Updated = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.buffers = Buffers(self.model)
+        self.updated = Updated(self.model, self.optimizers, self.wrapped)
 
     def forget_gradients(self) -> None:
         """Of the whole model, and of whatever else is updated: a step is taken back."""
@@ -119,6 +126,7 @@ def assemble(
         "model": model,
         "buffers": unlike,
         "optimizer": optimizers[0] if len(optimizers) == 1 else optimizers,
+        "updated": parts.updated.told(boundary.groups, boundary.trained),
         "objects": {**boundary.objects, **parts.objects.live()},
         "rng": rng_to_plain(rng[0]),
         "epoch_rng": None if rng[1] is None else rng_to_plain(rng[1]),
@@ -162,6 +170,8 @@ def load_into(parts: Parts, state: Mapping[str, Any]) -> Position:
     parts.buffers.put(state.get("buffers", {}), persistent=state["model"])
     parts.model.load_state_dict(state["model"] if shards is None else shards.filled(state["model"]))
     saved = state["optimizer"] if len(parts.optimizers) != 1 else [state["optimizer"]]
+    if "updated" in state:
+        parts.updated.put(state["updated"], saved)
     meshes = () if shards is None else shards.meshes
     for optimizer, one in zip(parts.optimizers, saved, strict=True):
         optimizer.load_state_dict({**one, "state": _spread_again(optimizer, one["state"], meshes)})
@@ -177,11 +187,12 @@ def load_into(parts: Parts, state: Mapping[str, Any]) -> Position:
 
 def _optimizer_state(optimizer: Any, boundary: Boundary, newest: Boundary, number: int) -> dict[str, Any]:
     state: dict[str, Any] = packed(optimizer.state_dict())
-    groups = [dict(group) for group in state["param_groups"]]
+    groups = [dict(group) for group in state["param_groups"][: len(boundary.groups[number])]]
     for group, captured in zip(groups, boundary.groups[number], strict=True):
         group.update({key: one for key, one in captured.items() if key != "params"})
     ahead = newest.updates[number] - boundary.updates[number]
-    each = state["state"]
+    count = sum(len(group["params"]) for group in groups)  # what was added since has no part in it
+    each = {key: one for key, one in state["state"].items() if key < count}
     if ahead:
         each = {key: _steps_back(one, ahead) for key, one in each.items()}
     return {"state": each, "param_groups": groups}
