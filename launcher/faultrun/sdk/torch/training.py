@@ -23,6 +23,7 @@ from faultrun.sdk.torch.state.trees import copied
 from faultrun.sdk.torch.stay.redo import Redo
 from faultrun.sdk.worker.save_files import Position, SaveWriter
 from faultrun.sdk.worker.state_provider import check_folder
+from faultrun.sdk.worker.training_stages import told
 from faultrun.sdk.worker.update_lock import UpdateLock, UpdatePhase
 from faultrun.sdk.worker.worker import Worker
 
@@ -99,7 +100,7 @@ class Training:
         """That optimizer has stepped."""
         self._updates[number] += 1
         if self._draws_late:
-            self.note_under_way()
+            self.note_under_way(updated=True)
         self.lock.end()
         if self.history and self._updates[number] - self.history[-1].updates[number] == _MANY_UPDATES:
             self._tell(
@@ -162,7 +163,7 @@ class Training:
         if self._draws_late and not any(self.recorder.are_same(one, ended.rng) for one in before):
             print(  # noqa: T201 - the worker's log is where people look
                 f"faultrun: step {step} draws random numbers behind the model's forward pass, or beside it;"
-                " if a rank dies between them and its update, its next ones are others; draw them before",
+                " of a rank that dies there it is taken that it drew as many as in the step before",
                 file=sys.stderr,
             )
 
@@ -252,9 +253,11 @@ class Training:
         """
         recorder = self.recorder
         noted, began = recorder.at_step(position), recorder.at_epoch(position.epoch)
-        if noted is None and self.survivors_stay:  # it may have ended the step, and not begun an epoch
-            noted = recorder.near_step(position.step)
+        if noted is None and (self.survivors_stay or position.step_in_epoch == 0):
+            noted = recorder.near_step(position.step)  # it may not have begun this epoch
             began = noted if position.step_in_epoch == 0 else began
+        if noted is None:
+            told(f"the random numbers of this rank at step {position.step} are not known: it draws new ones")
         return noted or (rng and reseeded(rng, self.writer.session.rank)), began or epoch_rng
 
     def begin_here(self) -> None:
@@ -274,11 +277,11 @@ class Training:
         if at_boundary and self.history:  # what the script did since the last step has drawn some
             recorder.record(self.history[-1].rng, self.position, generator)
 
-    def note_under_way(self) -> None:
+    def note_under_way(self, *, updated: bool = False) -> None:
         """Note the random numbers of the step under way: others can finish it without us from here on."""
         if self.inside:
             step = self.position._replace(step=self.position.step + 1)
-            self.recorder.under_way(step, self.reading.generator)
+            self.recorder.under_way(step, self.reading.generator, updated=updated)
 
     def put_back(self) -> None:
         """Undo what the step under way has changed besides parameters and optimizers, which it has not."""

@@ -2,8 +2,8 @@
 
 In data parallel training one rank's checkpoint serves all, but each rank draws its own dropout. A rank that
 was killed could not save its own; it finds it here. The last steps are kept, for the survivors may have saved
-the step before; and, from the end of its forward pass, the step under way, which survivors may have finished
-when this rank was killed in it.
+the step before; and, from the end of its forward pass and again from its update, the step under way, which
+survivors may have finished when this rank was killed in it. What it had drawn since then is guessed.
 
 What a rank has once resumed with is kept apart: the steps after it write over
 the records, and whoever resumes there again must draw the same numbers.
@@ -14,14 +14,18 @@ import ctypes
 import mmap
 import os
 import struct
+import sys
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from faultrun.sdk.torch.state.rng import AREA_BYTES, NumpyRng, PythonRng, Rng
+from faultrun.sdk.torch.state.late_draws import drawn_as_before
+from faultrun.sdk.torch.state.rng import AREA_BYTES, NumpyRng, PythonRng, Rng, current_rng, restore_rng
 from faultrun.sdk.worker.save_files import Position, SaveWriter
 
 _SLOT_BYTES = 64 * 1024
@@ -59,12 +63,14 @@ class RngRecorder:
         self._steps = steps
         self.main_slot = steps + 4
         self.helper_slot = steps + 5
-        self._turn = self._turn_under_way = self._turn_epoch = 0
+        self._turn = self._turn_epoch = 0
         self._kept_steps = range(steps + 6, steps + 6 + _KEPT)
         self._kept_epochs = range(self._kept_steps.stop, self._kept_steps.stop + _KEPT)
         self.redo_slot = self._kept_epochs.stop
         """For the beginning of a step that may have to be made again."""
-        self._page = _mapped(path, (self.redo_slot + 1) * _SLOT_BYTES)
+        self._after_forward, self._after_update = [steps, steps + 1], [self.redo_slot + 1, self.redo_slot + 2]
+        """Of two steps each, that under way first."""
+        self._page = _mapped(path, (self.redo_slot + 3) * _SLOT_BYTES)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
         self._device_rng = device_rng
         self._python, self._numpy = PythonRng(), NumpyRng()
@@ -74,15 +80,16 @@ class RngRecorder:
         self._turn = (self._turn + 1) % self._steps
         return self.record(self._turn, position, loader)
 
-    def under_way(self, position: Position, loader: Any) -> None:
+    def under_way(self, position: Position, loader: Any, *, updated: bool = False) -> None:
         """Record the random numbers as they probably will be at the end of this step."""
-        if self._key(self._steps + self._turn_under_way) != position:
-            self._turn_under_way ^= 1  # else another forward pass of the same step: the last one counts
-        self.record(self._steps + self._turn_under_way, position, loader)
+        slots = self._after_update if updated else self._after_forward
+        if self._key(slots[0]) != position:  # else another forward pass of the same step: the last one counts
+            slots.reverse()
+        self.record(slots[0], position, loader)
 
     def was_under_way(self, slot: int, step: int) -> bool:
         """Whether these numbers were noted while ``step`` was under way."""
-        noted = self._steps + self._turn_under_way
+        noted = self._after_forward[0]
         key = self._key(noted)
         return key is not None and key.step == step and self.are_same(noted, slot)
 
@@ -130,12 +137,52 @@ class RngRecorder:
         self.record(next(same, oldest), position, loader)
 
     def at_step(self, position: Position) -> Rng | None:
-        """What an earlier process of this rank and run recorded at this very position; kept from now on."""
-        return self._found(range(self._steps + 2), self._kept_steps, lambda key: key == position)
+        """What an earlier process of this rank and run recorded at this very position; kept from now on.
+
+        While it was under way: with as many drawn since as in the step before.
+        """
+        ended = self._found(range(self._steps), self._kept_steps, lambda key: key == position)
+        return ended or self._guessed(position)
 
     def near_step(self, step: int) -> Rng | None:
         """What it recorded at any moment of ``step``, if not at the very place; kept from now on."""
-        return self._found(range(self._steps + 2), self._kept_steps, lambda key: key.step == step)
+        slots = (*range(self._steps), *self._after_update, *self._after_forward, *self._kept_steps)
+        keys = (key for slot in slots if (key := self._key(slot)) is not None)
+        near = next((key for key in keys if key.step == step), None)
+        return None if near is None else self.at_step(near)
+
+    def _guessed(self, position: Position) -> Rng | None:
+        keys = {slot: key for slot in range(self.redo_slot + 3) if (key := self._key(slot)) is not None}
+        for slots in (self._after_update, self._after_forward):
+            if (now := next((one for one in slots if keys.get(one) == position), None)) is None:
+                continue
+            then = next((one for one in slots if one in keys and keys[one].step == position.step - 1), None)
+            end = next((one for one in range(self._steps) if then and keys.get(one) == keys[then]), None)
+            noted = self.read(now)
+            if then is None or end is None or self.are_same(then, end):
+                return noted
+            found = drawn_as_before(noted, self.read(then), self.read(end))
+            how = (
+                "nobody knows how many more, and none are taken"
+                if found is None
+                else "as many as a step before"
+            )
+            print(  # noqa: T201 - the worker's log is where people look
+                f"faultrun: step {position.step} drew random numbers that were not noted: {how}",
+                file=sys.stderr,
+            )
+            if found is not None:
+                loader = (
+                    None
+                    if found.loader is None
+                    else SimpleNamespace(get_state=partial(getattr, found, "loader"))
+                )
+                before = current_rng()
+                restore_rng(found)
+                self.keep(position, loader)
+                restore_rng(before)
+            return found or noted
+        return None
 
     def at_epoch(self, epoch: int | None) -> Rng | None:
         """What it recorded at the beginning of ``epoch``; kept from now on."""
@@ -222,8 +269,9 @@ def _mapped(path: Path | None, size_bytes: int) -> mmap.mmap:
     path.parent.mkdir(parents=True, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        if os.fstat(fd).st_size * _SLOT_BYTES == size_bytes * _EARLIER_SLOT_BYTES:
-            _widen(fd, size_bytes // _SLOT_BYTES)
+        earlier = size_bytes // _SLOT_BYTES - 2
+        if os.fstat(fd).st_size == earlier * _EARLIER_SLOT_BYTES:
+            _widen(fd, earlier)
         os.ftruncate(fd, size_bytes)
         return mmap.mmap(fd, size_bytes)
     finally:
