@@ -80,6 +80,9 @@ FULL_VARIABLE = "FAULTRUN_WORLD_SIZE_FULL"
 ACCUMULATE_VARIABLE = "FAULTRUN_ACCUMULATE"
 """Beside it: in how many parts a rank does its share of a global batch, so that none is larger than ever."""
 
+CHECK_VARIABLE = "FAULTRUN_SDK_CHECK"
+"""``1``: the SDK compares a step that comes again with its first try."""
+
 STACKS_SIGNAL = 61
 """A real-time signal (signal(7): 34 to 64) that no framework uses: the SDK answers it with a dump of the main
 thread's stack. Sent only to a main thread whose process catches it, because others would die of it."""

@@ -19,6 +19,7 @@ import faultrun
 from faultrun.model.spec.windows import DEFAULT_GRACE_S
 from faultrun.model.spec.worker_identity import FOLDERS_VARIABLE, WorkerIdentity
 from faultrun.model.wire import (
+    CHECK_VARIABLE,
     FULL_VARIABLE,
     MAX_LINE_BYTES,
     PROGRESS_VARIABLE,
@@ -61,8 +62,9 @@ class Session:
 
     ``full_world_size`` is that of the run when no rank is left out, 0 where none ever is. ``trained_in``: the
     incarnation of the newest whole step; None: this one. ``has_joined``: it has been told of a group since it
-    began. A process that lives on in the next incarnation changes ``incarnation`` and ``progress`` here, in
-    the one object that all of the SDK holds (``moves_to``).
+    began. ``checks``: what comes back is compared with what was (``sdk/torch/state/check.py``). A process
+    that lives on in the next incarnation changes ``incarnation`` and ``progress`` here, in the one object
+    that all of the SDK holds (``moves_to``).
     """
 
     rank: int = 0
@@ -82,6 +84,7 @@ class Session:
     full_world_size: int = 0
     trained_in: int | None = None
     has_joined: bool = False
+    checks: bool = False
 
     @property
     def life(self) -> int:
@@ -158,6 +161,7 @@ def read_identity(environ: Mapping[str, str]) -> Session:
         is_newcomer=environ.get(REJOIN_VARIABLE) == "1",
         verdict_s=_seconds(environ.get(VERDICT_VARIABLE, ""), _VERDICT_S),
         full_world_size=_number(environ, FULL_VARIABLE) or 0,
+        checks=environ.get(CHECK_VARIABLE) == "1",
     )
 
 

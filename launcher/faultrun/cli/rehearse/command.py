@@ -100,8 +100,10 @@ def _command() -> RehearseCommand:
 
 def _rehearse(asked: Asked, wishes: "Wishes") -> int:
     from faultrun.cli.rehearse.run_rehearsal import rehearsed
+    from faultrun.model.wire import CHECK_VARIABLE
     from faultrun.rehearse.result_page import as_json, page
 
+    os.environ.setdefault(CHECK_VARIABLE, "1")  # of the trainings that it starts
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(signum) is not signal.SIG_IGN:
             signal.signal(signum, _interrupted)

@@ -47,6 +47,7 @@ class AccelerateGuard(Guard):
                 hint="guard.resume(load=...) with a function that loads it and finds the place",
             )
         self._accelerator.load_state(point.path)
+        self.training.resumed()
         return point
 
 

@@ -92,6 +92,7 @@ class Guard:
             why = "it is not one of faultrun.sdk.torch" if state is not None else "torch.load refuses it"
             hint = "guard.resume(load=...) with a function that loads your own format"
             raise CannotNow(f"nothing loads the checkpoint {point.path}", because=why, hint=hint)
+        self.training.resumed()
         return point
 
     def load(self, state: Any) -> None:

@@ -16,6 +16,7 @@ from faultrun.sdk.session import ResumePoint
 from faultrun.sdk.torch.loader.batch_shares import InParts, sharing_of
 from faultrun.sdk.torch.loader.epoch_place import EpochPlace
 from faultrun.sdk.torch.state.boundary import Boundary, Passage
+from faultrun.sdk.torch.state.check import BEGINNING, BOUNDARY, StateCheck, living
 from faultrun.sdk.torch.state.rng import Rng, cuda_rng_if_used, reseeded, restore_rng, rng_from_plain
 from faultrun.sdk.torch.state.rng_recorder import recorder_of
 from faultrun.sdk.torch.state.state_dict import Parts, assemble, batches_done, load_into
@@ -61,6 +62,10 @@ class Training:
         """Whether this rank has its place among the others; one that takes a dead one's has it late."""
         device_rng = cuda_rng_if_used if worker is None else self.parts.device.rng
         self.recorder = recorder_of(writer, ahead, device_rng, kept=worker is not None)
+        self._check: StateCheck | None = None
+        if worker is not None and writer.session.checks:
+            path = writer.own_folder / "state-digests"
+            self._check = StateCheck(path, writer.session.run_id, writer.session.world_size)
         self.reading = EpochPlace()
         self.redo = Redo()
         self._updates = [] if worker is None else [0] * len(self.parts.optimizers)
@@ -187,6 +192,32 @@ class Training:
                 self.history.append(boundary)
 
         self.lock.boundary(capture)
+        self.checks(BOUNDARY)
+
+    def checks(self, when: str, batch: Any = None, *, drawn: bool = False) -> None:
+        """In check mode: the state before a step that comes again is that of the first try. FaultrunError.
+
+        ``drawn``: as of random numbers, too; between two steps a script may draw some.
+        """
+        if (check := self._check) is None:
+            return
+        now = living(self.parts, self.reading.generator, batch)
+        left_out = ("gradient",) if drawn else ("gradient", "random")
+        check.compare(when, self.position, now, () if when is BEGINNING else left_out)
+        if self.inside:
+            check.write(when, self.position, now)
+
+    def excuse(self, names: str, why: str) -> None:
+        """In check mode: what begins so may differ; with no ``why`` not any more."""
+        if self._check is not None:
+            self._check.excused.pop(names, None)
+            self._check.excused.update({names: why} if why else {})
+
+    def resumed(self) -> None:
+        """What was saved is there again, and a step may come that was tried before."""
+        if self._check is not None:
+            self._check.comes_back()
+            self.checks(BOUNDARY, drawn=True)
 
     def boundary_now(self, slot: int | None = None, name: Position | None = None) -> Boundary:
         """What a boundary at this moment would say. Any thread, while the main thread stands still.
@@ -235,6 +266,7 @@ class Training:
             None if state[key] is None else rng_from_plain(state[key]) for key in ("rng", "epoch_rng")
         )
         if state["rank"] != self.writer.session.rank:
+            self.excuse("buffer", f"they come from rank {state['rank']}'s save")
             rng, epoch_rng = self._own_numbers(position, rng, epoch_rng)
         if self.worker is not None:  # of other launchers nobody knows here how many ranks there are
             done = batches_done(state, self.writer.session.batch_ranks)
@@ -302,6 +334,8 @@ class Training:
 
     def came_back(self) -> None:
         """The state is that of ``position`` again, by whatever way."""
+        if self._check is not None:
+            self._check.comes_back()
         while self.history and self.history[-1].position.step >= self.position.step:
             self.history.pop()
         if self.in_loop:  # its loader is open

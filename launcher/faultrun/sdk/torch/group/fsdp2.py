@@ -127,6 +127,15 @@ class Sharded:
         ]
 
 
+def gradients_in(root: Any) -> Iterator[tuple[str, Any]]:
+    """Those that ``fully_shard`` keeps for itself, in whatever module of ``root``, by name."""
+    for number, one in enumerate(Sharded(root)._keepers()):
+        for name, held in vars(one).items():
+            for tensor in _tensors_in(held):
+                if (gradient := tensor if "grad" in name else tensor.grad) is not None:
+                    yield f"{type(one).__name__}.{name} {number}", gradient
+
+
 def _point(mesh: Any) -> None:
     """Have it resolve to groups of living ranks."""
     if mesh.ndim == 1:

@@ -17,6 +17,7 @@ from faultrun.sdk.torch.group.fsdp2 import groups_of
 from faultrun.sdk.torch.group.process_group import training_group
 from faultrun.sdk.torch.loader.batch_shares import shared_out
 from faultrun.sdk.torch.loader.loader_position import opened, opened_after, set_epoch
+from faultrun.sdk.torch.state.check import BEGINNING
 from faultrun.sdk.torch.state.rng import restore_rng
 from faultrun.sdk.torch.state.shards import local_of
 from faultrun.sdk.torch.stay.redo import Batch
@@ -56,6 +57,7 @@ class Loops:
             step = training.position.step + 1
             if rejoin is not None:
                 training.begin_step(step, None, at_boundary=True)
+            training.checks(BEGINNING)
             training.redo.attempted = False
             yield step
             if not training.redo.attempted:  # the script has gone past it
@@ -74,6 +76,7 @@ class Loops:
             for batch in self._opened(loader, epoch):
                 self._leave_function_if_lost()
                 training.takes_batch(epoch)
+                training.checks(BEGINNING, batch)
                 yield batch
                 self._step_if_changed()
 
@@ -135,6 +138,7 @@ class Loops:
             training.reading.epoch_rng = batch.epoch_rng
             redo.attempted = False
             training.works_at(WorkPhase.COMPUTING)
+            training.checks(BEGINNING, batch.content)
             yield batch.content
             if not redo.attempted:
                 self._step_if_changed()
@@ -146,6 +150,8 @@ class Loops:
             return iter(())  # the loop begins at 0 again
         resumed = place.enters(loader, epoch)
         set_epoch(loader, epoch)
+        apart = bool(getattr(loader, "num_workers", 0))
+        training.excuse("batch", "the loader's processes may draw random numbers for it" if apart else "")
         opening = place.generator if training.worker is None else place.opening
         if resumed is None:
             waits = gradients_wait(training)
