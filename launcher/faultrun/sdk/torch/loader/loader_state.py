@@ -69,6 +69,7 @@ class LoaderState:
         """The lists that samplers had first: kept, so that no other is taken for them."""
         self._first = {place: _sight(value) for place, value in self._fields()}
         self._last: tuple[bytes, Any] = b"", None
+        self._seen: tuple[list[Any], list[Any]] | None = None
         self._readers: dict[str, Callable[[], Any]] = {}
         try:
             self._readers = {path: _reader_of(one) for path, one in self._generators.items()}
@@ -100,7 +101,14 @@ class LoaderState:
 
         ``opening``: as the loader is opened, with what is of use only then.
         """
-        generators = {path: read() for path, read in self._readers.items()}
+        read = [read() for read in self._readers.values()]
+        plain = [
+            one for each in self._samplers.values() for one in vars(each).values() if isinstance(one, _PLAIN)
+        ]
+        if not opening and self._seen == (read, plain):
+            return self._last[1]  # as at most steps: what an epoch draws, it draws as it begins
+        self._seen = None if opening else (read, plain)
+        generators = dict(zip(self._readers, read, strict=True))
         fields = {
             place: value
             for place, value in self._fields()
@@ -109,7 +117,8 @@ class LoaderState:
         states = {path: _packed(one.state_dict()) for path, one in self._stateful.items() if opening}
         only = next(iter(self._generators.values()), None)
         if not (fields or states) and len(generators) <= 1 and isinstance(only, torch.Generator | None):
-            return None if only is None else only.get_state()  # as always
+            self._last = b"", None if only is None else only.get_state()  # as always
+            return self._last[1]
         content = _MARK + pickle.dumps((generators, fields, states), protocol=4)
         if len(content) > _MOST_BYTES:
             names = ", ".join([*generators, *map(".".join, fields), *states])
@@ -229,24 +238,32 @@ def _is_generator(one: Any) -> bool:
 
 
 def _reader_of(one: Any) -> Callable[[], Any]:
-    """What tells its state. Those with 2.5 KB of it are asked in the quick way."""
+    """What tells its state, as what can be compared. Those with 2.5 KB of it are asked in the quick way."""
     if isinstance(one, torch.Generator):
         return lambda: one.get_state().numpy().tobytes()
     if isinstance(one, random.Random):
         return PythonRng(one).packed
-    if not hasattr(one, "get_state"):
-        return lambda: getattr(one, "bit_generator", one).state
-    is_usual = type(one._bit_generator).__name__ == "MT19937"
-    return NumpyRng(one).packed if is_usual else lambda: one.get_state(legacy=False)
+    bits = getattr(one, "bit_generator", None) or getattr(one, "_bit_generator", one)
+    if type(bits).__name__ == "PCG64":
+        return lambda: bits.state  # of numbers alone
+    if hasattr(one, "get_state"):
+        is_usual = type(bits).__name__ == "MT19937"
+        return NumpyRng(one).packed if is_usual else lambda: pickle.dumps(one.get_state(legacy=False))
+    return lambda: pickle.dumps(bits.state)
 
 
 def _put_state(one: Any, state: Any) -> None:
     if isinstance(one, torch.Generator):
         one.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
-    elif isinstance(one, random.Random):
+        return
+    if isinstance(one, random.Random):
         one.setstate(PythonRng.unpacked(state))
-    elif hasattr(one, "set_state"):
-        one.set_state(NumpyRng.unpacked(state) if isinstance(state, bytes) else state)
+        return
+    if isinstance(state, bytes):
+        pickled = state[:1] == pickle.PROTO
+        state = _Unpickler(io.BytesIO(state)).load() if pickled else NumpyRng.unpacked(state)
+    if hasattr(one, "set_state"):
+        one.set_state(state)
     else:
         getattr(one, "bit_generator", one).state = state
 
