@@ -23,7 +23,7 @@ def beside_faultrun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("faultrun.sdk.torch.worker", lambda: Worker(Session(run_id="r", checks=True)))
 
 
-class Net(nn.Module):
+class Net(nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.layer, self.norm = nn.Linear(1, 2), nn.BatchNorm1d(2)

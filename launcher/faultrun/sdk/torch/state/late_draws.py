@@ -38,8 +38,8 @@ def drawn_as_before(now: Rng, then: Rng, end: Rng) -> Rng | None:
         found = replace(now, python=(now.python[0], python, now.python[2]), cpu=_as_torch(words, now.cpu))
         numpys = [one.numpy for one in all_three if one.numpy is not None]
         if len(numpys) == len(all_three):
-            *words, place = _on(*((*map(int, one[1]), int(one[2])) for one in numpys))
-            found = replace(found, numpy=(numpys[0][0], array("I", words), place, *numpys[0][3:]))
+            *drawn, place = _on(*((*map(int, one[1]), int(one[2])) for one in numpys))
+            found = replace(found, numpy=(numpys[0][0], array("I", drawn), place, *numpys[0][3:]))
         if now.cuda is not None and then.cuda is not None and end.cuda is not None:  # seed, and how many
             drawn = end.cuda.view(torch.int64) - then.cuda.view(torch.int64)
             found = replace(found, cuda=(now.cuda.view(torch.int64) + drawn).view(torch.uint8))
