@@ -16,7 +16,7 @@ from faultrun.sdk.session import ResumePoint
 from faultrun.sdk.torch.loader.batch_shares import InParts, sharing_of
 from faultrun.sdk.torch.loader.epoch_place import EpochPlace
 from faultrun.sdk.torch.state.boundary import Boundary, Passage
-from faultrun.sdk.torch.state.check import BEGINNING, BOUNDARY, StateCheck, living
+from faultrun.sdk.torch.state.check import BEGINNING, BOUNDARY, check_of, living
 from faultrun.sdk.torch.state.rng import Rng, cuda_rng_if_used, reseeded, restore_rng, rng_from_plain
 from faultrun.sdk.torch.state.rng_recorder import recorder_of
 from faultrun.sdk.torch.state.state_dict import Parts, assemble, batches_done, load_into
@@ -62,10 +62,7 @@ class Training:
         """Whether this rank has its place among the others; one that takes a dead one's has it late."""
         device_rng = cuda_rng_if_used if worker is None else self.parts.device.rng
         self.recorder = recorder_of(writer, ahead, device_rng, kept=worker is not None)
-        self._check: StateCheck | None = None
-        if worker is not None and writer.session.checks:
-            path = writer.own_folder / "state-digests"
-            self._check = StateCheck(path, writer.session.run_id, writer.session.world_size)
+        self.check = check_of(writer) if worker is not None else None
         self.reading = EpochPlace()
         self.redo = Redo()
         self._updates = [] if worker is None else [0] * len(self.parts.optimizers)
@@ -199,7 +196,7 @@ class Training:
 
         ``drawn``: as of random numbers, too; between two steps a script may draw some.
         """
-        if (check := self._check) is None:
+        if (check := self.check) is None:
             return
         now = living(self.parts, self.reading.generator, batch)
         left_out = ("gradient",) if drawn else ("gradient", "random")
@@ -207,16 +204,10 @@ class Training:
         if self.inside:
             check.write(when, self.position, now)
 
-    def excuse(self, names: str, why: str) -> None:
-        """In check mode: what begins so may differ; with no ``why`` not any more."""
-        if self._check is not None:
-            self._check.excused.pop(names, None)
-            self._check.excused.update({names: why} if why else {})
-
     def resumed(self) -> None:
         """What was saved is there again, and a step may come that was tried before."""
-        if self._check is not None:
-            self._check.comes_back()
+        if self.check is not None:
+            self.check.comes_back()
             self.checks(BOUNDARY, drawn=True)
 
     def boundary_now(self, slot: int | None = None, name: Position | None = None) -> Boundary:
@@ -266,7 +257,8 @@ class Training:
             None if state[key] is None else rng_from_plain(state[key]) for key in ("rng", "epoch_rng")
         )
         if state["rank"] != self.writer.session.rank:
-            self.excuse("buffer", f"they come from rank {state['rank']}'s save")
+            if self.check is not None:
+                self.check.excuse("buffer", f"they come from rank {state['rank']}'s save")
             rng, epoch_rng = self._own_numbers(position, rng, epoch_rng)
         if self.worker is not None:  # of other launchers nobody knows here how many ranks there are
             done = batches_done(state, self.writer.session.batch_ranks)
@@ -334,8 +326,8 @@ class Training:
 
     def came_back(self) -> None:
         """The state is that of ``position`` again, by whatever way."""
-        if self._check is not None:
-            self._check.comes_back()
+        if self.check is not None:
+            self.check.comes_back()
         while self.history and self.history[-1].position.step >= self.position.step:
             self.history.pop()
         if self.in_loop:  # its loader is open

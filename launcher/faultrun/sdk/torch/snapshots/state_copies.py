@@ -183,7 +183,8 @@ class StateCopies:
         found = self._snapshots.read(step) if self._snapshots is not None and self._wanted else None
         if found is not None:
             self._training.parts.buffers.put(_state_in(found)["buffers"])
-            self._training.excuse("buffer", "")
+            if (check := self._training.check) is not None:
+                check.excuse("buffer", "")
 
     def _is_noted(self) -> bool:
         """Whether our own part has not changed since its gradients left: a copy being made anew is none."""

@@ -19,7 +19,7 @@ from faultrun.sdk.torch.group.fsdp2 import gradients_in
 from faultrun.sdk.torch.state.rng import current_rng, memory_at
 from faultrun.sdk.torch.state.shards import local_of
 from faultrun.sdk.torch.state.state_dict import Parts
-from faultrun.sdk.worker.save_files import Position
+from faultrun.sdk.worker.save_files import Position, SaveWriter
 
 _MOST_LINES = 1024
 _PLAIN = (bool, int, float, str, type(None))
@@ -41,8 +41,13 @@ class StateCheck:
         """What is compared first, before anything is computed again."""
         self._lines = 0
         self._named: set[str] = set()
-        self.excused = {"number": "nobody keeps numbers among a module's attributes"}
+        self._excused = {"number": "nobody keeps numbers among a module's attributes"}
         """Beginnings of names that may differ, and why."""
+
+    def excuse(self, names: str, why: str) -> None:
+        """What begins so may differ; with no ``why`` not any more."""
+        self._excused.pop(names, None)
+        self._excused.update({names: why} if why else {})
 
     def comes_back(self) -> None:
         """What follows has been tried before, unless nobody came so far."""
@@ -52,7 +57,7 @@ class StateCheck:
         """With the try before, if there was one, but what is ``left_out``. FaultrunError: it differs."""
         if (then := self._before.pop(_place(when, position), None)) is None:
             return
-        excused = dict(self.excused) if when in self._taken_back else {"": "it was computed again"}
+        excused = self._excused if when in self._taken_back else {"": "it was computed again"}
         self._taken_back.discard(when)
         wrong = []
         for name in {**then, **now}:
@@ -99,6 +104,13 @@ class StateCheck:
                     of, place, digests = json.loads(line)
                     found.update({place: digests} if of == self._of else {})
         return found
+
+
+def check_of(writer: SaveWriter) -> StateCheck | None:
+    """Of the rank that saves so; None where nobody asked for it."""
+    session = writer.session
+    path = writer.own_folder / "state-digests"
+    return StateCheck(path, session.run_id, session.world_size) if session.checks else None
 
 
 def living(parts: Parts, loader: Any, batch: Any = None) -> Digests:

@@ -150,8 +150,9 @@ class Loops:
             return iter(())  # the loop begins at 0 again
         resumed = place.enters(loader, epoch)
         set_epoch(loader, epoch)
-        apart = bool(getattr(loader, "num_workers", 0))
-        training.excuse("batch", "the loader's processes may draw random numbers for it" if apart else "")
+        if training.check is not None:
+            apart = bool(getattr(loader, "num_workers", 0))
+            training.check.excuse("batch", "processes of the loader may draw numbers for it" if apart else "")
         opening = place.generator if training.worker is None else place.opening
         if resumed is None:
             waits = gradients_wait(training)
