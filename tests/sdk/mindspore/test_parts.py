@@ -23,7 +23,7 @@ def environment() -> Iterator[None]:
 
 
 def test_copies_take_less_than_one_percent_of_the_time() -> None:
-    from faultrun.sdk.mindspore.callback import CopyInterval
+    from faultrun.sdk.snapshots.copy_interval import CopyInterval
 
     interval = CopyInterval(None)
     copies = 0
@@ -36,7 +36,7 @@ def test_copies_take_less_than_one_percent_of_the_time() -> None:
 
 
 def test_a_cheap_copy_is_made_at_every_step_and_an_interval_that_is_given_is_kept() -> None:
-    from faultrun.sdk.mindspore.callback import CopyInterval
+    from faultrun.sdk.snapshots.copy_interval import CopyInterval
 
     cheap, given = CopyInterval(None), CopyInterval(7)
     copies = {cheap: 0, given: 0}
@@ -53,7 +53,7 @@ def test_a_cheap_copy_is_made_at_every_step_and_an_interval_that_is_given_is_kep
 def test_ranks_with_other_costs_copy_the_same_steps() -> None:
     """Of three ranks one copies slowly; after its first measurements all have copies of the same steps."""
     from faultrun.model.wire import INTERVAL_OFFSET, SLOT_BYTES, pack_number, widest_interval
-    from faultrun.sdk.mindspore.callback import CopyInterval
+    from faultrun.sdk.snapshots.copy_interval import CopyInterval
 
     page = bytearray(3 * SLOT_BYTES)
 

@@ -26,6 +26,7 @@ from faultrun.sdk.snapshots.interval import AUTO, SnapshotEvery, SnapshotInterva
 from faultrun.sdk.torch.group.process_group import init_process_group
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.provider import GASP_SUFFIX, GaspFile, TorchProvider, keep
+from faultrun.sdk.torch.snapshots.last_boundary import LastBoundary
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.state.boundary import Objects, device_of
 from faultrun.sdk.torch.state.shards import ModuleState, is_spread, replica_group_of
@@ -61,6 +62,7 @@ def protect(
     ``snapshot_every``: every how many steps a shard that no other rank has is copied into memory that
     outlives this process, from which it comes back; at most so many steps are then done again. 1: each step
     waits for its copy, and none is done again. "auto": as often as 99 % of the speed allow. 0: never.
+    Where ranks meet between the updates of a step, every how many steps a replica copies its own, too.
     FaultrunError for what could never be saved: optimizers without step hooks,
     models in FullyShardedDataParallel without ``state_fn``, states that cannot be pickled and read
     again, a directory that cannot be written to; and beside another training that has not begun.
@@ -101,6 +103,8 @@ def protect(
         copies = StateCopies(this, training, interval, suffix)
         refused = _why_no_rejoin(training, state_fn, interval)
         guard.rejoin = Rejoin(training, this, model, refused, copies, guard.step)
+        if not is_part and state_fn is None and snapshot_every != 0 and this.session.world_size > 1:
+            guard.last_boundary = LastBoundary(training, this, snapshot_every)
     state = None if state_fn is None else lambda _: state_fn()
     keep(training, this, GaspFile(training, state_fn, state, save_fn=save_fn))
     return guard

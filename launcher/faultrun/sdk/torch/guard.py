@@ -25,6 +25,7 @@ from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.session import ResumePoint
 from faultrun.sdk.torch.loader.batch_shares import check_shares
 from faultrun.sdk.torch.loader.loader_position import check_positions
+from faultrun.sdk.torch.snapshots.last_boundary import LastBoundary
 from faultrun.sdk.torch.state.dcp import gathered, taken_apart
 from faultrun.sdk.torch.state.rng import restore_rng
 from faultrun.sdk.torch.state.state_dict import is_ours, read_state
@@ -46,6 +47,8 @@ class Guard:
         self.training = training
         self.rejoin: Rejoin | None = None
         """How it outlives a peer; None without faultrun."""
+        self.last_boundary: LastBoundary | None = None
+        """Keeps it for saves between two; None where others do, or nobody can."""
         if training.worker is not None:
             training.watch(self._before_update, self._after_forward)
 
@@ -118,7 +121,7 @@ class Guard:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put back what ``state_dict`` returned, among any number of ranks."""
-        training = self.training
+        training, self.training.kept = self.training, None
         training.position, rng, epoch_rng = taken_apart(state, training.writer.session.full_world_size)
         training.parts.objects.load(state["objects"])
         restore_rng(rng)
@@ -177,6 +180,8 @@ class Guard:
         self.training.step(n, epoch)
         if self.rejoin is not None and self.training.history[-1].position == self.training.position:
             self.rejoin.stepped()
+        if self.last_boundary is not None:
+            self.last_boundary.stepped()
         if self.training.is_shard:
             # going on, it would help peers past the step that is being saved here
             self.training.lock.let_read()
@@ -190,7 +195,7 @@ class Guard:
         """Mark a change of parameters that no protected optimizer makes, such as clipping them."""
         self.training.begin()
         yield  # an exception leaves the state marked as half changed, which it is
-        self.training.lock.end()
+        self.training.end()
 
     def save(self, path: str | Path) -> Saved:
         """Write the whole state to ``path``, with a manifest, between two steps: your periodic checkpoint.

@@ -139,7 +139,7 @@ class TorchProvider(StateProvider):
         return self._save(order)
 
     def _save(self, order: SaveOrder, *, agreed: bool = False) -> Saved:
-        complete = partial(self._updated_and_whole, order.step)
+        complete = partial(self._updated_and_whole, order)
         phase = self.lock.hold(limits_of(order), complete, lambda: self._is_due(order))
         held = True
         try:
@@ -149,7 +149,8 @@ class TorchProvider(StateProvider):
                 raise NotSaved("the device stands in the middle of an update")
             if (there := self._there_already(boundary.position.step)) is not None:
                 return there
-            state = self._form.state(boundary)
+            kept = self._training.kept
+            state = kept[1] if kept is not None and kept[0] is boundary else self._form.state(boundary)
             ahead = boundary.position.step > self._training.history[-1].position.step
             if not order.leaves:
                 state = copied(state)
@@ -181,9 +182,12 @@ class TorchProvider(StateProvider):
         worker = self._training.worker
         return worker is None or worker.joined_save() >= self.writer.session.local_world_size
 
-    def _updated_and_whole(self, step: int | None) -> bool:
-        """Asked when the main thread stands after an update: find what can be saved, of this step if any."""
-        self._chosen = self._unended(step)
+    def _updated_and_whole(self, order: SaveOrder) -> bool:
+        """Asked when the main thread stands in an update or after one: find what can be saved, as ordered."""
+        is_inside, kept = self.lock.phase is UpdatePhase.UPDATING, self._training.kept
+        self._chosen = None if is_inside else self._unended(order.step)
+        if self._chosen is None and kept is not None and (order.peers_lost or self.lock.stopped):
+            self._chosen = kept[0] if order.step in (None, kept[0].position.step) else None
         return self._chosen is not None
 
     def _whole_after_update(self, step: int | None) -> Boundary | None:

@@ -13,6 +13,7 @@ from typing import Any
 from faultrun.errors import FaultrunError
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.session import ResumePoint
+from faultrun.sdk.torch.group.process_group import meetings
 from faultrun.sdk.torch.loader.batch_shares import InParts, sharing_of
 from faultrun.sdk.torch.loader.epoch_place import EpochPlace
 from faultrun.sdk.torch.state.boundary import Boundary, Passage
@@ -69,6 +70,11 @@ class Training:
         self._told_of_steps = False
         self._draws_late = False
         """Whether random numbers are drawn where nobody notes them, so that the update does."""
+        self.meets_between_updates = False
+        """Whether ranks were seen to meet between the first update of a step and its last."""
+        self._met: int | None = None
+        self.kept: tuple[Boundary, Any] | None = None
+        """A boundary, and a copy of its state on the host."""
         self.is_over = False
         """Whether the script has said so, or has begun another."""
 
@@ -103,7 +109,7 @@ class Training:
         self._updates[number] += 1
         if self._draws_late:
             self.note_under_way(updated=True)
-        self.lock.end()
+        self.end()
         if self.history and self._updates[number] - self.history[-1].updates[number] == _MANY_UPDATES:
             self._tell(
                 f"{_MANY_UPDATES} updates were made since the last step ended: is guard.step() missing?"
@@ -118,9 +124,17 @@ class Training:
     def begin(self) -> None:
         """The state changes from here on. Blocks while it is being read."""
         self.lock.begin()
+        if self._met is None and self.worker is not None:
+            self._met = meetings()
         passage = self.history[-1].passage if self.history else None
         if self._mark is not None and passage is not None and passage.left is None:
             passage.left = self._mark()
+
+    def end(self) -> None:
+        """That change is made."""
+        if not self.meets_between_updates and self._met is not None:
+            self.meets_between_updates = meetings() != self._met
+        self.lock.end()
 
     def step(self, n: int | None = None, epoch: int | None = None) -> None:
         """A step is complete: the global step ``n``, by default one more than the last."""
@@ -182,6 +196,7 @@ class Training:
         """
 
         def capture() -> None:
+            self._met = None
             if self.worker is not None:
                 boundary = self.boundary_now() if now is None else now()
                 if self._mark is not None:
@@ -252,6 +267,7 @@ class Training:
 
     def load(self, state: Any) -> None:
         """Put back what ``state_at`` made. From another rank's the random numbers are this rank's own."""
+        self.kept = None  # of steps that are not what came before this state
         position = load_into(self.parts, state)
         rng, epoch_rng = (
             None if state[key] is None else rng_from_plain(state[key]) for key in ("rng", "epoch_rng")

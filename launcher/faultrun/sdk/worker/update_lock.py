@@ -30,6 +30,9 @@ class UpdatePhase(Enum):
     UPDATED = "after an update, before the end of the step"
 
 
+_CHANGED = frozenset({UpdatePhase.UPDATING, UpdatePhase.UPDATED})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldLimits:
     """How long to wait for a better moment, in seconds. ``until_s`` is on the monotonic clock.
@@ -124,8 +127,8 @@ class UpdateLock:
     ) -> UpdatePhase:
         """Wait for a consistent moment; afterwards the main thread cannot change anything until ``release``.
 
-        Returns CLEAN, or UPDATED when the main thread is stuck (or on its way out) after an update and
-        ``complete`` says that nothing of the step is missing. A CLEAN moment counts only if ``due``, which
+        Returns CLEAN, or another when the main thread is stuck (or on its way out) in an update or after one
+        and ``complete`` says that there is a state all the same. A CLEAN moment counts only if ``due``, which
         may raise NotSaved. Raises NotSaved when the limits are over.
         """
         self.is_wanted = True
@@ -154,8 +157,7 @@ class UpdateLock:
                 if (phase := self._try_hold(limits, complete, due)) is not None:
                     return phase
                 if self.stopped:
-                    changed = self.phase in (UpdatePhase.UPDATING, UpdatePhase.UPDATED)
-                    harm = ": its state is half changed" if changed else ""
+                    harm = ": its state is half changed" if self.phase in _CHANGED else ""
                     raise NotSaved(f"the script stopped {self.phase.value}{harm}")
             if not self.boundaries and now_s >= self._since_s + limits.first_s:
                 raise NotSaved("no step is finished: there is nothing to save")
@@ -174,8 +176,8 @@ class UpdateLock:
                 self._look(here)  # it may compute until it wants to change something
                 return UpdatePhase.CLEAN
             stuck = self.stopped or time.monotonic() - self._since_s >= limits.stuck_s
-            if self.phase is UpdatePhase.UPDATED and stuck and complete():
-                return UpdatePhase.UPDATED
+            if (phase := self.phase) in _CHANGED and stuck and complete():
+                return phase
         except BaseException:
             self._reading.release()
             raise

@@ -34,6 +34,15 @@ _FAKE = "fake"
 _RENDEZVOUS = frozenset({"init_method", "store", "rank", "world_size"})
 
 
+def meetings() -> int:
+    """A number that grows with each collective that this rank begins, in any group of torch's."""
+    if not dist.is_initialized():
+        return 0
+    with contextlib.suppress(RuntimeError):  # of a backend that does not count
+        return sum(one._get_sequence_number_for_group() for one in dist.distributed_c10d._world.pg_map)
+    return 0
+
+
 class TrainingGroup:
     """torch's default group of one process, in all its incarnations. ``how``: as the script made it."""
 

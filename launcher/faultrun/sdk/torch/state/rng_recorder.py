@@ -16,7 +16,7 @@ import os
 import struct
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +32,8 @@ _SLOT_BYTES = 64 * 1024
 _EARLIER_SLOT_BYTES = 16 * 1024
 _KEPT = 4
 """Steps, and as many epochs, that a rank has resumed at."""
+_COPIED = 2
+"""Steps of which copies are kept: ranks may differ by one copy."""
 _HEADER = struct.Struct("<QqqqIII")
 """Run, step, epoch, batches; lengths of torch's, CUDA's and the loader's states (0: none)."""
 _RUN = struct.Struct("<Q")
@@ -70,7 +72,9 @@ class RngRecorder:
         """For the beginning of a step that may have to be made again."""
         self._after_forward, self._after_update = [steps, steps + 1], [self.redo_slot + 1, self.redo_slot + 2]
         """Of two steps each, that under way first."""
-        self._page = _mapped(path, (self.redo_slot + 3) * _SLOT_BYTES)
+        self._copied = range(self.redo_slot + 3, self.redo_slot + 3 + _COPIED)
+        self._turn_copied = 0
+        self._page = _mapped(path, self._copied.stop * _SLOT_BYTES)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
         self._device_rng = device_rng
         self._python, self._numpy = PythonRng(), NumpyRng()
@@ -136,12 +140,18 @@ class RngRecorder:
         oldest = min(keys, key=lambda slot: -1 if (key := keys[slot]) is None else key.step)
         self.record(next(same, oldest), position, loader)
 
+    def keep_copied(self, slot: int) -> None:
+        """The state of the step that is recorded in ``slot`` was copied, and may be saved much later."""
+        self._turn_copied = (self._turn_copied + 1) % _COPIED
+        self.take(self._copied[self._turn_copied], self.content(slot))
+
     def at_step(self, position: Position) -> Rng | None:
         """What an earlier process of this rank and run recorded at this very position; kept from now on.
 
         While it was under way: with as many drawn since as in the step before.
         """
-        ended = self._found(range(self._steps), self._kept_steps, lambda key: key == position)
+        recorded = (*range(self._steps), *self._copied)
+        ended = self._found(recorded, self._kept_steps, lambda key: key == position)
         return ended or self._guessed(position)
 
     def near_step(self, step: int) -> Rng | None:
@@ -203,7 +213,7 @@ class RngRecorder:
         """Whether it was recorded in this run, at this very position."""
         return self._key(slot) == position
 
-    def _found(self, recorded: range, kept: range, fits: Callable[[Position], bool]) -> Rng | None:
+    def _found(self, recorded: Sequence[int], kept: range, fits: Callable[[Position], bool]) -> Rng | None:
         keys = {slot: key for slot in (*recorded, *kept) if (key := self._key(slot)) is not None}
         if (slot := next((slot for slot, key in keys.items() if fits(key)), None)) is None:
             return None
@@ -269,7 +279,7 @@ def _mapped(path: Path | None, size_bytes: int) -> mmap.mmap:
     path.parent.mkdir(parents=True, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        earlier = size_bytes // _SLOT_BYTES - 2
+        earlier = size_bytes // _SLOT_BYTES - 2 - _COPIED  # of which earlier versions had none
         if os.fstat(fd).st_size == earlier * _EARLIER_SLOT_BYTES:
             _widen(fd, earlier)
         os.ftruncate(fd, size_bytes)

@@ -8,6 +8,7 @@ from faultrun.sdk.torch.group.ddp import Averaging
 from faultrun.sdk.torch.group.transfer import receive, send
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.state.boundary import nothing_is_missing
+from faultrun.sdk.torch.state.trees import copied
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.update_lock import UpdatePhase
 
@@ -35,7 +36,7 @@ class LiveState:
 
     def interrupted(self) -> None:
         """See what is left: whole while no update has begun, or where nothing of the next step is missing."""
-        self.is_whole = self._survived()
+        self.is_whole = self._survived() or self._restored()
 
     def become(
         self, common: CommonStep, memory: StateCopies, averaging: Averaging | None, device: Any
@@ -77,6 +78,17 @@ class LiveState:
         why = training.reading.why_not_at(training.position) if is_open and source is not From.ITSELF else ""
         if why:
             raise ElsewhereInTheScript(why)
+
+    def _restored(self) -> bool:
+        """From the copy, if that is of the last boundary: steps before it are not made again here."""
+        training, kept = self._training, self._training.kept
+        if kept is None or kept[0].position != training.history[-1].position:
+            return False
+        training.lock.begin()
+        training.load(copied(kept[1]))
+        training.kept = kept
+        training.came_back()
+        return True
 
     def _survived(self) -> bool:
         training = self._training
