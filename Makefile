@@ -14,7 +14,7 @@ FAULTS ?= 500
 MINUTES ?= 60
 WALKS ?= 10
 
-.PHONY: help setup deepspeed demo docs check check-model test test-all tensorflow pythons bench bench-all bench-scale bench-nodes soak soak-gasps soak-day soak-everything soak-hostile soak-layouts soak-nodes soak-pauses soak-properties soak-stay matrix codes format clean
+.PHONY: help setup deepspeed demo docs check check-model test test-all tensorflow pythons bench bench-all bench-scale bench-nodes soak soak-gasps soak-day soak-everything soak-hostile soak-layouts soak-loops soak-nodes soak-pauses soak-properties soak-stay matrix codes format clean
 
 help:
 	@echo "make demo    install into .venv, train on 4 workers, kill two, watch a warm restart and a cold one"
@@ -37,6 +37,7 @@ help:
 	@echo "make codes   the codes that people train with, each with each fault, beside torchrun; goes on where it was cut off"
 	@echo "make soak-hostile N=500 SEED=1: histories of kills, stops told twice, requeues, files renamed, cut and gone"
 	@echo "make soak-layouts N=300 SEED=1: how training codes lay their saves out, each killed as it saves; goes on where it was cut off"
+	@echo "make soak-loops N=300 SEED=1: training loops as people write them, a rank killed in each, compared bit for bit; goes on where it was cut off"
 	@echo "make soak-nodes N=300 SEED=1: faults over three nodes and a spare with a real etcd; goes on where it was cut off"
 	@echo "make soak-stay N=500 SEED=1: ranks killed in trainings whose survivors stay, compared bit for bit; goes on where it was cut off"
 	@echo "make soak-everything N=1000 SEED=1: every fault over every training, one node and three; goes on where it was cut off (MINUTES=60 at a time)"
@@ -127,6 +128,10 @@ soak-hostile: $(STAMP)
 
 soak-layouts: $(STAMP)
 	$(BIN)/python -m benchmarks.campaigns.layouts --layouts $(N) --seed $(SEED) --keep benchmarks/results/attempts/soak-layouts-$(SEED).jsonl
+
+soak-loops: $(STAMP)
+	PYTHONPATH=launcher:tests/support/light:. $(BIN)/python -m benchmarks.campaigns.loops --loops $(N) --seed $(SEED) \
+		--keep benchmarks/results/attempts/soak-loops-$(SEED).jsonl --page benchmarks/results/loops_zoo.md
 
 soak-nodes: $(STAMP)
 	PYTHONPATH=launcher:tests:. $(BIN)/python -m benchmarks.campaigns.everything --preset nodes --faults $(N) --seed $(SEED) \
