@@ -41,7 +41,7 @@ _PARTS = {
 }
 _DIFFERS = "differs in silence"
 VERDICTS = ("right", "refused", "told", _DIFFERS)
-_REFUSED = re.compile(r"FaultrunError: (.*)")
+_REFUSED = re.compile(r"FaultrunError: (.*)|(no usable checkpoint)")
 _LATE = "draws random numbers behind the model's forward pass"
 
 
@@ -121,7 +121,7 @@ def run(case: Case, folder: Path) -> Seen:
     """Train it undisturbed, if it never was, and once more with a rank that dies; compare."""
     whole, said = _undisturbed(case)
     if refused := _REFUSED.search(said):
-        return Seen(verdict="refused", what=refused[1], stayed=False)
+        return Seen(verdict="refused", what=refused[1] or refused[2], stayed=False)
     if not whole[0] or not whole[1]:
         return Seen(verdict=_DIFFERS, what=f"undisturbed: {said[-300:]}", stayed=False)
     hurt, said = _trained(case, folder)
@@ -130,8 +130,9 @@ def run(case: Case, folder: Path) -> Seen:
     stayed = " stayed" in said
     what = _difference(case, whole, hurt, stayed=stayed) or ("" if "exit code 0" in said else "its end")
     if what and (refused := _REFUSED.search(said)):
-        return Seen(verdict="refused", what=refused[1], stayed=stayed)
-    verdict = "right" if not what else "told" if _LATE in said else _DIFFERS
+        return Seen(verdict="refused", what=refused[1] or refused[2], stayed=stayed)
+    told = _LATE in said and not {"batch", "missing"} & set(re.findall(r"\w+", what))
+    verdict = "right" if not what else "told" if told else _DIFFERS
     return Seen(verdict=verdict, what=what, stayed=stayed)
 
 
@@ -184,7 +185,7 @@ def _difference(case: Case, whole: list[list[Row]], hurt: list[list[Row]], *, st
                 return f"rank {rank}, step {row['step']}: {', '.join(wrong)}"
         missing = due.keys() - {row["step"] for row in hurt[rank]} - {case.at}
         if missing:
-            return f"rank {rank}: no step {', '.join(map(str, missing))}"
+            return f"rank {rank}: missing {', '.join(map(str, missing))}"
     return ""
 
 

@@ -29,7 +29,7 @@ def test_what_is_not_as_it_was_is_named() -> None:
     other = {"step": 3, "loss": 0.5000001, "batch": [3]}
     told = loops._difference(case, whole, [whole[0], [*whole[1][:2], other, whole[1][3]]], stayed=True)
     assert told == "rank 1, step 3: loss"
-    assert loops._difference(case, whole, [whole[0], whole[1][:3]], stayed=True) == "rank 1: no step end"
+    assert loops._difference(case, whole, [whole[0], whole[1][:3]], stayed=True) == "rank 1: missing end"
 
 
 @pytest.mark.slow

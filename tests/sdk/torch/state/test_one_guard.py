@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from faultrun.errors import FaultrunError
 from faultrun.sdk.session import Session
@@ -135,3 +136,19 @@ def test_random_numbers_behind_the_forward_pass_are_told_once_and_noted_at_the_u
     assert capsys.readouterr().err.count("step 1 draws random numbers behind") == (1 if late else 0)
     assert noted is not None
     assert torch.equal(noted.cpu, there)
+
+
+@pytest.mark.parametrize("counted", [0, 1])
+def test_batches_that_a_script_skips_at_an_epochs_end_are_no_place_to_go_on_from(
+    tmp_path: Path, counted: int
+) -> None:
+    """Their error may have been that of a lost peer."""
+    part, data = Part(tmp_path), TensorDataset(torch.ones(4, 2))
+    for batch, _ in enumerate(part.guard.batches(DataLoader(data), epoch=0)):
+        if batch < 2:
+            part.step()
+        elif batch < 2 + counted:
+            part.guard.step()
+    for _ in part.guard.batches(DataLoader(data), epoch=1):
+        break
+    assert part.guard.training.history[-1].position == Position(2, 0, 2)

@@ -155,10 +155,10 @@ class Loops:
             training.check.excuse("batch", "processes of the loader may draw numbers for it" if apart else "")
         opening = place.generator if training.worker is None else place.opening
         if resumed is None:
-            waits = gradients_wait(training)
+            unended = _is_unended(training)
             training.position = Position(training.position.step, epoch, 0)
             place.epoch_rng = recorder.read(recorder.epoch(training.position, opening))
-            if not waits:
+            if not unended:
                 training.note_boundary()  # an epoch begins: no new step, but a place to go on from
             if (rejoin := self._rejoins_here) is not None:
                 rejoin.at_an_epochs_end()
@@ -263,6 +263,15 @@ def _adds_up(training: Training) -> bool:
     last = training.history[-1]
     groups = [[group.copy() for group in one.param_groups] for one in parts.optimizers]
     return last.says_the_same(last._replace(groups=groups, objects=parts.objects.capture()))
+
+
+def _is_unended(training: Training) -> bool:
+    """Whether batches since the last boundary made no update: gradients wait, or the script has skipped them.
+
+    It may have skipped them for the error of a lost peer, and then they come again.
+    """
+    last = training.history[-1].position if training.history else training.position
+    return last != training.position and last.step <= training.position.step
 
 
 def gradients_wait(training: Training) -> bool:
