@@ -42,7 +42,7 @@ _PARTS = {
 _DIFFERS = "differs in silence"
 VERDICTS = ("right", "refused", "told", _DIFFERS)
 _REFUSED = re.compile(r"FaultrunError: (.*)|(no usable checkpoint)")
-_LATE = "draws random numbers behind the model's forward pass"
+_TOLD = ("draws random numbers behind the model's forward pass", " are those of rank ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ def run(case: Case, folder: Path) -> Seen:
     what = _difference(case, whole, hurt, stayed=stayed) or ("" if "exit code 0" in said else "its end")
     if what and (refused := _REFUSED.search(said)):
         return Seen(verdict="refused", what=refused[1] or refused[2], stayed=stayed)
-    told = _LATE in said and not {"batch", "missing"} & set(re.findall(r"\w+", what))
+    told = any(words in said for words in _TOLD) and not {"batch", "missing"} & set(re.findall(r"\w+", what))
     verdict = "right" if not what else "told" if told else _DIFFERS
     return Seen(verdict=verdict, what=what, stayed=stayed)
 

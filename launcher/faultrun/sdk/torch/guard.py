@@ -12,6 +12,7 @@ No copies of parameters are made in normal training. What happens when:
 """
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -88,6 +89,7 @@ class Guard:
         state = read_state(point.path)
         if is_ours(state):
             self.load(state)
+            self._tell_whose_buffers(state["rank"])
         elif load is not None:
             self.training.position = Position(step=point.step or 0, epoch=point.epoch)
             load(point.path)
@@ -97,6 +99,15 @@ class Guard:
             raise CannotNow(f"nothing loads the checkpoint {point.path}", because=why, hint=hint)
         self.training.resumed()
         return point
+
+    def _tell_whose_buffers(self, saved_by: int) -> None:
+        names = list(self.training.parts.buffers.now())
+        if names and saved_by != self.training.writer.session.rank:
+            print(  # noqa: T201 - the worker's log is where people look
+                f"faultrun: buffers ({', '.join(names[:3])}) are those of rank {saved_by}, which saved:"
+                " another training goes on where ranks have buffers of their own",
+                file=sys.stderr,
+            )
 
     def load(self, state: Any) -> None:
         """Put back a state that ``save`` or a dying gasp wrote, as ``torch.load`` returns it.
