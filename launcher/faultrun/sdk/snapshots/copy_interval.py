@@ -31,11 +31,6 @@ class CopyInterval:
         """Copy once in so many steps, as known so far."""
 
     @property
-    def is_learnt(self) -> bool:
-        """Whether nobody has given one."""
-        return not self._fixed
-
-    @property
     def step_s(self) -> float:
         """What a step usually takes, copies left out; 0 before one is known."""
         return median(self._steps) if self._steps else 0.0

@@ -14,8 +14,6 @@ from faultrun.sdk.torch.state.trees import SMALL_BYTES, bytes_of, copied, map_te
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.worker import Worker
 
-_DEVICE_BEHIND_S = 60.0
-
 
 class LastBoundary:
     """Of one rank. Main thread. ``every``: how many steps, as ``protect`` was told; not 0."""
@@ -23,7 +21,7 @@ class LastBoundary:
     def __init__(self, training: Training, worker: Worker, every: SnapshotEvery) -> None:
         self._training = training
         self._interval = CopyInterval(None if every == AUTO else every, worker.agree_on_interval)
-        self._is_small = False
+        self._is_learnt, self._is_small = every == AUTO, False
         self._has_room = True
         self._went_on_s = time.perf_counter()
 
@@ -48,11 +46,11 @@ class LastBoundary:
     def _copy(self) -> None:
         training = self._training
         boundary, training.kept = training.history[-1], None
-        if boundary.passage is not None and not passes(boundary.passage.done, _DEVICE_BEHIND_S):
+        if boundary.passage and not passes(boundary.passage.done, timeout_s=60):
             return
         state = copied(training.host_state_at(boundary))
         sizes: list[int] = []
         map_tensors(state, lambda tensor: sizes.append(bytes_of(tensor)))
-        self._is_small = sum(sizes) <= SMALL_BYTES and self._interval.is_learnt
+        self._is_small = self._is_learnt and sum(sizes) <= SMALL_BYTES
         training.kept = boundary, state
         training.recorder.keep_copied(boundary.rng)
