@@ -74,7 +74,7 @@ def main() -> None:
             at(step, "end")
     states = [one.state_dict() for one in (encoder, decoder, first, second, *schedules)]
     packed = pack([states, random.random(), np.random.rand(), torch.rand(1)])
-    ended = [zlib.crc32(one) for one in (packed.plan, *packed.parts())]
+    ended = [zlib.crc32(bytes(one)) for one in (packed.plan, *packed.parts())]
     (OUT / f"final_{RANK}").write_text(f"{guard.global_step} {ended}")
     sdk.done()
 
