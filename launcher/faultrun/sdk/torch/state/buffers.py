@@ -8,7 +8,6 @@ A forward pass changes buffers in place (batch norm), or puts another tensor whe
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from operator import is_
 from typing import Any
 
 import torch
@@ -25,19 +24,15 @@ _Form = tuple[Any, Any]
 class _Kept:
     """One buffer as it was at the last boundary: ``held`` is the tensor that was there, ``copy`` its values.
 
-    ``live`` is this rank's piece of it, at ``address`` (0: nobody can say). ``move`` are the bytes of both,
-    where they can be copied as such. ``is_told``: it is saved, which large ones are not that no
-    ``state_dict`` has and nothing changes.
+    ``live`` is this rank's piece of it, at ``address`` (0: nobody can say). ``is_told``: it is saved, which
+    large ones are not that no ``state_dict`` has and nothing changes.
     """
 
-    module: Any
-    key: str
     held: Any
     live: Any
     copy: Any
     version: int
     address: int
-    move: tuple[memoryview, memoryview] | None
     is_told: bool
 
     @property
@@ -49,6 +44,12 @@ class _Kept:
     def has_moved(self) -> bool:
         """Whether it has got other memory (``one.data = ...``)."""
         return self.address != 0 and self.address != self.held.data_ptr()
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether its memory can be copied as such."""
+        plain = self.address and self.live.device.type == "cpu"
+        return bool(plain and self.live.is_contiguous() and self.copy.is_contiguous())
 
 
 class Buffers:
@@ -78,7 +79,7 @@ class Buffers:
     def now(self) -> dict[str, Any]:
         """By name, where they are at this moment."""
         found = {}
-        for name, _, _, held in self._living():
+        for name, held, _ in self._living():
             kept = self._kept.get(name)
             if kept is None or kept.is_told or kept.held is not held or kept.has_changed:
                 found[name] = local_of(held.detach())
@@ -86,9 +87,7 @@ class Buffers:
 
     def capture(self) -> None:
         """A boundary: copy what may have changed since the last one."""
-        now = self._all_held()
-        same = len(now) == len(self._seen) and all(map(is_, now, self._seen)) and not any(self._empty_places)
-        if not same or [ask() for ask in self._where] != self._addresses:
+        if self._inside() != self._seen or any(one.has_moved for one in self._kept.values()):
             self._look()
             return
         for kept, live in self._moves:  # the quickest way for a few small tensors on the CPU
@@ -100,19 +99,14 @@ class Buffers:
                 _copy_again(one)
 
     def put_back(self) -> None:
-        """Have the tensors and the values of the last boundary again."""
+        """Have the modules, the tensors and the values of the last boundary again."""
+        for place, then in self._then:
+            place.clear()
+            place.update(then)
         for one in self._kept.values():
             if one.has_moved:
                 one.held.data = one.live
-            one.module._buffers[one.key] = one.held
             _fill(one.live, one.copy)
-        for name, module, key, _ in [*self._living()]:
-            if name in self._kept:
-                module._buffers[key] = self._kept[name].held
-            elif name in self._empty:
-                module._buffers[key] = None
-            else:
-                del module._buffers[key]
 
     def put(self, states: Mapping[str, Any], persistent: Container[str] = ()) -> None:
         """Give them these values, and these shapes and types; those that are not there yet are made.
@@ -131,62 +125,43 @@ class Buffers:
                 module._non_persistent_buffers_set.add(key)
             module._buffers[key] = state.to(like.device, copy=True)
 
-    def _living(self) -> Iterator[tuple[str, Any, str, Any]]:
-        """Every buffer that there is now: name, module, its key there, tensor."""
-        inside = [*chain.from_iterable(map(dict.values, self._children))]
-        if (
-            len(inside) != len(self._inside)
-            or not all(map(is_, inside, self._inside))
-            or any(self._empty_places)
-        ):
+    def _find_modules(self) -> None:
+        modules = self._model.named_modules(remove_duplicate=False)
+        self._modules = [(f"{path}." if path else "", one) for path, one in modules]
+        self._places = [place for _, one in self._modules for place in (one._modules, one._buffers)]
+
+    def _inside(self) -> list[int]:
+        """What lies in all modules. What was seen last is kept: no number of it means another one."""
+        return [*map(id, chain.from_iterable(map(dict.values, self._places)))]
+
+    def _living(self) -> Iterator[tuple[str, Any, bool]]:
+        """Every buffer that there is now: name, tensor, whether ``state_dict`` leaves it out."""
+        if self._inside() != self._seen:
             self._find_modules()
         for path, module in self._modules:
             for key, held in module._buffers.items():
                 if isinstance(held, torch.Tensor):
-                    yield path + key, module, key, held
-
-    def _find_modules(self) -> None:
-        modules = self._model.named_modules(remove_duplicate=False)
-        self._modules = [(f"{path}." if path else "", one) for path, one in modules]
-        self._children = [one._modules for _, one in self._modules]
-        self._inside = [*chain.from_iterable(map(dict.values, self._children))]
-        places = [*self._children, *(one._buffers for _, one in self._modules)]
-        self._places, self._empty_places = [[*filter(of, places)] for of in (bool, lambda one: not one)]
-
-    def _all_held(self) -> list[Any]:
-        """What lies in all places now: modules and tensors."""
-        return [*chain.from_iterable(map(dict.values, self._places))]
+                    yield path + key, held, key in module._non_persistent_buffers_set
 
     def _look(self) -> None:
         """Find and copy them anew."""
-        before, self._kept = self._kept, {}
-        for name, module, key, held in self._living():
+        before, self._kept, self._seen = self._kept, {}, []
+        for name, held, is_hidden in self._living():
             old = before.get(name)
-            if old is not None and old.held is held and old.module is module and not old.has_moved:
-                if old.move is not None or old.has_changed or bytes_of(old.live) <= SMALL_BYTES:
+            if old is not None and old.held is held and not old.has_moved:
+                if old.has_changed or bytes_of(old.live) <= SMALL_BYTES:
                     _copy_again(old)
                 self._kept[name] = old
                 continue
-            unsaved = key in module._non_persistent_buffers_set
-            is_told = self._first is not None or not unsaved or bytes_of(local_of(held)) <= SMALL_BYTES
-            self._kept[name] = _kept(module, key, held, old, is_told=is_told)
-        self._seen = self._all_held()
-        self._empty = {
-            path + key
-            for path, module in self._modules
-            for key, one in module._buffers.items()
-            if one is None
-        }
-        every = self._kept.values()
-        self._moves = [one.move for one in every if one.move is not None]
-        small = [one for one in every if one.move is None and bytes_of(one.live) <= SMALL_BYTES]
-        self._small = [one.copy for one in small], [one.live for one in small]
-        self._large = [one for one in every if bytes_of(one.live) > SMALL_BYTES]
-        addressed = [one for one in every if one.address]
-        self._where, self._addresses = (
-            [one.held.data_ptr for one in addressed],
-            [one.address for one in addressed],
-        )
+            is_told = self._first is not None or not is_hidden or bytes_of(local_of(held)) <= SMALL_BYTES
+            self._kept[name] = _kept(held, old, is_told=is_told)
+        self._seen = self._inside()
+        self._then = [(place, dict(place)) for place in self._places]
+        small = [one for one in self._kept.values() if bytes_of(one.live) <= SMALL_BYTES]
+        self._large = [one for one in self._kept.values() if bytes_of(one.live) > SMALL_BYTES]
+        self._moves = [(_memory_of(one.copy), _memory_of(one.live)) for one in small if one.is_bytes]
+        others = [one for one in small if not one.is_bytes]
+        self._small = [one.copy for one in others], [one.live for one in others]
 
 
 def same_values(left: Any, right: Any) -> bool:
@@ -194,19 +169,14 @@ def same_values(left: Any, right: Any) -> bool:
     return _form_of(left) == _form_of(right) and bool(torch.equal(left, right.to(left.device)))
 
 
-def _kept(module: Any, key: str, held: Any, old: _Kept | None, *, is_told: bool) -> _Kept:
+def _kept(held: Any, old: _Kept | None, *, is_told: bool) -> _Kept:
     live = local_of(held.detach())
     if old is not None and _form_of(old.copy) == _form_of(live) and old.copy.device == live.device:
         copy = old.copy.copy_(live)
     else:
         copy = live.clone(memory_format=torch.preserve_format)
     is_plain = type(live) is torch.Tensor and live.layout == torch.strided and not is_dtensor(held)
-    address = held.data_ptr() if is_plain else 0
-    move = None
-    as_bytes = address and bytes_of(live) <= SMALL_BYTES and live.device.type == "cpu"
-    if as_bytes and live.is_contiguous() and copy.is_contiguous():
-        move = _memory_of(copy), _memory_of(live)
-    return _Kept(module, key, held, live, copy, _version_of(live), address, move, is_told)
+    return _Kept(held, live, copy, _version_of(live), held.data_ptr() if is_plain else 0, is_told)
 
 
 def _copy_again(one: _Kept) -> None:
