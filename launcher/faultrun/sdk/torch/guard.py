@@ -12,7 +12,6 @@ No copies of parameters are made in normal training. What happens when:
 """
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -34,6 +33,7 @@ from faultrun.sdk.torch.stay.rejoin import Rejoin
 from faultrun.sdk.torch.stay.step_attempts import Loops, StepAttempt, gradients_wait
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Position, Saved, numbered
+from faultrun.sdk.worker.training_stages import told
 
 T = TypeVar("T")
 
@@ -103,10 +103,9 @@ class Guard:
     def _tell_whose_buffers(self, saved_by: int) -> None:
         names = list(self.training.parts.buffers.now())
         if names and saved_by != self.training.writer.session.rank:
-            print(  # noqa: T201 - the worker's log is where people look
-                f"faultrun: buffers ({', '.join(names[:3])}) are those of rank {saved_by}, which saved:"
-                " another training goes on where ranks have buffers of their own",
-                file=sys.stderr,
+            told(
+                f"buffers ({', '.join(names[:3])}) are those of rank {saved_by}, which saved: another"
+                " training goes on where ranks have buffers of their own"
             )
 
     def load(self, state: Any) -> None:

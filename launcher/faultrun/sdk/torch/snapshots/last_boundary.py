@@ -4,7 +4,6 @@ Survivors of a killed rank stand there if ranks meet between the first update of
 step with several updates, or in an optimizer that talks to its peers. All others need no copy.
 """
 
-import sys
 import time
 
 from faultrun.sdk.snapshots.copy_interval import CopyInterval
@@ -12,6 +11,7 @@ from faultrun.sdk.snapshots.interval import AUTO, SnapshotEvery
 from faultrun.sdk.torch.state.boundary import passes
 from faultrun.sdk.torch.state.trees import SMALL_BYTES, bytes_of, copied, map_tensors
 from faultrun.sdk.torch.training import Training
+from faultrun.sdk.worker.training_stages import told
 from faultrun.sdk.worker.worker import Worker
 
 
@@ -37,9 +37,7 @@ class LastBoundary:
                 self._copy()
             except (MemoryError, RuntimeError) as error:
                 self._has_room = False
-                print(  # noqa: T201 - the worker's log is where people look
-                    f"faultrun: no copy of the last step is kept beside training: {error}", file=sys.stderr
-                )
+                told(f"no copy of the last step is kept beside training: {error}")
             interval.copied(time.perf_counter() - began_s)
         self._went_on_s = time.perf_counter()
 

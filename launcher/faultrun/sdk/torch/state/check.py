@@ -7,7 +7,6 @@ file beside the rank's random numbers, which outlives the process. Off, as it is
 import contextlib
 import hashlib
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from faultrun.sdk.torch.state.rng import current_rng, memory_at
 from faultrun.sdk.torch.state.shards import local_of
 from faultrun.sdk.torch.state.state_dict import Parts
 from faultrun.sdk.worker.save_files import Position, SaveWriter
+from faultrun.sdk.worker.training_stages import told
 
 _MOST_LINES = 1024
 _PLAIN = (bool, int, float, str, type(None))
@@ -94,7 +94,7 @@ class StateCheck:
     def _tell(self, name: str, why: str) -> None:
         if (kind := name.partition(" ")[0]) not in self._named:
             self._named.add(kind)
-            print(f"faultrun: {name} cannot be compared: {why}", file=sys.stderr)  # noqa: T201 - the worker's log
+            told(f"{name} cannot be compared: {why}")
 
     def _read(self) -> dict[str, Digests]:
         found: dict[str, Digests] = {}
