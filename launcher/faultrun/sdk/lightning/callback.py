@@ -17,7 +17,7 @@ from faultrun.sdk.lightning.guard import LightningGuard, is_own, place_in
 from faultrun.sdk.lightning.loader import is_stateful, place_loaders
 from faultrun.sdk.lightning.progress import FitPlace, Next, place_of, resumable
 from faultrun.sdk.lightning.strategies import check_optimizers, check_strategy
-from faultrun.sdk.torch.loader.loader_position import check_positions, generator_of, set_epoch
+from faultrun.sdk.torch.loader.loader_position import check_positions, set_epoch
 from faultrun.sdk.torch.provider import TorchProvider
 from faultrun.sdk.torch.state.rng import Rng, current_rng, restore_rng
 from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of
@@ -136,25 +136,26 @@ class LightningGasp:
         for one in loaders:
             if not is_stateful(one):
                 check_positions(one)
-        generator = next(filter(None, map(generator_of, loaders)), None)
+        state = guard.training.reading.state_of(*loaders)
+        state.check()
         if resumed is None or self._trains or resumed.place.next is Next.EPOCH_END:
             if self._trains:
                 self._restore()
-            guard.opened(guard.epoch, generator)
+            guard.opened(guard.epoch, state)
             return 0
         for one in loaders:
             set_epoch(one, resumed.place.epoch)
         began = resumed.rng if resumed.place.next is Next.EPOCH else resumed.epoch_rng
         if began is not None:
-            restore_rng(began, generator)
-        guard.opened(resumed.place.epoch, generator)
+            restore_rng(began, state)
+        guard.opened(resumed.place.epoch, state)
         return 0 if any(map(is_stateful, loaders)) else resumed.place.done
 
     def opened(self) -> None:
         """They are open. Hooks that run until the first is fetched may draw random numbers."""
         guard, resumed = self._guard, self._resumed
         if guard is not None and resumed is not None and resumed.place.next is Next.EPOCH and resumed.rng:
-            self._resumed = replace(resumed, rng=current_rng(guard.training.reading.generator))
+            self._resumed = replace(resumed, rng=current_rng(guard.training.reading.loader_state()))
 
     def fetching(self) -> None:
         """The last step is over with all that follows it: here training can go on."""

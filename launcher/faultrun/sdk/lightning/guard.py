@@ -5,6 +5,7 @@ from typing import Any
 
 from faultrun.sdk.lightning.checkpoint import STATE_KEY, checkpoint_of, hooked, parts_of
 from faultrun.sdk.lightning.progress import FitPlace, Next
+from faultrun.sdk.torch.loader.loader_state import LoaderState
 from faultrun.sdk.torch.provider import GaspFile, is_reached, settled
 from faultrun.sdk.torch.state.boundary import Boundary
 from faultrun.sdk.torch.state.rng import Rng, reseeded, rng_from_plain, rng_to_plain
@@ -61,12 +62,12 @@ class LightningGuard:
                 stepped -= loop._should_check_val_epoch()
         return FitPlace(self._next, epoch, done, stepped)
 
-    def opened(self, epoch: int, generator: Any) -> None:
-        """The batches of ``epoch`` are about to be opened; ``generator`` shuffles them, if they have one."""
+    def opened(self, epoch: int, state: LoaderState) -> None:
+        """The batches of ``epoch`` are about to be opened; ``state`` is what their loaders keep."""
         place, recorder = self.training.reading, self.training.recorder
-        place.generator = generator
+        place.generator = None if state.is_empty else state
         at = Position(self._trainer.global_step, epoch, 0)
-        place.epoch_rng = recorder.read(recorder.epoch(at, generator))
+        place.epoch_rng = recorder.read(recorder.epoch(at, place.loader_state(opening=True)))
 
     def begins_batch(self) -> None:
         """A batch is there and is trained now."""
@@ -79,8 +80,8 @@ class LightningGuard:
         self.batch_is_over = True
         if self.what_comes() is Next.VALIDATION:
             self.stands_before(Next.VALIDATION)
-            generator = self.training.reading.generator
-            self._before_validation = self.training.recorder.step(self._name(), generator)
+            loader = self.training.reading.loader_state()
+            self._before_validation = self.training.recorder.step(self._name(), loader)
 
     def fetches(self) -> None:
         """The next batch is fetched: a boundary, if anything was changed since the last one."""
@@ -119,7 +120,7 @@ class LightningGuard:
         epoch = self.epoch
         done = self._fit.epoch_loop.batch_progress.current.ready
         following = Position(self._trainer.global_step + 1, epoch, done)
-        self.training.recorder.under_way(following, self.training.reading.generator)
+        self.training.recorder.under_way(following, self.training.reading.loader_state())
 
     def unended(self, step: int | None) -> Boundary | None:
         """What can be saved between an update and the next batch: once the batch has said that it is over."""
@@ -150,8 +151,8 @@ class LightningGuard:
         """What belongs into a checkpoint that Lightning writes now, on every rank, besides its own."""
         self.stands_before(self.what_comes() if self.batch_is_over else Next.BATCH)
         name, place, recorder = self._name(), self.training.reading, self.training.recorder
-        recorder.keep(name, place.generator)
-        rng = recorder.read(recorder.record(recorder.main_slot, name, place.generator))
+        recorder.keep(name, place.loader_state())
+        rng = recorder.read(recorder.record(recorder.main_slot, name, place.loader_state()))
         began = None if place.epoch_rng is None else rng_to_plain(place.epoch_rng)
         return self._own(self._standing(), {"rng": rng_to_plain(rng), "epoch_rng": began})
 

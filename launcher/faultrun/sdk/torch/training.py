@@ -4,7 +4,6 @@ It knows nobody who uses it: neither the script's ``Guard``, nor the helper thre
 outlives a peer (``stay``).
 """
 
-import sys
 from collections import deque
 from collections.abc import Callable
 from functools import cached_property, partial
@@ -177,10 +176,9 @@ class Training:
         step, before = ended.position.step, [one.rng for one in self.history][-2:-1]
         self._draws_late = not self.recorder.was_under_way(ended.rng, step)
         if self._draws_late and not any(self.recorder.are_same(one, ended.rng) for one in before):
-            print(  # noqa: T201 - the worker's log is where people look
-                f"faultrun: step {step} draws random numbers behind the model's forward pass, or beside it;"
-                " of a rank that dies there it is taken that it drew as many as in the step before",
-                file=sys.stderr,
+            told(
+                f"step {step} draws random numbers behind the model's forward pass, or beside it; of a rank"
+                " that dies there it is taken that it drew as many as in the step before"
             )
 
     def takes_batch(self, epoch: int) -> None:
@@ -213,7 +211,7 @@ class Training:
         """
         if (check := self.check) is None:
             return
-        now = living(self.parts, self.reading.generator, batch)
+        now = living(self.parts, self.reading.loader_state(), batch)
         left_out = ("gradient",) if drawn else ("gradient", "random")
         check.compare(when, self.position, now, () if when is BEGINNING else left_out)
         if self.inside:
@@ -233,7 +231,7 @@ class Training:
         the buffers of the last one stay.
         """
         recorder, parts, objects = self.recorder, self.parts, self.parts.objects
-        place = self.position if name is None else name, self.reading.generator
+        place = self.position if name is None else name, self.reading.loader_state()
         rng = recorder.step(*place) if slot is None else recorder.record(slot, *place)
         buffers = None
         if slot in (recorder.main_slot, recorder.helper_slot):
@@ -305,23 +303,23 @@ class Training:
         if not self.history:
             self.note_boundary()
 
-    def begin_step(self, step: int, generator: Any, *, at_boundary: bool) -> None:
+    def begin_step(self, step: int, *, at_boundary: bool) -> None:
         """``step`` is about to be yielded, perhaps again. ``at_boundary``: nothing of it was fetched yet."""
         recorder, slot = self.recorder, self.recorder.redo_slot
         if step in self.redo.noted:
             recorder.take(slot, self.redo.noted[step])
-            restore_rng(recorder.read(slot), generator)
+            restore_rng(recorder.read(slot), self.reading.generator)
             return
-        recorder.record(slot, self.position, generator)
+        recorder.record(slot, self.position, loader := self.reading.loader_state())
         self.redo.keep(self.redo.noted, step, recorder.content(slot))
         if at_boundary and self.history:  # what the script did since the last step has drawn some
-            recorder.record(self.history[-1].rng, self.position, generator)
+            recorder.record(self.history[-1].rng, self.position, loader)
 
     def note_under_way(self, *, updated: bool = False) -> None:
         """Note the random numbers of the step under way: others can finish it without us from here on."""
         if self.inside:
             step = self.position._replace(step=self.position.step + 1)
-            self.recorder.under_way(step, self.reading.generator, updated=updated)
+            self.recorder.under_way(step, self.reading.loader_state(), updated=updated)
 
     def put_back(self) -> None:
         """Undo what the step under way has changed besides parameters and optimizers, which it has not."""
@@ -359,7 +357,7 @@ class Training:
         """Once: the script may mean it."""
         if not self._told_of_steps:
             self._told_of_steps = True
-            print(f"faultrun: {what}", file=sys.stderr)  # noqa: T201 - the worker's log is where people look
+            told(what)
 
     def works_at(self, phase: WorkPhase) -> WorkPhase:
         """Tell the supervisor what is done from here on; what was told before."""

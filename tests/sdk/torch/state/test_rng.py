@@ -27,8 +27,8 @@ def test_random_numbers_survive_being_written_down(tmp_path: Path, waiting: int)
         random.gauss(0, 1)
         np.random.randn()
     place, own = Position(step=4, epoch=1, step_in_epoch=2), torch.Generator().manual_seed(3)
-    documented = current_rng(own)
-    RngRecorder(tmp_path / "n", "run", 2).step(place, own)
+    documented = current_rng(own.get_state())
+    RngRecorder(tmp_path / "n", "run", 2).step(place, own.get_state())
     recorded = RngRecorder(tmp_path / "n", "run", 2).at_step(place)
     assert recorded is not None
     drawn = []

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from faultrun.sdk.torch.loader.loader_state import LoaderState, Opening
+from faultrun.sdk.torch.loader.loader_state import LoaderState
 from faultrun.sdk.torch.state.boundary import Boundary
 from faultrun.sdk.torch.state.rng import Rng, restore_rng
 from faultrun.sdk.worker.save_files import Position
@@ -18,7 +18,7 @@ class EpochPlace:
         self._resumed: ResumedAt | None = None
         self.generator: LoaderState | None = None
         """What the loader that is open keeps of its own, its random generators above all; None: nothing."""
-        self._state_of: tuple[Any, LoaderState] | None = None
+        self._state_of: tuple[tuple[Any, ...], LoaderState] | None = None
         self.epoch_rng: Rng | None = None
         """The random numbers at the beginning of the epoch, from which its order follows."""
         self.epoch: int | None = None
@@ -41,16 +41,15 @@ class EpochPlace:
         resumed, self._resumed = self._resumed, None
         return resumed if resumed is not None and resumed[0].epoch == epoch else None
 
-    def state_of(self, loader: Any) -> LoaderState:
-        """What that loader keeps, as it was when it was first seen."""
-        if self._state_of is None or self._state_of[0] is not loader:
-            self._state_of = loader, LoaderState(loader)
+    def state_of(self, *loaders: Any) -> LoaderState:
+        """What these loaders keep, as they were when they were first seen."""
+        if self._state_of is None or [*map(id, self._state_of[0])] != [*map(id, loaders)]:
+            self._state_of = loaders, LoaderState(loaders if loaders[1:] else loaders[0])
         return self._state_of[1]
 
-    @property
-    def opening(self) -> Opening | None:
-        """The same as the loader is opened."""
-        return None if self.generator is None else Opening(self.generator)
+    def loader_state(self, *, opening: bool = False) -> Any:
+        """What the loader that is open keeps, as a state; ``opening``: as it is opened."""
+        return None if self.generator is None else self.generator.get_state(opening=opening)
 
     def leaves(self, boundary: Boundary | None) -> None:
         """The loop over an epoch has ended, behind this boundary."""

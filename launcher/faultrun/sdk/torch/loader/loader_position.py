@@ -20,12 +20,6 @@ _INSIDE = ("base_dataloader", "_dataloader", "batch_sampler", "sampler")
 """Where accelerate, Fabric, loaders and batch samplers keep what they draw from."""
 
 
-def generator_of(loader: Any) -> Any:
-    """The generator that shuffles, which may be a sampler's own; None when it is torch's."""
-    found = [getattr(one, "generator", None) for one in _chain(loader)]
-    return next((one for one in reversed(found) if isinstance(one, torch.Generator)), None)
-
-
 def set_epoch(loader: Any, epoch: int) -> None:
     """Tell the epoch to every loader and sampler that wants to know it."""
     for one in _chain(loader):

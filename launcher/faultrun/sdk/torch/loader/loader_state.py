@@ -26,6 +26,7 @@ import torch
 
 from faultrun.errors import FaultrunError
 from faultrun.sdk.torch.state.rng import NumpyRng, PythonRng
+from faultrun.sdk.worker.training_stages import told
 
 _MOST_OBJECTS = 2000
 _MOST_ELEMENTS = 64
@@ -84,10 +85,9 @@ class LoaderState:
         if self._refused is not None:
             raise self._refused
         if self._in_processes:
-            print(  # noqa: T201 - the worker's log is where the user of the SDK looks
-                f"faultrun: {self._in_processes}: the loader's processes draw from copies of it, which begin"
-                " anew with each rank; num_workers=0 brings it back, or numbers made from epoch and index",
-                file=sys.stderr,
+            told(
+                f"{self._in_processes}: the loader's processes draw from copies of it, which begin anew with"
+                " each rank; num_workers=0 brings it back, or numbers made from epoch and index"
             )
             self._in_processes = ""
 
@@ -157,17 +157,6 @@ class LoaderState:
                     first = self._orders.setdefault((path, name), value)
                     if first is value or len(value) <= _LARGE_ORDER:
                         yield (path, name), value.numpy() if isinstance(value, torch.Tensor) else value
-
-
-class Opening:
-    """That of a loader as it is opened."""
-
-    def __init__(self, state: LoaderState) -> None:
-        self._state = state
-
-    def get_state(self) -> Any:
-        """As ``LoaderState``."""
-        return self._state.get_state(opening=True)
 
 
 class _Unpickler(pickle.Unpickler):

@@ -36,14 +36,14 @@ class Rng:
 
 
 def current_rng(loader: Any = None) -> Rng:
-    """What the generators hold now, asked in the documented way."""
+    """What the generators hold now, asked in the documented way; ``loader`` is the state of one."""
     numpy = sys.modules.get("numpy.random")
     return Rng(
         cpu=torch.get_rng_state(),
         python=random.getstate(),
         numpy=tuple(numpy.get_state()) if numpy is not None else None,
         cuda=cuda_rng_if_used(),
-        loader=loader.get_state() if loader is not None else None,
+        loader=loader,
     )
 
 

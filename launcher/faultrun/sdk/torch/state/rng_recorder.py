@@ -14,12 +14,9 @@ import ctypes
 import mmap
 import os
 import struct
-import sys
 import zlib
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -27,6 +24,7 @@ import torch
 from faultrun.sdk.torch.state.late_draws import drawn_as_before
 from faultrun.sdk.torch.state.rng import AREA_BYTES, NumpyRng, PythonRng, Rng, current_rng, restore_rng
 from faultrun.sdk.worker.save_files import Position, SaveWriter
+from faultrun.sdk.worker.training_stages import told
 
 _SLOT_BYTES = 64 * 1024
 _EARLIER_SLOT_BYTES = 16 * 1024
@@ -52,7 +50,8 @@ class RngRecorder:
 
     A slot is written over while it still has its old name on it: nobody
     resumes at a step so long ago. Without a file (``path`` is None) the same in memory, for saves of the
-    living. OSError where the file system cannot map files.
+    living. ``loader`` is everywhere the state of the one that is open. OSError where the file system cannot
+    map files.
     """
 
     file_name = "random-state"
@@ -135,10 +134,7 @@ class RngRecorder:
 
     def keep(self, position: Position, loader: Any) -> None:
         """Record what a checkpoint is about to be taken at, instead of the oldest that was kept."""
-        keys = {slot: self._key(slot) for slot in self._kept_steps}
-        same = (slot for slot, key in keys.items() if key == position)
-        oldest = min(keys, key=lambda slot: -1 if (key := keys[slot]) is None else key.step)
-        self.record(next(same, oldest), position, loader)
+        self.record(self._kept_slot(self._kept_steps, lambda key: key == position), position, loader)
 
     def keep_copied(self, slot: int) -> None:
         """The state of the step that is recorded in ``slot`` was copied, and may be saved much later."""
@@ -157,39 +153,26 @@ class RngRecorder:
     def near_step(self, step: int) -> Rng | None:
         """What it recorded at any moment of ``step``, if not at the very place; kept from now on."""
         slots = (*range(self._steps), *self._after_update, *self._after_forward, *self._kept_steps)
-        keys = (key for slot in slots if (key := self._key(slot)) is not None)
-        near = next((key for key in keys if key.step == step), None)
+        slot = self._slot(slots, lambda key: key.step == step)
+        near = None if slot is None else self._key(slot)
         return None if near is None else self.at_step(near)
 
     def _guessed(self, position: Position) -> Rng | None:
-        keys = {slot: key for slot in range(self.redo_slot + 3) if (key := self._key(slot)) is not None}
         for slots in (self._after_update, self._after_forward):
-            if (now := next((one for one in slots if keys.get(one) == position), None)) is None:
+            if (now := self._slot(slots, lambda key: key == position)) is None:
                 continue
-            then = next((one for one in slots if one in keys and keys[one].step == position.step - 1), None)
-            end = next((one for one in range(self._steps) if then and keys.get(one) == keys[then]), None)
+            then = self._slot(slots, lambda key: key.step == position.step - 1)
+            end = None if then is None else self._slot(range(self._steps), self._key(then).__eq__)
             noted = self.read(now)
             if then is None or end is None or self.are_same(then, end):
                 return noted
             found = drawn_as_before(noted, self.read(then), self.read(end))
-            how = (
-                "nobody knows how many more, and none are taken"
-                if found is None
-                else "as many as a step before"
-            )
-            print(  # noqa: T201 - the worker's log is where people look
-                f"faultrun: step {position.step} drew random numbers that were not noted: {how}",
-                file=sys.stderr,
-            )
+            how = "as many as a step before" if found else "nobody knows how many more, and none are taken"
+            told(f"step {position.step} drew random numbers that were not noted: {how}")
             if found is not None:
-                loader = (
-                    None
-                    if found.loader is None
-                    else SimpleNamespace(get_state=partial(getattr, found, "loader"))
-                )
                 before = current_rng()
                 restore_rng(found)
-                self.keep(position, loader)
+                self.keep(position, found.loader)
                 restore_rng(before)
             return found or noted
         return None
@@ -214,14 +197,21 @@ class RngRecorder:
         return self._key(slot) == position
 
     def _found(self, recorded: Sequence[int], kept: range, fits: Callable[[Position], bool]) -> Rng | None:
-        keys = {slot: key for slot in (*recorded, *kept) if (key := self._key(slot)) is not None}
-        if (slot := next((slot for slot, key in keys.items() if fits(key)), None)) is None:
+        if (slot := self._slot((*recorded, *kept), fits)) is None:
             return None
         if slot in recorded:
-            same = (one for one in kept if one in keys and fits(keys[one]))
-            oldest = min(kept, key=lambda one: keys[one].step if one in keys else -1)
-            self.take(next(same, oldest), self.content(slot))
+            self.take(self._kept_slot(kept, fits), self.content(slot))
         return self.read(slot)
+
+    def _slot(self, slots: Iterable[int], fits: Callable[[Position], bool]) -> int | None:
+        """The first of these whose position fits."""
+        return next((one for one in slots if (key := self._key(one)) is not None and fits(key)), None)
+
+    def _kept_slot(self, kept: range, fits: Callable[[Position], bool]) -> int:
+        """Where such a position is kept already, else where the oldest is."""
+        same = self._slot(kept, fits)
+        oldest = min(kept, key=lambda slot: -1 if (key := self._key(slot)) is None else key.step)
+        return oldest if same is None else same
 
     def _put(self, at: int, data: bytes | memoryview) -> None:
         self._page[at : at + len(data)] = data
@@ -230,7 +220,7 @@ class RngRecorder:
         """The states of the device's and the loader's generator, as far as there are any; their lengths."""
         lengths = [0, 0]
         device = None if self._device_rng is None else self._device_rng()
-        for number, tensor in enumerate((device, None if loader is None else loader.get_state())):
+        for number, tensor in enumerate((device, loader)):
             if tensor is not None:
                 lengths[number] = tensor.numel()
                 ctypes.memmove(at, tensor.data_ptr(), tensor.numel())

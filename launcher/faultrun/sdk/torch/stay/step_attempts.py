@@ -56,7 +56,7 @@ class Loops:
                 continue
             step = training.position.step + 1
             if rejoin is not None:
-                training.begin_step(step, None, at_boundary=True)
+                training.begin_step(step, at_boundary=True)
             training.checks(BEGINNING)
             training.redo.attempted = False
             yield step
@@ -133,7 +133,7 @@ class Loops:
                 batch = Batch(content, epoch, training.position.step_in_epoch, training.reading.epoch_rng)
                 redo.keep(redo.batches, step, batch)
             if not unended:
-                training.begin_step(step, training.reading.generator, at_boundary=False)
+                training.begin_step(step, at_boundary=False)
             given = training.position = Position(step - 1, batch.epoch, (batch.step_in_epoch or 0) + 1)
             training.reading.epoch_rng = batch.epoch_rng
             redo.attempted = False
@@ -153,11 +153,13 @@ class Loops:
         if training.check is not None:
             apart = bool(getattr(loader, "num_workers", 0))
             training.check.excuse("batch", "processes of the loader may draw numbers for it" if apart else "")
-        opening = place.generator if training.worker is None else place.opening
+        opening = training.worker is not None
         if resumed is None:
             unended = _is_unended(training)
             training.position = Position(training.position.step, epoch, 0)
-            place.epoch_rng = recorder.read(recorder.epoch(training.position, opening))
+            place.epoch_rng = recorder.read(
+                recorder.epoch(training.position, place.loader_state(opening=opening))
+            )
             if not unended:
                 training.note_boundary()  # an epoch begins: no new step, but a place to go on from
             if (rejoin := self._rejoins_here) is not None:
@@ -167,7 +169,7 @@ class Loops:
         training.position = position
         place.epoch_rng = epoch_rng or rng
         restore_rng(place.epoch_rng, place.generator)
-        recorder.epoch(position, opening)
+        recorder.epoch(position, place.loader_state(opening=opening))
         batches = self._from(loader, position.step_in_epoch or 0)
         if position.step_in_epoch:
             restore_rng(rng, place.generator)
