@@ -1,6 +1,5 @@
 """The callback that keeps a state to save: ``DyingGasp``, with the arguments of ``ModelCheckpoint``."""
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from faultrun.sdk.mindspore.provider import MindSporeProvider, appended, breakpo
 from faultrun.sdk.snapshots.copy_interval import CopyInterval
 from faultrun.sdk.worker.save_files import Names, Position, Saved, SaveWriter, folder_of, numbered
 from faultrun.sdk.worker.state_provider import preflight
+from faultrun.sdk.worker.training_stages import told
 from faultrun.sdk.worker.worker import worker
 
 
@@ -157,11 +157,10 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         """Once it is clear that a lost peer may cost several steps: say so, and what helps."""
         if (every := self._interval.every) > 2 * self._told_every:
             self._told_every = every
-            print(  # noqa: T201 - the worker's log is where the user of this callback looks
-                f"faultrun: copying the state takes {self._interval.copy_s * 1e3:.2f} ms of steps of"
+            told(
+                f"copying the state takes {self._interval.copy_s * 1e3:.2f} ms of steps of"
                 f" {self._interval.step_s * 1e3:.2f} ms: it is done every {every} steps, and a lost peer"
-                " costs as many; DyingGasp(every=1) or OptTFTWrapper(optimizer) change that",
-                file=sys.stderr,
+                " costs as many; DyingGasp(every=1) or OptTFTWrapper(optimizer) change that"
             )
 
     def _steps_before(self, params: Any) -> int:

@@ -10,7 +10,6 @@ drawn.
 import inspect
 import os
 import signal
-import sys
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -312,6 +311,4 @@ def _put_jit_aside(trainer: Any) -> None:
             before = manager._original_sigterm_handler
             signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
             callback.jit_manager = None
-            print(  # noqa: T201 - the worker's log is where the user of this callback looks
-                "faultrun: DyingGasp answers SIGTERM; enable_jit_checkpoint is put aside", file=sys.stderr
-            )
+            told("DyingGasp answers SIGTERM; enable_jit_checkpoint is put aside")

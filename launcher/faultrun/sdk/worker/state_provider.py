@@ -10,7 +10,6 @@ import contextlib
 import errno
 import os
 import shutil
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from faultrun.errors import FaultrunError
 from faultrun.sdk.session import Session
 from faultrun.sdk.worker.durable import size_of
 from faultrun.sdk.worker.save_files import Folder, Position, Saved, SaveWriter, numbered
+from faultrun.sdk.worker.training_stages import told
 from faultrun.sdk.worker.update_lock import HoldLimits, NotSaved, UpdateLock
 
 _FIRST_S = 5.0
@@ -177,9 +177,7 @@ def preflight(writer: SaveWriter, under: str = "", save: Callable[[Path], object
             because = f"{why}: {err.filename or place}"
             hint = "give a directory= that this process may write to"
             raise FaultrunError(f"nothing can be saved in {place}", because=because, hint=hint) from err
-        print(  # noqa: T201 - the worker's log is where the user of the SDK looks
-            f"faultrun: nothing can be saved in {place} now ({why}); training goes on", file=sys.stderr
-        )
+        told(f"nothing can be saved in {place} now ({why}); training goes on")
     except Exception as err:  # the script's own functions and objects may raise anything
         because = f"trying it raised {type(err).__name__}: {err}"
         hint = "see the traceback; what is saved must exist, and be picklable, before the first step"

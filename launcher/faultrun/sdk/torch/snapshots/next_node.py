@@ -5,12 +5,12 @@ each other over the store of the ranks' process group, which every incarnation h
 """
 
 import contextlib
-import sys
 import time
 
 from faultrun.sdk.snapshots.buffer import Snapshots
 from faultrun.sdk.stay.next_group import CopiesAt
 from faultrun.sdk.torch.group.same_settings import group_store
+from faultrun.sdk.worker.training_stages import told
 from faultrun.sdk.worker.worker import Worker
 
 _PATIENCE_S, _FIRST_S, _LOOK_S = 60.0, 10.0, 0.0005
@@ -73,11 +73,9 @@ class CopiesArriving:
 
     def _gives_up(self, why: str) -> None:
         self._gave_up = self._worker.session.incarnation
-        print(  # noqa: T201 - to the rank's log
-            f"faultrun: the next node keeps no copies of this rank's shard ({why}): a lost host may cost all"
-            " steps since the last checkpoint",
-            file=sys.stderr,
-            flush=True,
+        told(
+            f"the next node keeps no copies of this rank's shard ({why}): a lost host may cost all steps"
+            " since the last checkpoint"
         )
 
     @property
