@@ -2,13 +2,7 @@
 
 from dataclasses import replace
 
-from faultrun.core.standby.policy import (
-    ASKED_SETTLE_S,
-    READY_S,
-    SETTLE_S,
-    UNSEEN_SETTLE_S,
-    decide_standbys,
-)
+from faultrun.core.standby.policy import ASKED_SETTLE_S, READY_S, SETTLE_S, UNSEEN_SETTLE_S, decide_standbys
 from faultrun.core.standby.state import StandbyState
 from faultrun.model.actions import (
     Action,
@@ -20,14 +14,7 @@ from faultrun.model.actions import (
     StartStandby,
     StartTimer,
 )
-from faultrun.model.events import (
-    Drained,
-    GoGiven,
-    NothingWhole,
-    Timer,
-    TimerFired,
-    WorkerExit,
-)
+from faultrun.model.events import Drained, GoGiven, NothingWhole, Timer, TimerFired, WorkerExit
 from faultrun.model.exits import Signaled
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.observed.standby import EVERY_RANK, RoomFound, StandbyPhase

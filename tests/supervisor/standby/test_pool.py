@@ -16,13 +16,7 @@ import pytest
 
 from faultrun.core.standby.policy import decide_standbys
 from faultrun.core.standby.state import StandbyState
-from faultrun.model.actions import (
-    ParkStandby,
-    SeatStandbys,
-    StandbyAction,
-    StartStandby,
-    StartTimer,
-)
+from faultrun.model.actions import ParkStandby, SeatStandbys, StandbyAction, StartStandby, StartTimer
 from faultrun.model.events import Event, IncarnationStarted, Timer, TimerFired
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.model.run import Phase, Step

@@ -2,13 +2,9 @@
 
 from dataclasses import dataclass, field, replace
 
-from faultrun.core.standby.policy import (
-    decide_standbys,
-)
+from faultrun.core.standby.policy import decide_standbys
 from faultrun.core.standby.state import StandbyState
-from faultrun.model.actions import (
-    Action,
-)
+from faultrun.model.actions import Action
 from faultrun.model.events import (
     Event,
     FirstStep,

@@ -23,13 +23,7 @@ from faultrun.model.actions import (
 from faultrun.model.events import Event, FirstStep, IncarnationStarted, Timer, TimerFired, WorkerStarted
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.observed.rejoin import RankCanRejoin
-from faultrun.model.observed.standby import (
-    EVERY_RANK,
-    MemoryUsed,
-    RoomFound,
-    StandbyChanged,
-    StandbyPhase,
-)
+from faultrun.model.observed.standby import EVERY_RANK, MemoryUsed, RoomFound, StandbyChanged, StandbyPhase
 from faultrun.model.run import Phase, RunState, Step
 
 SETTLE_S = 20.0

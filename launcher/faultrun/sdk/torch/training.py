@@ -110,9 +110,7 @@ class Training:
             self.note_under_way(updated=True)
         self.end()
         if self.history and self._updates[number] - self.history[-1].updates[number] == _MANY_UPDATES:
-            self._tell(
-                f"{_MANY_UPDATES} updates were made since the last step ended: is guard.step() missing?"
-            )
+            self._tell(f"{_MANY_UPDATES} updates were made since a step ended: is guard.step() missing?")
 
     def after_forward(self, model: Any, *_: object) -> None:
         """From here on the survivors can finish this step without us, and we may wait for them."""
@@ -138,9 +136,7 @@ class Training:
     def step(self, n: int | None = None, epoch: int | None = None) -> None:
         """A step is complete: the global step ``n``, by default one more than the last."""
         if self.is_over:
-            because = (
-                "guard.close() was called, or another protect() has taken its place, and only that is saved"
-            )
+            because = "guard.close() was called, or another protect() took its place, and only that is saved"
             hint = "give one guard all that is trained: protect(model, *optimizers, objects={...})"
             raise FaultrunError("this guard counts no more steps", because=because, hint=hint)
         last = self.position

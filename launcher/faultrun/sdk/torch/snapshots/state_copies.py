@@ -192,9 +192,8 @@ class StateCopies:
         if found is None:
             return False
         noted, live = _state_in(found)["buffers"], self._training.parts.buffers.now()
-        return noted.keys() == live.keys() and all(
-            same_values(one, live[name]) for name, one in noted.items()
-        )
+        alike = (same_values(one, live[name]) for name, one in noted.items())
+        return noted.keys() == live.keys() and all(alike)
 
     def _agree(self, device: Any) -> None:
         """At the end of a trial: on one interval for all. A rank that is gone is noticed in the next step."""

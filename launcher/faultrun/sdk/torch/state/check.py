@@ -15,7 +15,7 @@ import torch
 
 from faultrun.errors import FaultrunError
 from faultrun.sdk.torch.group.fsdp2 import gradients_in
-from faultrun.sdk.torch.state.rng import current_rng, memory_at
+from faultrun.sdk.torch.state.rng import Rng, current_rng, memory_at
 from faultrun.sdk.torch.state.shards import local_of
 from faultrun.sdk.torch.state.state_dict import Parts
 from faultrun.sdk.worker.save_files import Position, SaveWriter
@@ -129,14 +129,9 @@ def living(parts: Parts, loader: Any, batch: Any = None) -> Digests:
                 found[f"{'tensor' if isinstance(one, torch.Tensor) else 'number'} {path}.{name}"] = one
     states = {str(number): one.state_dict() for number, one in enumerate(parts.optimizers)}
     rng = current_rng(loader)
-    random = {
-        "torch": rng.cpu,
-        "Python": rng.python,
-        "numpy": rng.numpy,
-        "CUDA": rng.cuda,
-        "loader": rng.loader,
-    }
-    found.update({f"{_RANDOM}{name}": one for name, one in random.items() if one is not None})
+    values = [getattr(rng, name) for name in Rng.__slots__]
+    random = zip(("torch", "Python", "numpy", "CUDA", "loader"), values, strict=True)
+    found.update({f"{_RANDOM}{name}": one for name, one in random if one is not None})
     for kind, state in {"optimizer": states, "object": parts.objects.states(), "batch": batch}.items():
         found.update(_leaves(f"{kind} ", state))
     return {name: _digest(one) for name, one in found.items()}
@@ -169,7 +164,6 @@ def _digest(value: Any) -> str:
         value = str(value.dtype)
     elif isinstance(value, tuple):
         value = [_digest(one) for one in value] if any(hasattr(one, "tobytes") for one in value) else value
-    digest.update(
-        (repr(value) if isinstance(value, (*_PLAIN, list, tuple)) else type(value).__name__).encode()
-    )
+    words = repr(value) if isinstance(value, (*_PLAIN, list, tuple)) else type(value).__name__
+    digest.update(words.encode())
     return digest.hexdigest()

@@ -41,10 +41,7 @@ class Updated:
         """What a save holds of a boundary, by name ("" for what has none), as ``put`` takes it."""
         return {
             "trained": dict(zip(self._names.values(), trained, strict=False)),
-            "groups": [
-                [[self._names.get(id(one), "") for one in group["params"]] for group in each]
-                for each in groups
-            ],
+            "groups": [[self._named(group["params"]) for group in each] for each in groups],
         }
 
     def put(self, told: Mapping[str, Any], saved: Sequence[Any]) -> None:
@@ -68,18 +65,16 @@ class Updated:
             del optimizer.param_groups[len(kept) :]
         _freeze(self._all, trained)
 
+    def _named(self, params: Sequence[Any]) -> list[str]:
+        return [self._names.get(id(one), "") for one in params]
+
     def _check(self) -> None:
         self._name()
         for optimizer, first in zip(self._optimizers, self._first, strict=True):
-            added = [one for group in optimizer.param_groups[first:] for one in group["params"]]
-            if not all(id(one) in self._names for one in added):
-                what, because = (
-                    "a parameter group was added that cannot be saved",
-                    "the model has not all of it",
-                )
-                raise FaultrunError(
-                    what, because=because, hint="make it a part of the model, or add it first"
-                )
+            if not all(all(self._named(group["params"])) for group in optimizer.param_groups[first:]):
+                what = "a parameter group was added that cannot be saved"
+                hint = "make it a part of the model, or add it first"
+                raise FaultrunError(what, because="the model has not all of it", hint=hint)
         for name in (name for name, one in self._left_out.items() if one.requires_grad):
             what = f"{name} was unfrozen, and the ranks would drift apart"
             because = "DistributedDataParallel was made while it was frozen, and sums no gradients of it"
