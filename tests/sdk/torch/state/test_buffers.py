@@ -8,13 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from faultrun.sdk.session import Session
 from faultrun.sdk.torch.guard import Guard
-from faultrun.sdk.torch.state.boundary import Device, Objects
-from faultrun.sdk.torch.state.state_dict import Parts
-from faultrun.sdk.torch.training import Training
-from faultrun.sdk.worker.save_files import Folder, SaveWriter
-from faultrun.sdk.worker.worker import Worker
+from sdk.support.protected import protected
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -130,16 +125,9 @@ KINDS = (*CHANGES, *HIDDEN)
 
 
 def guarded(net: Net, directory: Path) -> tuple[Guard, Callable[[int], None]]:
-    """As ``protect`` does it beside faultrun; and what makes a step."""
+    """As under faultrun; and what makes a step."""
     optimizer = torch.optim.SGD([net.weight], lr=0.001)
-    parts = Parts(
-        model=net,
-        optimizers=(optimizer,),
-        objects=Objects({}),
-        device=Device(mark=None, ahead=2, to_host=lambda state: state),
-    )
-    writer = SaveWriter(Folder(directory=directory), Session())
-    guard = Guard(Training(lambda: parts, Worker(Session()), writer))
+    guard = protected(directory, optimizer, net=net)
     guard.training.begin_here()
 
     def step(number: int) -> None:

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from faultrun.sdk.torch.state.trees import copied
-from sdk.torch.state.test_state_dict import protected
+from sdk.support.protected import protected
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

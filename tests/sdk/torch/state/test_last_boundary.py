@@ -16,7 +16,7 @@ from faultrun.sdk.torch.snapshots.last_boundary import LastBoundary
 from faultrun.sdk.torch.state.trees import copied, same
 from faultrun.sdk.worker.state_provider import SaveOrder
 from faultrun.sdk.worker.update_lock import NotSaved
-from sdk.torch.state.test_state_dict import protected
+from sdk.support.protected import protected
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

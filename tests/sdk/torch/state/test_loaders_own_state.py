@@ -13,13 +13,8 @@ from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, Sampler, TensorDataset
 
 from faultrun.errors import FaultrunError
-from faultrun.sdk.session import Session
 from faultrun.sdk.torch.guard import Guard
-from faultrun.sdk.torch.state.boundary import Device, Objects
-from faultrun.sdk.torch.state.state_dict import Parts
-from faultrun.sdk.torch.training import Training
-from faultrun.sdk.worker.save_files import Folder, SaveWriter
-from faultrun.sdk.worker.worker import Worker
+from sdk.support.protected import protected
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -51,24 +46,50 @@ def number_from(generator: Any) -> float:
     return float(generator.random()) if hasattr(generator, "random") else float(generator.rand())
 
 
-class Shuffled(Sampler[int]):  # type: ignore[misc]
-    def __init__(self, generator: Any) -> None:
-        self.rng = generator
+class Order(Sampler[int]):  # type: ignore[misc]
+    """What ``draw`` makes of it, for each epoch anew; it has these attributes."""
 
-    def __iter__(self) -> Iterator[int]:
-        return iter(order_from(self.rng))
+    def __init__(self, draw: Callable[[Any], list[Any]], **own: Any) -> None:
+        self.draw = draw
+        self.__dict__.update(own)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.draw(self))
 
     def __len__(self) -> int:
         return SIZE
 
 
-class Batches(Shuffled):
-    def __iter__(self) -> Iterator[Any]:
-        order = order_from(self.rng)
-        return iter([order[at : at + 2] for at in range(0, SIZE, 2)])
+def shuffled(rng: Any) -> Order:
+    return Order(lambda one: order_from(one.rng), rng=rng)
 
-    def __len__(self) -> int:
-        return SIZE // 2
+
+def batches(rng: Any) -> Order:
+    def draw(one: Any) -> list[Any]:
+        order = order_from(one.rng)
+        return [order[at : at + 2] for at in range(0, SIZE, 2)]
+
+    return Order(draw, rng=rng)
+
+
+def in_place(shuffle: Callable[[Any], Any], order: Any) -> Order:
+    """Shuffles what it has: each epoch's order follows from all before."""
+
+    def draw(one: Any) -> list[int]:
+        shuffle(one.order)
+        return [int(number) for number in one.order]
+
+    return Order(draw, order=order)
+
+
+def counting() -> Order:
+    """Counts its epochs by itself."""
+
+    def draw(one: Any) -> list[int]:
+        one.calls += 1
+        return order_from(np.random.default_rng(one.calls))
+
+    return Order(draw, calls=0)
 
 
 class Noisy:
@@ -95,46 +116,17 @@ class Transformed(Dataset):  # type: ignore[misc]
         return SIZE
 
 
-class InPlace(Sampler[int]):  # type: ignore[misc]
-    """Shuffles what it has: each epoch's order follows from all before."""
-
-    def __init__(self, shuffle: Callable[[Any], Any], order: Any) -> None:
-        self.shuffle, self.order = shuffle, order
-
-    def __iter__(self) -> Iterator[int]:
-        self.shuffle(self.order)
-        return iter([int(one) for one in self.order])
-
-    def __len__(self) -> int:
-        return len(self.order)
-
-
-class Counting(Sampler[int]):  # type: ignore[misc]
-    """Counts its epochs by itself."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def __iter__(self) -> Iterator[int]:
-        self.calls += 1
-        return iter(order_from(np.random.default_rng(self.calls)))
-
-    def __len__(self) -> int:
-        return SIZE
-
-
-class Stateful(Sampler[int]):  # type: ignore[misc]
+class Stateful(Order):
     """Tells its state, which nobody could find."""
 
     def __init__(self) -> None:
-        self._hidden = [{"seed": 3}]
+        super().__init__(
+            lambda one: order_from(np.random.default_rng(one.next_seed())), _hidden=[{"seed": 3}]
+        )
 
-    def __iter__(self) -> Iterator[int]:
+    def next_seed(self) -> int:
         self._hidden[0]["seed"] += 1
-        return iter(order_from(np.random.default_rng(self._hidden[0]["seed"])))
-
-    def __len__(self) -> int:
-        return SIZE
+        return int(self._hidden[0]["seed"])
 
     def state_dict(self) -> dict[str, int]:
         return dict(self._hidden[0])
@@ -155,11 +147,8 @@ def items() -> Any:
     return TensorDataset(torch.arange(float(SIZE)))
 
 
-class OfTheClass(Shuffled):
+class OfTheClass(Order):
     rng = np.random.default_rng(5)
-
-    def __init__(self) -> None:
-        pass
 
 
 def closed_over(generator: Any) -> Any:
@@ -174,14 +163,14 @@ def collated(samples: list[Any], rng: Any) -> float:
 
 
 PLACES: dict[str, Callable[[Any], Any]] = {
-    "sampler": lambda rng: DataLoader(items(), batch_size=2, sampler=Shuffled(rng)),
-    "batch_sampler": lambda rng: DataLoader(items(), batch_sampler=Batches(rng)),
+    "sampler": lambda rng: DataLoader(items(), batch_size=2, sampler=shuffled(rng)),
+    "batch_sampler": lambda rng: DataLoader(items(), batch_sampler=batches(rng)),
     "sampler of a batch_sampler": lambda rng: DataLoader(
-        items(), batch_sampler=BatchSampler(Shuffled(rng), 2, drop_last=False)
+        items(), batch_sampler=BatchSampler(shuffled(rng), 2, drop_last=False)
     ),
     "dataset": lambda rng: DataLoader(Transformed([Noisy(rng)]), batch_size=2, shuffle=True),
     "two places": lambda rng: DataLoader(
-        Transformed([abs, Noisy(rng)]), batch_size=2, sampler=Shuffled(np.random.default_rng(2))
+        Transformed([abs, Noisy(rng)]), batch_size=2, sampler=shuffled(np.random.default_rng(2))
     ),
     "closure": lambda rng: DataLoader(items(), batch_size=2, collate_fn=closed_over(rng)),
     "partial": lambda rng: DataLoader(items(), batch_size=2, collate_fn=functools.partial(collated, rng=rng)),
@@ -190,17 +179,8 @@ PLACES: dict[str, Callable[[Any], Any]] = {
 
 
 def guarded(directory: Path) -> Guard:
-    """As ``protect`` does it beside faultrun."""
     net = nn.Linear(1, 1)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    parts = Parts(
-        model=net,
-        optimizers=(optimizer,),
-        objects=Objects({}),
-        device=Device(mark=None, ahead=2, to_host=lambda state: state),
-    )
-    writer = SaveWriter(Folder(directory=directory), Session())
-    return Guard(Training(lambda: parts, Worker(Session()), writer))
+    return protected(directory, torch.optim.SGD(net.parameters(), lr=0.1), net=net)
 
 
 def trained(guard: Guard, loader: Any, stop_after: int | None = None) -> list[str]:
@@ -240,12 +220,12 @@ def test_a_generator_goes_on_wherever_it_is_held(
 
 
 def shuffled_list(make: Callable[[], Any]) -> Callable[[], Any]:
-    return lambda: DataLoader(items(), batch_size=2, sampler=InPlace(make().shuffle, list(range(SIZE))))
+    return lambda: DataLoader(items(), batch_size=2, sampler=in_place(make().shuffle, list(range(SIZE))))
 
 
 def of_the_class() -> Any:
     OfTheClass.rng = np.random.default_rng(5)
-    return DataLoader(items(), batch_size=2, sampler=OfTheClass())
+    return DataLoader(items(), batch_size=2, sampler=OfTheClass(lambda one: order_from(one.rng)))
 
 
 OTHERS: dict[str, Callable[[], Any]] = {
@@ -253,9 +233,9 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "list shuffled by numpy": shuffled_list(lambda: np.random.default_rng(5)),
     "list shuffled by all": shuffled_list(lambda: random),
     "array shuffled": lambda: DataLoader(
-        items(), batch_size=2, sampler=InPlace(np.random.default_rng(5).shuffle, np.arange(SIZE))
+        items(), batch_size=2, sampler=in_place(np.random.default_rng(5).shuffle, np.arange(SIZE))
     ),
-    "counts by itself": lambda: DataLoader(items(), batch_size=2, sampler=Counting()),
+    "counts by itself": lambda: DataLoader(items(), batch_size=2, sampler=counting()),
     "state_dict": lambda: DataLoader(items(), batch_size=2, sampler=Stateful()),
     "class attribute": of_the_class,
 }
@@ -270,15 +250,15 @@ def test_so_does_a_sampler_whose_order_follows_from_the_one_before(
 
 
 def open_already() -> Any:
-    sampler = Counting()
-    sampler.source = (one for one in range(SIZE))
+    sampler = counting()
+    sampler.__dict__["source"] = (one for one in range(SIZE))
     return DataLoader(items(), batch_size=2, sampler=sampler)
 
 
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (lambda: DataLoader(items(), batch_size=2, sampler=Shuffled(random.SystemRandom())), "sampler.rng"),
+        (lambda: DataLoader(items(), batch_size=2, sampler=shuffled(random.SystemRandom())), "sampler.rng"),
         (open_already, "sampler.source"),
     ],
     ids=["SystemRandom", "open iterator"],
@@ -295,7 +275,7 @@ def test_a_large_order_that_is_shuffled_in_place_is_refused_at_the_epoch_that_sh
     tmp_path: Path,
 ) -> None:
     order = list(range(30_000))
-    sampler = InPlace(random.Random(5).shuffle, order)
+    sampler = in_place(random.Random(5).shuffle, order)
     loader = DataLoader(TensorDataset(torch.arange(30_000)), batch_size=10_000, sampler=sampler)
     with pytest.raises(FaultrunError) as told:
         trained(guarded(tmp_path), loader)

@@ -28,6 +28,7 @@ from faultrun.sdk.worker.worker import Worker
 from sdk.scripts.train_all import Everything
 from sdk.support import wrappers
 from sdk.support.fake_supervisor import supervised
+from sdk.support.protected import protected
 from sdk.support.torch_imports import IMPORTS
 from support.places import TESTS
 
@@ -173,14 +174,6 @@ def test_an_optimizer_without_hooks_is_refused_with_a_way_out(tmp_path: Path) ->
         protected(tmp_path, object())
 
 
-def protected(directory: Any, *optimizers: Any, net: nn.Module | None = None, **more: Any) -> Guard:
-    """As under faultrun."""
-    owner = Worker(Session())
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("faultrun.sdk.torch.worker", lambda: owner)
-        return protect(net or nn.Linear(2, 2), *optimizers, directory=directory, **more)
-
-
 class Stream:
     """A device that does what it is asked later: a mark is passed once ``done`` has come to its number."""
 
@@ -228,14 +221,8 @@ class ByEpoch:
         self.net = nn.Linear(2, 2)
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=1.0)
         self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 1, gamma=0.5)
-        parts = Parts(
-            model=self.net,
-            optimizers=(self.optimizer,),
-            objects=Objects({"scheduler": self.scheduler}),
-            device=Device(mark=None, ahead=2, to_host=lambda state: state),
-        )
-        writer = SaveWriter(Folder(directory=directory), Session())
-        self.guard = Guard(Training(lambda: parts, Worker(Session()), writer))
+        objects = {"scheduler": self.scheduler}
+        self.guard = protected(directory, self.optimizer, net=self.net, objects=objects)
 
     def trains(self, path: Path | None = None, *, first: bool = False) -> list[tuple[int, float]]:
         """Each step with its learning rate, to the end or to a save behind the second epoch."""

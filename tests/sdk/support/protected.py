@@ -1,0 +1,22 @@
+"""A guard as ``protect`` makes it under faultrun, in the process of the test."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import nn
+
+from faultrun.sdk.session import Session
+from faultrun.sdk.torch import protect
+from faultrun.sdk.torch.guard import Guard
+from faultrun.sdk.worker.worker import Worker
+
+
+def protected(
+    directory: Path, *optimizers: Any, net: nn.Module | None = None, by: Worker | None = None, **more: Any
+) -> Guard:
+    """``by``: who speaks to the supervisor, where it is the same for several."""
+    owner = by or Worker(Session())
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("faultrun.sdk.torch.worker", lambda: owner)
+        return protect(net or nn.Linear(2, 2), *optimizers, directory=directory, **more)
