@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from faultrun.sdk.torch.state.late_draws import drawn_as_before
 from faultrun.sdk.torch.state.rng import current_rng, restore_rng
-from faultrun.sdk.torch.state.rng_recorder import RngRecorder
+from faultrun.sdk.torch.state.rng_recorder import RngRecorder, noted_in
 from faultrun.sdk.torch.state.trees import same
 from faultrun.sdk.worker.save_files import Position
 
@@ -88,10 +88,15 @@ def test_a_rank_finds_what_it_had_drawn_in_a_step_that_it_did_not_end_and_again_
         torch.rand(step if killed == "behind the update" else 5)
         if step < 3 or killed == "behind the update":
             recorder.under_way(Position(step), None, updated=True)
+            noted = current_rng()
         torch.rand(700)
         if step < 3:
             recorder.step(Position(step), None)
     expected = current_rng()
+    if killed == "behind the update":
+        found = noted_in(tmp_path / "r", "run", 2, Position(3))
+        assert found is not None
+        assert same(found.cpu, noted.cpu)
     for _ in range(2):
         found = RngRecorder(tmp_path / "r", "run", 2).at_step(Position(3))
         assert found is not None
