@@ -93,35 +93,6 @@ def test_a_survivor_between_two_updates_saves_the_end_of_the_last_step(tmp_path:
     assert same(found, whole)
 
 
-def test_an_optimizer_that_meets_its_peers_is_kept_as_well(tmp_path: Path) -> None:
-    net = nn.Linear(2, 2)
-    optimizer = torch.optim.LBFGS(net.parameters(), max_iter=3)
-    guard = protected(tmp_path, optimizer, net=net)
-    training = guard.training
-    assert training.worker is not None
-    guard.last_boundary = LastBoundary(training, training.worker, "auto")
-
-    def step(between: Callable[[], object]) -> None:
-        def closure() -> torch.Tensor:
-            optimizer.zero_grad()
-            loss = net(torch.ones(1, 2)).square().sum()
-            loss.backward()
-            between()
-            return loss.detach()
-
-        optimizer.step(closure)
-        guard.step()
-
-    step(meet)
-    whole = copied(training.state_at(training.history[-1]))
-    with pytest.raises(Dies):
-        step(breaks_in_update(0))
-    training.lock.stop()
-    order = SaveOrder(until_s=time.monotonic() + 5, leaves=True, peers_lost=True)
-    saved = TorchProvider(training, GaspFile(training)).save(order)
-    assert same(torch.load(saved.path, weights_only=True), whole)
-
-
 def test_whoever_meets_nobody_between_updates_keeps_no_copy(tmp_path: Path) -> None:
     script = Adversaries(tmp_path)
     for _ in range(3):
