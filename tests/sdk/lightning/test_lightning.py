@@ -30,6 +30,7 @@ JOBS = {
     "accumulated": Job(options={"max_epochs": 3, "accumulate_grad_batches": 2}),
     "two optimizers": Job(net="adversaries"),
     "no length": Job(loader="stream"),
+    "own sampler": Job(loader="own"),
     "no validation, steps": _by_steps(limit_val_batches=0),
 }
 PLACES = [

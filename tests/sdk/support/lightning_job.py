@@ -1,16 +1,18 @@
 """A small training of Lightning's, saved wherever a test wants, and all that can be compared."""
 
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import lightning
+import numpy as np
 import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, Sampler, TensorDataset
 
 from faultrun.sdk import lightning as sdk_lightning
 from faultrun.sdk.session import Session
@@ -37,6 +39,23 @@ def shuffled() -> Any:
 def with_kept_workers() -> Any:
     data = TensorDataset(torch.arange(2.0 * BATCHES))
     return DataLoader(data, batch_size=2, shuffle=True, num_workers=1, persistent_workers=True)
+
+
+class Shuffled(Sampler[int]):  # type: ignore[misc]
+    """Draws each epoch's order from a generator that only it knows."""
+
+    def __init__(self) -> None:
+        self._numbers = np.random.default_rng(7)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._numbers.permutation(2 * BATCHES).tolist())
+
+    def __len__(self) -> int:
+        return 2 * BATCHES
+
+
+def with_own_sampler() -> Any:
+    return DataLoader(TensorDataset(torch.arange(2.0 * BATCHES)), batch_size=2, sampler=Shuffled())
 
 
 class Net(lightning.LightningModule):  # type: ignore[misc]
@@ -91,7 +110,7 @@ class Adversaries(Net):
 
 
 NETS = {"net": Net, "adversaries": Adversaries}
-LOADERS = {"shuffled": shuffled, "stream": stream, "kept": with_kept_workers}
+LOADERS = {"shuffled": shuffled, "stream": stream, "kept": with_kept_workers, "own": with_own_sampler}
 
 
 class Asks(lightning.Callback):  # type: ignore[misc]
