@@ -11,16 +11,11 @@ from torch.utils.data import DataLoader
 
 from faultrun.errors import FaultrunError
 from faultrun.sdk.session import Session
-from faultrun.sdk.torch import protect
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.worker.worker import Worker
+from sdk.support.protected import protected
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
-
-
-@pytest.fixture(autouse=True)
-def beside_faultrun(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faultrun.sdk.torch.worker", lambda: Worker(Session(run_id="r", checks=True)))
 
 
 class Net(nn.Module):  # type: ignore[misc]
@@ -34,12 +29,13 @@ class Net(nn.Module):  # type: ignore[misc]
 
 
 class Loop:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, checks: bool = True) -> None:
         torch.manual_seed(1)
         self.net = Net()
         self.optimizer = torch.optim.Adam(self.net.parameters())
         self.loader = DataLoader(torch.arange(24.0)[:, None], batch_size=4, shuffle=True)
-        self.guard: Guard = protect(self.net, self.optimizer, directory=directory)
+        by = Worker(Session(run_id="r", checks=checks))
+        self.guard: Guard = protected(directory, self.optimizer, net=self.net, by=by)
 
     def train(self, last: int, after: Callable[["Loop"], object] = lambda _: None) -> None:
         """To the middle of the step that follows ``last``. ``after`` is done in the middle of each step."""
@@ -137,7 +133,6 @@ def test_a_number_among_attributes_may_differ_and_is_told_once(
     assert capsys.readouterr().err.count("number .calls cannot be compared") == 1
 
 
-def test_without_check_mode_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faultrun.sdk.torch.worker", lambda: Worker(Session()))
-    Loop(tmp_path).train(3)
+def test_without_check_mode_nothing_is_written(tmp_path: Path) -> None:
+    Loop(tmp_path, checks=False).train(3)
     assert not [*tmp_path.rglob("state-digests")]

@@ -12,21 +12,14 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from faultrun.errors import FaultrunError
-from faultrun.sdk.session import Session
-from faultrun.sdk.torch import protect
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.state.trees import same
-from faultrun.sdk.worker.worker import Worker
+from sdk.support.protected import protected
 from support.machine.free_port import free_port
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 LAST = 8
-
-
-@pytest.fixture(autouse=True)
-def beside_faultrun(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faultrun.sdk.torch.worker", lambda: Worker(Session()))
 
 
 class Loop:
@@ -38,7 +31,7 @@ class Loop:
         self.net[1].requires_grad_(False)
         self.optimizer = torch.optim.Adam(self.net[0].named_parameters(), lr=0.05)
         self.changes = changes
-        self.guard: Guard = protect(self.net, self.optimizer, directory=directory)
+        self.guard: Guard = protected(directory, self.optimizer, net=self.net)
 
     def change(self, words: str) -> None:
         what, _, which = words.partition(" ")
@@ -105,15 +98,15 @@ def test_what_was_added_or_frozen_in_a_step_that_is_taken_back_is_taken_back(
     folder = tmp_path_factory.mktemp("run")
     undisturbed, hit = Loop(folder, changes), Loop(folder, changes)
     undisturbed.train(LAST)
-    for one in (hit,):
-        one.guard.training.begin_here()
-        one.train(at - 1)
-        one.begin(at)
-        before = one.guard.training.state_at(one.guard.training.history[-1])
-        one.guard.training.put_back()
-        one.guard.training.came_back()
-        assert same(before["optimizer"], one.optimizer.state_dict()), "as a save in that step tells it"
-        one.train(LAST)
+    training = hit.guard.training
+    training.begin_here()
+    hit.train(at - 1)
+    hit.begin(at)
+    before = training.state_at(training.history[-1])
+    training.put_back()
+    training.came_back()
+    assert same(before["optimizer"], hit.optimizer.state_dict()), "as a save in that step tells it"
+    hit.train(LAST)
     assert same(hit.end(), undisturbed.end())
 
 
@@ -134,7 +127,7 @@ def test_what_ddp_was_made_without_is_refused_once_it_is_unfrozen(tmp_path: Path
         net[0].requires_grad_(False)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         model = DistributedDataParallel(net)
-        guard: Guard = protect(model, optimizer, directory=tmp_path)
+        guard: Guard = protected(tmp_path, optimizer, net=model)
         for step in range(4):
             model(torch.ones(1, 2)).sum().backward()
             optimizer.step()
