@@ -7,7 +7,7 @@ import grimp
 
 ROOT = Path(__file__).resolve().parent.parent
 
-MOST_LINES = {"launcher": 81_580, "tests": 74_310, "benchmarks": 16_960}
+MOST_LINES = {"launcher": 83_100, "tests": 76_340, "benchmarks": 17_590}
 """Lines of Python below each folder."""
 MOST_MODULES = 60
 """That a reader of ``supervisor.loop`` may come to."""
