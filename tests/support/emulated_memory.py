@@ -44,6 +44,10 @@ class EmulatedMemory:
         """torch.cuda's: what tells one device from another."""
         return SimpleNamespace(uuid=self._folder.name)
 
+    def get_rng_state(self) -> torch.Tensor:
+        """torch.cuda's: nothing is drawn there."""
+        return torch.zeros(16, dtype=torch.uint8)
+
     def mem_get_info(self, _device: int) -> tuple[int, int]:
         """torch.cuda's: free and total bytes, by the driver."""
         living = (one for one in self._folder.glob("[0-9]*") if Path("/proc", one.name).exists())
@@ -62,7 +66,7 @@ def install(folder: Path, total_bytes: int, context_bytes: int) -> EmulatedMemor
     """Have torch take it for its CUDA device's memory; nothing is computed there."""
     memory = EmulatedMemory(folder, total_bytes, context_bytes)
     cuda: ModuleType = torch.cuda
-    names = ("is_initialized", "current_device", "get_device_properties", "mem_get_info")
+    names = ("is_initialized", "current_device", "get_device_properties", "get_rng_state", "mem_get_info")
     figures = ("memory_reserved", "max_memory_reserved")
     own: dict[str, Any] = {name: getattr(memory, name) for name in (*names, *figures)}
     vars(cuda).update(own)
