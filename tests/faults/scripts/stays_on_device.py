@@ -23,6 +23,7 @@ def main() -> None:
     torch.set_num_threads(1)
     memory = install(Path(f"device_{RANK}"), 1000 * MIB, 10 * MIB)
     sdk.torch.init_process_group("gloo")
+    torch.manual_seed(1)  # ranks that stay for one another have the same weights
     net = torch.nn.Linear(4, 4)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     memory.reserve(HOLDS * MIB)
