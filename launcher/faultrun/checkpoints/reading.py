@@ -33,6 +33,7 @@ _NO_POINTER = re.compile(r".*\.(?:py|sh|log|out|err|md|ipynb)|out\.txt|.*log.*\.
 """Programs and logs name checkpoints, too."""
 _MAX_SIDECAR_BYTES = 64 << 10
 _PLACES, _PLACE_BYTES = 16, 1024
+_WHOLE_BYTES, _OF_ALL = 16 << 20, "w"
 _SIDECAR_LINE = re.compile(r"\\?([0-9a-fA-F]{64})(?:[ \t]+\*?(.*?))?[ \t\r]*")
 
 
@@ -216,6 +217,25 @@ def sampled_digest(paths: Sequence[str], most: int | None = None) -> str:
     except (OSError, Unreadable):
         return ""
     return told.hexdigest()
+
+
+def contents_digest(path: str) -> str:
+    """A short digest of all that is in a file of at most 16 MiB, else of 16 places; '' if unreadable.
+
+    Where most of a model is frozen, two saves may differ at none of these places.
+    """
+    from hashlib import sha256  # noqa: PLC0415 - as above
+
+    with suppress(OSError, Unreadable):
+        if (size := os.stat(path).st_size) <= _WHOLE_BYTES:  # noqa: PTH116 - as above
+            with opened(path) as file:
+                return f"{_OF_ALL}{sha256(file.read(0, size)).hexdigest()[:15]}"
+    return sampled_digest((path,))[:16]
+
+
+def comparable(one: str, other: str) -> bool:
+    """Whether two of ``contents_digest`` are of the same parts of a file."""
+    return bool(one and other) and one.startswith(_OF_ALL) == other.startswith(_OF_ALL)
 
 
 def stored_digest(path: str) -> str | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from faultrun.checkpoints.names import base_name, step_in
+from faultrun.checkpoints.reading import comparable
 from faultrun.checkpoints.saves.save_names import (
     by_name,
     differing,
@@ -247,7 +248,8 @@ class SaveLearner:
         """Files that nobody watched and that hold other ``digests`` now, the newest last, are newer saves."""
         newer: GrowingSave | None = None
         for path, digest in digests.items():
-            if digest and self._digests.get(path, "") not in {"", digest}:
+            known = self._digests.get(path, "")
+            if comparable(known, digest) and known != digest:
                 kind = self._kind(path)[0]
                 if newer is None or kind in newer.files:
                     newer = GrowingSave(at=self._writes)

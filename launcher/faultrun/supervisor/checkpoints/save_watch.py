@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from faultrun.checkpoints.listing import stamp_of
-from faultrun.checkpoints.reading import sampled_digest
+from faultrun.checkpoints.reading import contents_digest
 from faultrun.checkpoints.saves.save_learner import GrowingSave, SaveLearner
 from faultrun.checkpoints.saves.save_names import is_of_a_save, masked
 from faultrun.model.events import Event, FirstStep, IncarnationStarted, PlanAdopted
@@ -31,7 +31,6 @@ _OFTEN_S, _SHARE = 10.0, 0.05
 """What is known of saves is written down no oftener, nor than this share of the time since the start."""
 _MOST_EARLY, _REPEATED = 256, 3
 """What is written so often under one name is a save, whether a step was told or not."""
-_DIGITS = 16
 _NO_STEP_S = 60.0
 """Who tells of no step for so long tells of none."""
 _MOST_ELSEWHERE, _MOST_TRIES = 64, 4
@@ -262,7 +261,7 @@ class SaveWatch(SavesKnown):
         with self._lock:
             unmet, self._unmet = self._unmet if self._life < 0 else set(), set()
         written = ((stamp.mtime_ns, path) for path in unmet if (stamp := stamp_of(path)) is not None)
-        digests = {path: sampled_digest((path,))[:_DIGITS] for _, path in sorted(written)}
+        digests = {path: contents_digest(path) for _, path in sorted(written)}
         with self._lock:
             self._learner.met_again(digests)
 
@@ -287,7 +286,7 @@ class SaveWatch(SavesKnown):
 
     def _look(self, path: str, place: LogPlace) -> tuple[int | None, str]:
         """The step that training had come to when ``path`` was written, and a digest of what is in it."""
-        return self._logs.step_at(place), sampled_digest((path,))[:_DIGITS]
+        return self._logs.step_at(place), contents_digest(path)
 
     def _take_steps(self) -> Iterable[Event]:
         """What was in a file that is written again by now is gone: its digest is of what came after."""
