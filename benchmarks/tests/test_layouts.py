@@ -14,7 +14,8 @@ from benchmarks.tests.campaign import carried_out
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.reading import sampled_digest
-from faultrun.checkpoints.saves.save_learner import GrowingSave, SaveLearner
+from faultrun.checkpoints.saves.growing_save import GrowingSave
+from faultrun.checkpoints.saves.save_learner import SaveLearner
 from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.events import RecoveryPointChosen
 from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen

@@ -2,7 +2,8 @@
 
 import pytest
 
-from faultrun.checkpoints.saves.save_learner import GrowingSave, SaveLearner
+from faultrun.checkpoints.saves.growing_save import GrowingSave
+from faultrun.checkpoints.saves.save_learner import SaveLearner
 from faultrun.model.observed.saves import KEPT, SavesSeen, SeenSave
 
 

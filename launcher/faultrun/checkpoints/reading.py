@@ -226,10 +226,9 @@ def contents_digest(path: str) -> str:
     """
     from hashlib import sha256  # noqa: PLC0415 - as above
 
-    with suppress(OSError, Unreadable):
-        if (size := os.stat(path).st_size) <= _WHOLE_BYTES:  # noqa: PTH116 - as above
-            with opened(path) as file:
-                return f"{_OF_ALL}{sha256(file.read(0, size)).hexdigest()[:15]}"
+    with suppress(OSError, Unreadable), opened(path) as file:
+        if file.size_bytes <= _WHOLE_BYTES:
+            return f"{_OF_ALL}{sha256(file.read(0, file.size_bytes)).hexdigest()[:15]}"
     return sampled_digest((path,))[:16]
 
 

@@ -12,10 +12,10 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain
 
 from faultrun.checkpoints.format import Listing, Stamp
-from faultrun.checkpoints.names import base_name, has_part_of_step, plainly_numbered
+from faultrun.checkpoints.names import base_name, plainly_numbered
 from faultrun.checkpoints.saves.given_files import main_files, saved_apart
 from faultrun.checkpoints.saves.numbered_saves import (
     OF_ONE_FILE,
@@ -25,11 +25,12 @@ from faultrun.checkpoints.saves.numbered_saves import (
     saves_by_number,
     with_ranks,
 )
-from faultrun.checkpoints.saves.save_names import inside, kind_of_file, masked, of_any_rank, shards_in
+from faultrun.checkpoints.saves.save_names import inside, masked
+from faultrun.checkpoints.saves.steps_of_saves import at_step
 from faultrun.model.checkpoint import Entry, Kind
-from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen, SeenSave
+from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen
 
-_COMPARED, _NEAR = 3, 2
+_COMPARED = 3
 _NAMELESS = Entry(path="", format="", kind=Kind.PERIODIC, size_bytes=0, mtime_ns=0, inode=0)
 
 
@@ -118,7 +119,7 @@ def grouped(
     for path, with_it in beside.items():
         order[path] = max(order.get(file, 0) for file in (path, *with_it))
     entries = [replace(one, written=order.get(one.path, 0)) for one in found.values()]
-    return Grouped([_at_step(one, seen, roots) for one in entries], beside, loose)
+    return Grouped([at_step(one, seen, roots) for one in entries], beside, loose)
 
 
 def _seen_as_one(
@@ -198,66 +199,6 @@ def _not_written(
         if (path not in found or found[path].kind is Kind.PERIODIC)
         and (len(before) > 1 or not re.search(r"\d", inside(path, roots)))
     )
-
-
-def _at_step(entry: Entry, seen: SavesSeen, roots: Sequence[str]) -> Entry:
-    """``entry`` at the step at which it was seen written, where neither name nor contents say one.
-
-    A number of its name that is near that step is the step, as the script counts it; one that says less than
-    half of it counts something else. A file without a number stands behind those of its save that have one.
-    """
-    save = _seen_in(entry.path, seen)
-    if save is None:
-        return _continued(entry, seen, roots)
-    if save.step is None:
-        return entry
-    if entry.identity.tells and (
-        entry.global_step is not None or not has_part_of_step(base_name(entry.path))
-    ):
-        counts = entry.global_step is not None and save.step - entry.global_step > max(_NEAR, save.step // 2)
-        return replace(entry, seen_step=save.step) if counts else entry
-    steps = sorted({0, *(one.step for one in seen.saves if one.step is not None)})
-    stride = min((after - before for before, after in pairwise(steps)), default=0)
-    counted = [one.number for one in seen.saves].count(save.number) == 1
-    numbers = [int(one) for one in re.findall(r"\d+", plainly_numbered(inside(entry.path, roots)))]
-    named = [
-        one
-        for one in numbers
-        if abs(one - save.step) <= _NEAR or (counted and one == save.number and 0 < one - save.step < stride)
-    ]
-    step, turn = named[-1] if named else save.step, entry.turn + (not numbers)
-    return replace(entry, global_step=step, turn=turn)
-
-
-def _continued(entry: Entry, seen: SavesSeen, roots: Sequence[str]) -> Entry:
-    """A save that nobody saw, at the step to which its number leads on from those that were seen."""
-    shards = shards_in(seen.saves, roots)
-    kind, number = kind_of_file(inside(entry.path, roots), shards)
-    known = [
-        (one.number, one.step)
-        for one in seen.saves
-        if one.number is not None
-        and kind in (kind_of_file(inside(path, roots), shards)[0] for path in one.files)
-    ]
-    told = entry.identity.tells or entry.global_step is not None or entry.epoch is not None
-    if told or number is None or not known or number <= max(one for one, _ in known):
-        return entry
-    (first, began), (last, step) = known[0], known[-1]
-    if step is None or began is None:
-        return entry
-    if abs(last - step) > _NEAR:
-        rate = (step - began) / (last - first) if last > first else step / last if last else 1.0
-        number = step + round((number - last) * rate)
-    return replace(entry, global_step=number)
-
-
-def _seen_in(path: str, seen: SavesSeen) -> SeenSave | None:
-    """The newest save that has the file, or a file in the folder; else one that has that of another rank."""
-    for name, of in ((path, str), (of_any_rank(path), of_any_rank)):
-        for save in seen.saves[::-1]:
-            if any(f"{of(one)}/".startswith(f"{name}/") for one in (*save.paths, *save.ranks)):
-                return save
-    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,66 +6,26 @@ where that has none. A late file joins the save whose number it bears.
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import groupby
 
-from faultrun.checkpoints.names import base_name, step_in
+from faultrun.checkpoints.names import base_name
 from faultrun.checkpoints.reading import comparable
+from faultrun.checkpoints.saves.growing_save import AT_ONCE, GrowingSave, without_copies
 from faultrun.checkpoints.saves.save_names import (
     by_name,
-    differing,
     inside,
     is_of_a_save,
     kind_of_file,
     masked,
-    numbers_but,
     of_any_rank,
+    parts_among,
     shards_in,
 )
 from faultrun.model.observed.saves import KEPT, MOST_FILES, NOTHING_SEEN, SavesSeen, SeenSave
 
-_PART = re.compile(
-    r"(?:shard|part|gpu|device|worker|proc|(?<![a-z])[mpdt]p)[-_=]?#|#(?=-of-#)", re.IGNORECASE
-)
-"""Words of a part of a save: a guess, made until a second save shows which number counts."""
-_AT_ONCE, _LATE = 2, 2
-"""Steps that may go by while one save is written, and saves that may be written before it is."""
-
-
-@dataclass(slots=True, eq=False)
-class GrowingSave:
-    """A save that is being written: its files by what each is called but for numbers."""
-
-    files: dict[str, str] = field(default_factory=dict)
-    numbers: set[int] = field(default_factory=set)
-    step: int | None = None
-    late: bool = False
-    at: int = 0
-    again: dict[str, int] = field(default_factory=dict)
-    pending: set[str] = field(default_factory=set)
-    due: frozenset[str] = frozenset()
-    moved: dict[str, str] = field(default_factory=dict)
-    ranks: set[str] = field(default_factory=set)
-    copies: dict[str, str] = field(default_factory=dict)
-    copy_of: "GrowingSave | None" = None
-    digests: dict[str, str] = field(default_factory=dict)
-
-    def takes(self, kind: str, number: int | None) -> bool:
-        """Whether a file may be of this save: it has none of its kind, and no other number."""
-        same_number = number is None or not self.numbers or number in self.numbers
-        return kind not in self.files and same_number
-
-    def path(self, name: str) -> str:
-        """Where the file is by now that was called ``name``."""
-        return self.moved.get(name, name)
-
-    def is_at(self, step: int | None) -> bool:
-        """Whether it may be written yet when training is at ``step``."""
-        return None not in (step, self.step) and abs((step or 0) - (self.step or 0)) <= _AT_ONCE
-
-    def has_folder_of(self, kind: str) -> bool:
-        """Whether a file of it lies in the folder in which one of this kind does."""
-        return kind.rpartition("/")[0] in (one.rpartition("/")[0] for one in self.files)
+_LATE, _MOST_CONTENTS = 2, 4096
+"""Saves that may be written before one that was begun is, and contents that are remembered."""
 
 
 class SaveLearner:
@@ -96,9 +56,8 @@ class SaveLearner:
     @property
     def seen(self) -> SavesSeen:
         """What is known now of what is written here; of a save of many ranks or files only some are named."""
-        return replace(
-            self._known, saves=tuple(self._told(one) for one in self._saves if not one.copy_of)[-KEPT:]
-        )
+        saves = [self._told(one) for one in self._saves if not one.copy_of]
+        return replace(self._known, saves=tuple(saves[-KEPT:]))
 
     def _told(self, save: GrowingSave) -> SeenSave:
         files = tuple(save.files.values())[:MOST_FILES]
@@ -138,10 +97,7 @@ class SaveLearner:
         return frozenset[str]().union(*(one.files for one in self._saves[-2:]))
 
     def knows(self, path: str, *, resumed: bool) -> bool:
-        """Whether a file written before a step of this life is told is a save, as others called so are.
-
-        In a life that has ``resumed`` so is what an earlier one wrote before it told a step.
-        """
+        """Whether what is written before a step is told is a save, as others (``resumed``: earlier) were."""
         known = {kind for one in self._saves for kind in one.files}
         before = (*self._known.past, *(self._known.prepared if resumed else ()))
         return self._kind(path)[0] in known.union(self._kind(one)[0] for one in before)
@@ -168,18 +124,19 @@ class SaveLearner:
             save.due = (save.due or frozenset(save.files.values())) - {path}
         elif again and self._is_old(save, path):
             save.late = True  # stripped, or given its score, behind the next one
-        elif step > save.step + _AT_ONCE and again and path not in save.due:
+        elif step > save.step + AT_ONCE and again and path not in save.due:
             self._once_more(path, step, again, new=new)
-        elif step > save.step + _AT_ONCE and save in self._saves:
+        elif step > save.step + AT_ONCE and save in self._saves:
             self._split(save, path, step)
         if step is not None and save in self._saves and not again:
             self._put_back(save, path, step)
         self._learn_shards()
         holder = next((one for one in reversed(self._saves) if path in one.files.values()), save)
         holder.digests[path] = digest
-        self._know_copies()
+        self._saves = without_copies(self._saves)
         if self._contents.setdefault(digest, holder.at) != holder.at and digest:
             self._leave_out(holder, path, digest)
+        self._contents = dict([*self._contents.items()][-_MOST_CONTENTS:])
         if not any(one.pending or one.again for one in self._saves):
             self._leave_old()
 
@@ -196,10 +153,9 @@ class SaveLearner:
         before = self._saves[: self._saves.index(save)]
         steps = [one for one in before if kind in one.files and any(map(one.is_at, one.numbers))]
         later = [one for one in steps if number is not None and max(one.numbers) > number]
-        again = any(number in one.numbers for one in before)
-        if number is None or again or step <= number + _AT_ONCE:
-            return
-        if 0 < len(later) <= _LATE and len(later) < len(steps):
+        new = not any(number in one.numbers for one in before)
+        turn = 0 < len(later) <= _LATE and len(later) < len(steps)
+        if number is not None and new and turn and step > number + AT_ONCE:
             save.step, save.at, save.late = number, later[0].at, True
             self._saves.remove(save)
             self._saves.insert(self._saves.index(later[0]), save)
@@ -210,39 +166,6 @@ class SaveLearner:
             return
         save.files = {kind: one for kind, one in save.files.items() if one != path}
         self._saves = [one for one in self._saves if one.files]
-
-    def _know_copies(self) -> None:
-        """A copy of a file that was written anew is where that lies now, as if it was moved: it is no save.
-
-        One by another name is none at once; files by one name in two folders may be members of two saves.
-        """
-        saves = self._saves
-        files = [(nth, *one) for nth, save in enumerate(saves) for one in [*save.files.items()][:MOST_FILES]]
-        for before, (nth, kind, path) in enumerate(files):
-            save, digest = saves[nth], saves[nth].digests.get(path) or "-"
-            alike = ((at, name) for at, _, name in files[:before] if saves[at].digests.get(name) == digest)
-            found = [(at, one) for at, one in alike if at == nth or path not in saves[at].files.values()]
-            for at, name in found[-1:]:
-                older, other_kind = saves[at], at < nth and self._kind(name)[0] != kind
-                held, own = older.digests.values(), save.digests
-                new = [one for one in save.files.values() if own.get(one) not in held]
-                beside = path.rpartition("/")[0] in (one.rpartition("/")[0] for one in new)
-                apart = other_kind and (base_name(name) != base_name(path) or (new and not beside))
-                if apart or self._lost(at, older.digests if at < nth and not new else (name,)):
-                    older.copies[name] = path
-                    save.files.pop(kind, None)
-                save.copy_of = older if other_kind and not new else None
-                older.copies |= {name: path} if save.copy_of else {}
-        for at, older in enumerate(saves):
-            if older.copies and self._lost(at, older.digests):
-                older.moved, older.copies = {**older.moved, **older.copies}, {}
-        self._saves = [one for one in saves if one.files and (one is saves[-1] or not one.copy_of)]
-
-    def _lost(self, at: int, names: Iterable[str]) -> bool:
-        """Whether a later save has other contents under one of ``names`` of a save."""
-        later = [one.digests for one in self._saves[at + 1 :]]
-        known = self._saves[at].digests
-        return any(one.get(name) not in {None, "", known.get(name)} for name in names for one in later)
 
     def met_again(self, digests: Mapping[str, str]) -> None:
         """Files that nobody watched and that hold other ``digests`` now, the newest last, are newer saves."""
@@ -255,7 +178,7 @@ class SaveLearner:
                     newer = GrowingSave(at=self._writes)
                     self._keep(newer)
                 newer.files[kind], newer.digests[path], self._digests[path] = path, digest, digest
-        self._know_copies()
+        self._saves = without_copies(self._saves)
 
     def moved(self, was: str, path: str) -> bool:
         """A file was moved to ``path``; whether it is of a save, which keeps it and the step of its writing.
@@ -286,19 +209,14 @@ class SaveLearner:
             newest.ranks |= {path} - {there}
 
     def _split(self, save: GrowingSave, path: str, step: int) -> None:
-        """A file under one name that came steps later is a save of its own; any other is a late one.
-
-        So is what comes when the save after the newest is due: it has that number as it counts anew.
-        """
+        """A file under one name that came steps later is a save of its own; any other is a late one."""
         kind = next((kind for kind, one in save.files.items() if one == path), "#")
-        after, due = self._saves.index(save) + 1, 2 * (self._saves[-1].step or step) - (save.step or 0)
-        anew = kind in save.files and "#" in kind and save is not self._saves[-1] and step >= due
-        save.late |= "#" in kind and not anew
-        if (anew or "#" not in kind) and len(save.files) > 1:
+        save.late |= "#" in kind
+        if "#" not in kind and len(save.files) > 1:
             del save.files[kind]
+            after = self._saves.index(save) + 1
             beside = [one for one in self._saves[after:] if one.is_at(step) and one.takes(kind, None)]
-            other = beside[0] if beside else GrowingSave(step=step, at=self._writes if anew else save.at)
-            other.numbers |= {self._kind(path)[1] or 0} if anew else set()
+            other = beside[0] if beside else GrowingSave(step=step, at=save.at)
             other.files[kind], other.moved = path, other.moved | save.moved
             self._saves[after:after] = [] if beside else [other]
             self._keep()
@@ -310,14 +228,8 @@ class SaveLearner:
         for run in (one for one in runs if len(one) > 1):
             every = by_name((one.files.values() for one in self._saves), self._roots)
             for name, alike in by_name((one.files.values() for one in run), self._roots).items():
-                parts = differing(alike)
-                by_word = {name.count("#", 0, one.end() - 1) for one in _PART.finditer(name)}
-                counted = differing(every[name]).keys() - parts or parts.keys() <= by_word
-                counted = counted or run[0].step in numbers_but(alike[0], parts)
-                in_turn = all(max(one) - min(one) < len(one) for one in parts.values())
-                steps = {tuple(map(step_in, one.split("/"))) for one in alike}
-                if parts and counted and in_turn and len(steps) == 1:
-                    self._shards[name] = self._shards.get(name, set()) | parts.keys()
+                if parts := parts_among(alike, every[name], run[0].step):
+                    self._shards[name] = self._shards.get(name, set()) | parts
             for one in run[1:]:
                 files = [*run[0].files.values(), *one.files.values()]
                 kinds = dict(map(self._kind, files))
@@ -367,8 +279,8 @@ class SaveLearner:
         if save is not None and save is not self._saves[-1] and not save.has_folder_of(kind):
             save = None  # of a later save that counts anew, unless its contents are those of an older one
         folder = path.rpartition("/")[0] if "#" in kind.rpartition("/")[0] else ""
-        inside = folder and any(
-            one.rpartition("/")[0] == folder for one in (save.files.values() if save else ())
+        inside = folder in (
+            {one.rpartition("/")[0] for one in save.files.values()} if save and folder else ()
         )
         if folder and not inside and any(one.rpartition("/")[0] == folder for one in self._known.past):
             return None  # something is put into the folder of an older save
@@ -397,8 +309,8 @@ class SaveLearner:
         of_place = [(re.sub(rf"(?<!\d)0*{self._kind(path)[1]}(?!\d)", "#", path), path) for path in past]
         newest = dict(reversed(of_place)).values()
         old = [path for path in past[MOST_FILES:] if path in newest][:MOST_FILES]
-        past = [*past[:MOST_FILES], *old][::-1]
-        self._saves, self._known = self._saves[-KEPT:], replace(self._known, past=tuple(past))
+        self._known = replace(self._known, past=tuple([*past[:MOST_FILES], *old][::-1]))
+        self._saves = self._saves[-KEPT:]
 
     def _counts_anew(self, save: GrowingSave, kind: str) -> bool:
         """Whether a file with the number of ``save`` is of a later one: it comes too late to be of that."""
@@ -409,10 +321,7 @@ class SaveLearner:
         return newest > at and max(self._saves[newest].numbers, default=0) < max(save.numbers, default=0)
 
     def _forget_seldom(self) -> None:
-        """A file under one name that the newest save did not write again is of none, until it is written.
-
-        The last one of an earlier life may have been cut short.
-        """
+        """A file under one name that the newest save of this life did not write again is of none."""
         if len(self._saves) > 1 and self._saves[-1].at > self._began:
             *before, newest = self._saves
             files = ((kind, path) for one in before for kind, path in one.files.items())
@@ -422,6 +331,5 @@ class SaveLearner:
 
     def _forget_prepared(self, kind: str) -> None:
         """What was written before a first step was told is a save, too, once saves have such files."""
-        if self._known.prepared:
-            left = tuple(one for one in self._known.prepared if self._kind(one)[0] != kind)
-            self._known = replace(self._known, prepared=left)
+        left = tuple(one for one in self._known.prepared if self._kind(one)[0] != kind)
+        self._known = replace(self._known, prepared=left)

@@ -13,6 +13,10 @@ _OF_A_SAVE = re.compile(
     r"|hdf5|pdparams|pdopt|joblib|ubj|gz)|\.metadata",
     re.IGNORECASE,
 )
+_PART = re.compile(
+    r"(?:shard|part|gpu|device|worker|proc|(?<![a-z])[mpdt]p)[-_=]?#|#(?=-of-#)", re.IGNORECASE
+)
+"""Words of a part of a save: a guess, made until a second save shows which number counts."""
 
 
 def is_of_a_save(path: str) -> bool:
@@ -66,6 +70,20 @@ def by_name(saves: Iterable[Iterable[str]], roots: Sequence[str]) -> dict[str, l
     for path in (of_any_rank(inside(one, roots)) for one in chain.from_iterable(saves)):
         found[masked(path)].append(path)
     return found
+
+
+def parts_among(alike: Sequence[str], every: Iterable[str], step: int | None) -> set[int]:
+    """Which numbers of ``alike``, written at one ``step``, tell its parts; ``every`` has all like them.
+
+    Another number must count saves: it changes among ``every``, or is the step, or words say which are parts.
+    """
+    parts, name = differing(alike), masked(alike[0])
+    by_word = {name.count("#", 0, one.end() - 1) for one in _PART.finditer(name)}
+    counted = differing(every).keys() - parts or parts.keys() <= by_word
+    counted = counted or step in numbers_but(alike[0], parts)
+    in_turn = all(max(one) - min(one) < len(one) for one in parts.values())
+    told = {tuple(map(step_in, one.split("/"))) for one in alike}
+    return {*parts} if counted and in_turn and len(told) == 1 else set()
 
 
 def differing(alike: Iterable[str]) -> dict[int, set[int]]:

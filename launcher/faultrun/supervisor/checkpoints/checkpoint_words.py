@@ -51,8 +51,7 @@ def tell_first_save(
         unknown = unknown_files(catalog.roots, catalog.registry.formats)
         none = f"first save: {unknown}" if unknown else OF_NO_FORMAT
         words = saved_elsewhere(found, spec.recovery) if found else none
-        files = elsewhere or (seen.saves[-1].paths if seen.saves else ())
-        gone = not any(map(os.path.exists, files))
+        gone = not any(map(os.path.exists, elsewhere or (seen.saves[-1].paths if seen.saves else ())))
         return None if saves or gone or (elsewhere and not (found or unknown)) else replace(told, words=words)
     beside, by_pattern = catalog.beside(newest.path), newest.format == "pattern"
     mains = (newest.path,) if by_pattern or not newest.save else main_files([newest.path, *beside])

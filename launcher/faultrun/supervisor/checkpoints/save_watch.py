@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from faultrun.checkpoints.listing import stamp_of
 from faultrun.checkpoints.reading import contents_digest
-from faultrun.checkpoints.saves.save_learner import GrowingSave, SaveLearner
+from faultrun.checkpoints.saves.growing_save import GrowingSave
+from faultrun.checkpoints.saves.save_learner import SaveLearner
 from faultrun.checkpoints.saves.save_names import is_of_a_save, masked
 from faultrun.model.events import Event, FirstStep, IncarnationStarted, PlanAdopted
 from faultrun.model.observed.recovery import FirstStepLogged
