@@ -286,3 +286,18 @@ def test_the_chosen_file_is_what_the_script_opened_whatever_else_was_read() -> N
     saved(learner, 20, "model_20.pt", "opt_20.pt")
     learner.resumed_from(("/ckpt/opt_20.pt", "/ckpt/model_20.pt"), "/ckpt/model_20.pt")
     assert learner.seen.opened == "model_#.pt"
+
+
+def test_numbers_that_come_again_as_steps_began_again_are_of_newer_saves() -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for stage in ("warmup", "full"):
+        for step in (10, 20):
+            saved(learner, step, f"{stage}_{step}.pt", f"{stage}_optim_{step}.pt")
+    stages = [
+        (f"{stage}_{step}.pt {stage}_optim_{step}.pt", step)
+        for stage in ("warmup", "full")
+        for step in (10, 20)
+    ]
+    assert told(learner) == stages[-len(told(learner)) :]
+    saved(learner, 21, "full_ema_10.pt")
+    assert told(learner)[-1] == stages[-1]

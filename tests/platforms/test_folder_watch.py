@@ -123,3 +123,20 @@ def test_many_folders_beside_the_roots_take_nothing_from_these(tmp_path: Path) -
     assert told(watch, tmp_path) == [("ckpt/step_1/a.pt", "written")]
     assert watch.whole
     watch.close()
+
+
+def test_a_second_name_of_a_whole_file_is_written_and_a_file_that_is_begun_is_not(tmp_path: Path) -> None:
+    watch = watched(tmp_path)
+    watch.tell_reads(False)
+    with (tmp_path / "b.pt").open("wb") as begun:
+        begun.write(b"1")
+        begun.flush()
+        (tmp_path / ".a.tmp").write_bytes(b"1")
+        (tmp_path / "a.pt").hardlink_to(tmp_path / ".a.tmp")
+        (tmp_path / ".a.tmp").unlink()
+        (tmp_path / "latest.pt").symlink_to("a.pt")
+        assert told(watch, tmp_path)[-1] == ("a.pt", "written")
+    assert told(watch, tmp_path) == [("b.pt", "written")]
+    (tmp_path / "copy.pt").hardlink_to(tmp_path / "b.pt")
+    assert told(watch, tmp_path) == [("copy.pt", "written")]
+    watch.close()

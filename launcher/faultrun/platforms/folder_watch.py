@@ -1,10 +1,13 @@
 """What programs do with the files below some folders, as inotify(7) tells it without privileges.
 
-A load is IN_CLOSE_NOWRITE, a save IN_CLOSE_WRITE or IN_MOVED_TO; a link shows under its target's name. The
-kernel names no process. What another machine writes to a network file system is not told.
+A load is IN_CLOSE_NOWRITE, a save IN_CLOSE_WRITE, IN_MOVED_TO, or IN_CREATE of a second name for a file; a
+symbolic link shows under its target's name. The kernel names no process. What another machine writes to a
+network file system is not told.
 """
 
+import fcntl
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +25,7 @@ _WRITES = _IN_CLOSE_WRITE | _IN_MOVED_TO | _IN_MOVED_FROM | _IN_CREATE | _IN_DEL
 MOST_WATCHES = 512
 _MOST_BESIDE, _MOST_LISTED, _MOST_MOVES = 4096, 1000, 64
 """Changes beside the roots that are listened to, names that are listed of a folder there, halves of moves."""
+_MOST_BEGUN = 64
 
 
 class FileUse(Enum):
@@ -61,6 +65,7 @@ class FolderWatch:
         self._folders: dict[int, str] = {}
         self._reads = False
         self._moves: dict[int, str] = {}
+        self._begun: dict[str, None] = {}
 
     def begin(self, *, since_ns: int = 0) -> list[FileSeen]:
         """Watch all folders that are there now; what was written in them after ``since_ns`` (Unix time)."""
@@ -89,6 +94,15 @@ class FolderWatch:
 
     def seen(self) -> Iterator[FileSeen]:
         """What was done since the last call, in its order. Never blocks."""
+        yield from self._heard()
+        # By link(2) a file gets a name that nobody closes. That one is closed is queued before it is free.
+        named = [*filter(_is_whole, self._begun)] if not self._reads else []
+        yield from self._heard() if named else ()
+        for path in (one for one in named if one in self._begun):
+            del self._begun[path]
+            yield FileSeen(path, FileUse.WRITTEN)
+
+    def _heard(self) -> Iterator[FileSeen]:
         for watch, mask, move, name in self._inotify.changes():
             if mask & _IN_Q_OVERFLOW:
                 self.whole = False
@@ -108,12 +122,20 @@ class FolderWatch:
                     yield from self._appeared(path, was)
                 continue
             path = self._as_given(path)
+            self._begins(mask, path)
             if mask & (_IN_CLOSE_WRITE | _IN_MOVED_TO):
                 yield FileSeen(path, FileUse.WRITTEN, self._as_given(was))
             elif mask & (_IN_DELETE | _IN_MOVED_FROM):
                 yield FileSeen(path, FileUse.GONE)
             elif mask & _IN_CLOSE_NOWRITE:
                 yield FileSeen(path, FileUse.READ)
+
+    def _begins(self, mask: int, path: str) -> None:
+        """Keep the newest names that were made and by which nothing was written yet."""
+        if mask & _IN_CREATE:
+            self._begun = dict.fromkeys([*self._begun, path][-_MOST_BEGUN:])
+        elif not mask & _IN_CLOSE_NOWRITE:
+            self._begun.pop(path, None)
 
     def _moved(self, mask: int, move: int, path: str) -> str:
         """Where ``path`` was, at the second half of a move between folders that are watched."""
@@ -178,6 +200,20 @@ class FolderWatch:
             return False
         self._folders[watch] = folder
         return True
+
+
+def _is_whole(path: str) -> bool:
+    """Whether a regular file has contents and nobody writes it; False where the file system does not tell."""
+    with suppress(OSError):
+        status = os.lstat(path)
+        if stat.S_ISREG(status.st_mode) and status.st_size:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)  # not given while it is open for writing
+            finally:
+                os.close(fd)
+            return True
+    return False
 
 
 def _is_below(folder: str, roots: Iterable[str]) -> bool:

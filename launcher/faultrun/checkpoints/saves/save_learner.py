@@ -126,7 +126,7 @@ class SaveLearner:
             save.late = True  # stripped, or given its score, behind the next one
         elif step > save.step + AT_ONCE and again and path not in save.due:
             self._once_more(path, step, again, new=new)
-        elif step > save.step + AT_ONCE and save in self._saves:
+        elif save in self._saves and (step > save.step + AT_ONCE or self._begin_again(save, step)):
             self._split(save, path, step)
         if step is not None and save in self._saves and not again:
             self._put_back(save, path, step)
@@ -209,17 +209,27 @@ class SaveLearner:
             newest.ranks |= {path} - {there}
 
     def _split(self, save: GrowingSave, path: str, step: int) -> None:
-        """A file under one name that came steps later is a save of its own; any other is a late one."""
+        """A file under one name that came steps later, or as steps began again, is of a save of its own.
+
+        Any other is a late one.
+        """
         kind = next((kind for kind, one in save.files.items() if one == path), "#")
-        save.late |= "#" in kind
-        if "#" not in kind and len(save.files) > 1:
+        number, again = self._kind(path)[1], self._begin_again(save, step)
+        save.late |= "#" in kind and not again
+        if (again or "#" not in kind) and len(save.files) > 1:
             del save.files[kind]
             after = self._saves.index(save) + 1
-            beside = [one for one in self._saves[after:] if one.is_at(step) and one.takes(kind, None)]
-            other = beside[0] if beside else GrowingSave(step=step, at=save.at)
+            beside = [one for one in self._saves[after:] if one.is_at(step) and one.takes(kind, number)]
+            other = beside[0] if beside else GrowingSave(step=step, at=self._writes if again else save.at)
             other.files[kind], other.moved = path, other.moved | save.moved
+            other.numbers |= set() if number is None else {number}
             self._saves[after:after] = [] if beside else [other]
             self._keep()
+
+    def _begin_again(self, save: GrowingSave, step: int) -> bool:
+        """Whether a step after an older save was written is below that of the newest one of this life."""
+        newest = self._saves[-1]
+        return save is not newest and newest.at > self._began and step + AT_ONCE < (newest.step or 0)
 
     def _learn_shards(self) -> None:
         """Files that came at one step, and differ in a number beside the one that counts, are of one save."""
