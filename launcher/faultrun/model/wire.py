@@ -87,6 +87,10 @@ STACKS_SIGNAL = 61
 """A real-time signal (signal(7): 34 to 64) that no framework uses: the SDK answers it with a dump of the main
 thread's stack. Sent only to a main thread whose process catches it, because others would die of it."""
 
+UNANSWERED_SIGNAL = 62
+"""A real-time signal that nobody sends. A rank that catches it has no handler of its own for SIGHUP, SIGUSR1
+and SIGUSR2, although it catches them: ``sdk/worker/stop_signals.py``, which says the same number."""
+
 STACKS_FILE = "stacks_{rank}.txt"
 """Where the dump goes, beside the progress page; removed when nothing was ever asked for."""
 

@@ -173,9 +173,9 @@ def _order(launch: Launch, usual: Policy | None) -> bytes:
     program, boot = os.fsencode(launch.argv[0]), launch.env.get(TAG_VARIABLE, "")
     where = [] if b"/" in program else os.get_exec_path(dict(launch.env))
     folders = [os.fsencode(folder) + b"/" for folder in where] or [b""]
-    if any("=" in name for name in launch.env):
+    if any("=" in name for name in launch.environ):
         raise ValueError("illegal environment variable name")
-    env = [os.fsencode(f"{name}={value}") for name, value in launch.env.items()]
+    env = [os.fsencode(f"{name}={value}") for name, value in launch.environ.items()]
     argv, paths = [*map(os.fsencode, launch.argv)], [folder + program for folder in folders]
     if any(b"\0" in one for one in (*argv, *env)):
         raise ValueError("embedded null byte")

@@ -123,7 +123,7 @@ def _forked_here(launch: Launch, usual: Policy | None) -> Process:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env=dict(launch.env),
+                env=dict(launch.environ),
                 cwd=launch.cwd,
                 pass_fds=launch.keep,
                 start_new_session=True,

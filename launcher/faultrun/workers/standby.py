@@ -19,7 +19,6 @@ from faultrun.workers.priority import Priority
 from faultrun.workers.proc_reader import state_of
 from faultrun.workers.process import Process, start
 
-HOOK = Path(__file__).parent.parent / "standby" / "hook"
 PROBED = 73
 """Exit code of a probe that came to the hook; ``faultrun.standby`` has the same number."""
 
@@ -38,9 +37,7 @@ def probe(launch: Launch, log: Path, program_at: int) -> Process:
     does not come there does nothing. Ends with ``PROBED`` when it does.
     """
     argv = (*launch.argv[:program_at], "-c", "pass")
-    return start(
-        replace(launch, argv=argv, env=_hooked(launch.env, "probe"), stdout=log, stderr=None, at_once=False)
-    )
+    return start(replace(_hooked(launch, "probe"), argv=argv, stdout=log, stderr=None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +57,9 @@ class Standby:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with theirs:
             more = json.dumps({"imports": wish.imports, "sets": wish.sets})
-            env = _hooked(launch.env, f"{theirs.fileno()} {wish.framework} {more}")
+            hooked = _hooked(launch, f"{theirs.fileno()} {wish.framework} {more}")
             try:
-                self.process = start(
-                    replace(launch, env=env, stdout=log, stderr=None, keep=(theirs.fileno(),), at_once=False)
-                )
+                self.process = start(replace(hooked, stdout=log, stderr=None, keep=(theirs.fileno(),)))
             except OSError:
                 ours.close()
                 raise
@@ -167,11 +162,9 @@ def _silent(pid: int) -> bool:
     return state_of(pid) in ("", "t", "T", "Z", "X")
 
 
-def _hooked(env: Mapping[str, str], told: str) -> dict[str, str]:
-    """The worker's environment, and the way to the hook. An empty PYTHONPATH is none to Python."""
-    path = env.get("PYTHONPATH", "")
-    hooked = f"{HOOK}{os.pathsep}{path}" if path else str(HOOK)
-    return {**env, "PYTHONPATH": hooked, _CHANNEL: told}
+def _hooked(launch: Launch, told: str) -> Launch:
+    """The worker's, in no hurry, with what its hook is told."""
+    return replace(launch, env={**launch.env, _CHANNEL: told}, hooked=True, at_once=False)
 
 
 def _oom_score(pid: int) -> str:

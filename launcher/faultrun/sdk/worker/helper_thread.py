@@ -26,6 +26,7 @@ from faultrun.sdk.stay.next_group import Regroup
 from faultrun.sdk.worker.death_note import write_other_threads
 from faultrun.sdk.worker.progress_slot import ProgressSlot
 from faultrun.sdk.worker.state_provider import SaveOrder, StateProvider
+from faultrun.sdk.worker.stop_signals import outlive
 from faultrun.sdk.worker.update_lock import NotSaved
 
 _STOPPED = 143
@@ -33,7 +34,10 @@ _STOPPED = 143
 
 _NOTHING = "the script gave faultrun.sdk nothing to save"
 _HELLO = "hello"
-_TALK_S, _LINE_OF_SIGNAL_S, _STALLED_S = 1.0, 0.25, 1.0
+LATE_LINE_S = 2.0
+"""How long after a signal to a process of this job the supervisor may hear of the same stop."""
+
+_TALK_S, _STALLED_S = 1.0, 1.0
 _FLUSH_S, _LOOK_S = 0.2, 0.002
 
 
@@ -70,6 +74,7 @@ class Helper(threading.Thread):
             for content in self._link.receive():
                 self._obey(content)
             if termed:
+                self.requested.set()  # whoever ends now has been told to
                 self._gasp(self._request_after_signal())
 
     def _poll(self, timeout_s: float, *fds: int) -> None:
@@ -152,11 +157,17 @@ class Helper(threading.Thread):
     def _request_after_signal(self) -> dict[str, Any]:
         """SIGTERM says neither how long nor why; a line does, of which nothing has been heard yet.
 
-        It was sent before the signal, unless we were not connected or somebody else has signalled.
+        It was sent before the signal, unless we were not connected or somebody else has signalled: a
+        platform signals all processes of a job, one after the other, and the supervisor may be the last.
         """
-        if self._link.fd is not None:
-            self._poll(_LINE_OF_SIGNAL_S)
-        return next((content for content in self._link.receive() if content["kind"] == "gasp"), {})
+        until_s = time.monotonic() + LATE_LINE_S
+        while self._link.fd is not None and (left_s := until_s - time.monotonic()) > 0:
+            self._poll(left_s)
+            for content in self._link.receive():
+                if content["kind"] == "gasp":
+                    return content
+                self._obey(content)
+        return {}
 
     def _let_the_loop_stop(self, until_s: float) -> None:
         """A loop that asks ``should_stop`` ends by itself, unless a peer is gone and it is stuck.
@@ -276,6 +287,7 @@ class WakeupPipe:
             because = "Python gives signals to the main thread only, and this is another one"
             hint = "make the first call of faultrun.sdk in the main thread, before the training loop"
             raise FaultrunError("faultrun.sdk cannot take SIGTERM here", because=because, hint=hint)
+        outlive()
         self._previous = signal.getsignal(signal.SIGTERM)
         signal.signal(signal.SIGTERM, self._on_sigterm)
         signal.siginterrupt(signal.SIGTERM, False)  # a slow write of the script goes on

@@ -21,10 +21,11 @@ from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.session import Session, read_identity, read_session
 from faultrun.sdk.stay.next_group import Join
 from faultrun.sdk.worker.death_note import answer_with_stacks, tells_of_a_dead_peer, write_note
-from faultrun.sdk.worker.helper_thread import Helper
+from faultrun.sdk.worker.helper_thread import LATE_LINE_S, Helper
 from faultrun.sdk.worker.interpreter_exit import ExitWatch
 from faultrun.sdk.worker.progress_slot import ProgressSlot
 from faultrun.sdk.worker.state_provider import StateProvider
+from faultrun.sdk.worker.stop_signals import child_was_told
 from faultrun.sdk.worker.training_stages import Stages
 
 if TYPE_CHECKING:
@@ -162,10 +163,10 @@ class Worker:
         """Instead of ending at once: if a peer died first, the request to save is on its way."""
         at_utc = time.time()
         self._previous_hook(kind, error, trace)
-        if os.getpid() == self._pid and isinstance(error, Exception):
+        if os.getpid() == self._pid and isinstance(error, Exception | KeyboardInterrupt):
             self.failing(error, at_utc)
 
-    def failing(self, error: Exception, at_utc: float) -> None:
+    def failing(self, error: BaseException, at_utc: float) -> None:
         """The main thread ends of ``error``, in a moment. Returns when nobody wants a save of its state."""
         self._error = error
         write_note(self.session.error_file, error, at_utc)  # now: its time is the evidence for who was first
@@ -173,6 +174,8 @@ class Worker:
         if tells_of_a_dead_peer(error):
             print("faultrun: a peer seems to be gone; waiting to be asked to save", file=sys.stderr)  # noqa: T201
             self._helper.requested.wait(self.session.verdict_s)
+        elif isinstance(error, KeyboardInterrupt) or child_was_told():
+            self._helper.requested.wait(LATE_LINE_S)
         self._await_leaving()
 
     def _at_exit(self) -> None:
@@ -183,7 +186,7 @@ class Worker:
         provider = self._helper.provider
         if self._error is None and provider is not None and provider.unfinished():
             self._helper.requested.wait(_LINGER_UNFINISHED_S)  # sys.exit in an except clause of the script
-        if self._error is None and self._slot.agreed_stop():
+        if self._error is None and (self._slot.agreed_stop() or child_was_told()):
             self._helper.requested.wait(_LINGER_S)  # stopped by a peer's proposal; the request comes
         self._await_leaving()
         if self._exit_watch is not None and self._exit_watch.is_zero() and self._leads:

@@ -1,14 +1,15 @@
-"""Where a standby waits: ``site`` runs this before Python opens the user's program.
+"""Where a rank begins, and a standby waits: ``site`` runs this before Python opens the user's program.
 
-A standby is executed with the very command line of its worker, and this folder first on ``PYTHONPATH``. When
+Every Python that becomes a rank is executed with this folder first on ``PYTHONPATH``. It outlives from here
+on what platforms send to every process. A standby is executed with the very command line of its worker. When
 ``wait`` returns, Python goes on as if nothing had been: the program becomes ``__main__`` by Python's own
-hands, with no frame of ours below it. For any other process, such as a child of a standby, this file only
-steps aside.
+hands, with no frame of ours below it. Children have the ``PYTHONPATH`` of the user.
 """
 
 import importlib.util
 import os
 import sys
+from types import ModuleType
 
 _PACKAGE = "faultrun_standby"
 _FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -26,23 +27,28 @@ def _wait() -> None:
     while ours in sys.path:
         sys.path.remove(ours)
     sys.path_importer_cache.pop(ours, None)
+    if told != "probe":
+        _executed("faultrun_signals", f"{_FOLDER}/../sdk/worker/stop_signals.py").outlive()
     if not told:
         return
-    found = importlib.util.spec_from_file_location(
-        _PACKAGE, f"{_FOLDER}/__init__.py", submodule_search_locations=[_FOLDER]
-    )
-    if found is None or found.loader is None:
-        os._exit(70)  # going on would run the user's program a second time
-    package = importlib.util.module_from_spec(found)
-    sys.modules[_PACKAGE] = package
     try:
-        found.loader.exec_module(package)
-        package.wait(told, _BEFORE)
+        _executed(_PACKAGE, f"{_FOLDER}/__init__.py", [_FOLDER]).wait(told, _BEFORE)
     except BaseException:  # noqa: BLE001  whatever it is, the program must not run
         sys.excepthook(*sys.exc_info())
-        os._exit(70)
+        os._exit(70)  # going on would run the user's program a second time
     for name in [name for name in sys.modules if name.partition(".")[0] == _PACKAGE]:
         del sys.modules[name]
+
+
+def _executed(name: str, path: str, folders: "list[str] | None" = None) -> ModuleType:
+    """The module of that file, which its own modules import by ``name`` where ``folders`` has them."""
+    found = importlib.util.spec_from_file_location(name, path, submodule_search_locations=folders)
+    assert found is not None and found.loader is not None, path
+    module = importlib.util.module_from_spec(found)
+    if folders:
+        sys.modules[name] = module
+    found.loader.exec_module(module)
+    return module
 
 
 _wait()

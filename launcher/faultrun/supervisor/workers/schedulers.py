@@ -66,6 +66,7 @@ class Schedulers:
                 stdout=logs.scheduler,
                 cpus=self._spec.binding.scheduler_cpus,
                 memory_nodes=self._spec.binding.scheduler_memory_nodes,
+                hooked=True,
             )
         )
         self._processes[process.pid] = process

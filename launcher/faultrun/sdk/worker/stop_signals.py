@@ -1,0 +1,58 @@
+"""Signals that a platform sends to every process of a job, and that would end a rank before it is asked.
+
+A Python that becomes a rank executes this file before its program, too: it imports what C has, and no more.
+"""
+
+import _signal  # type: ignore[import-not-found]  # no stubs
+
+OUTLIVED = (1, 10, 12)
+"""SIGHUP, SIGUSR1 and SIGUSR2, by Linux's numbers on x86-64 and arm64."""
+
+UNANSWERED_SIGNAL = 62
+"""A real-time signal that nobody sends. Where ``/proc`` shows that it is caught, the process answers none of
+``OUTLIVED`` by itself, although it catches them."""
+
+_TOLD = (*OUTLIVED, 2, 15)
+
+
+def child_was_told() -> bool:
+    """Whether a signal that means a stop has ended a child that ``multiprocessing`` knows, as data loaders.
+
+    A platform that signals all processes of a job meets children before their rank, and loops fail for them.
+    """
+    from multiprocessing import process
+
+    return any(-(child.exitcode or 0) in _TOLD for child in tuple(process._children))  # type: ignore[attr-defined]
+
+
+def outlive() -> None:
+    """Have those of ``OUTLIVED`` that would end this process do nothing; nothing where C cannot be called.
+
+    A C function takes them, behind Python's back. Python calls them SIG_DFL, as Lightning wants to find them;
+    handlers that the program installs take its place; calls of the system go on (SA_RESTART); and what is
+    executed from here has the usual action again, which it would not have of a signal that is ignored.
+    """
+    if type(install := _signal.signal) is type(outlive):
+        return  # it has been done
+    try:
+        import _ctypes
+
+        class Address(_ctypes._SimpleCData):  # type: ignore[type-arg]  # it takes none when it runs
+            _type_ = "P"
+
+        libc = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # this process
+        nothing, handle = Address(_ctypes.dlsym(libc, "abs")), _ctypes.dlsym(libc, "signal")
+    except (ImportError, AttributeError, OSError):
+        return
+    answered = any(callable(_signal.getsignal(signum)) for signum in OUTLIVED)
+    for signum in OUTLIVED if answered else (*OUTLIVED, UNANSWERED_SIGNAL):
+        if _signal.getsignal(signum) == _signal.SIG_DFL:
+            _ctypes.call_function(handle, (signum, nothing))
+
+    def installed(signum: int, handler: object, /) -> object:
+        before = install(signum, handler)
+        if signum in OUTLIVED and callable(handler):
+            install(UNANSWERED_SIGNAL, _signal.SIG_DFL)
+        return before
+
+    _signal.signal = installed  # ``signal.signal`` finds it by this name
