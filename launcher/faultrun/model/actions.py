@@ -28,11 +28,13 @@ class RequestGasp:
     """SIGTERM (then SIGCONT) to the leaders of ``ranks``, never to their groups.
 
     SIGKILL follows at ``deadline``. ``peers_lost``: somebody is gone or stands still, so no collective ends.
+    ``stop``: what told the run to end.
     """
 
     ranks: frozenset[int]
     deadline: Deadline = field(metadata={"wire": "deadline_s"})
     peers_lost: bool = field(default=False, metadata={"wire": "stranded"})
+    stop: StopSource | None = field(default=None, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +95,13 @@ class Wake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """SIGKILL to the whole process group of each rank."""
+    """SIGKILL to each rank and to what is left of it; not yet to who has a checkpoint open to be written.
+
+    That one may go on until ``writers_until``.
+    """
 
     ranks: frozenset[int]
+    writers_until: Deadline = field(default=NO_TIME, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,9 @@ from enum import Enum
 
 from faultrun.model.event_base import Fact
 
-_SAME_STOP_S = 2.0
-"""One stop may come as two signals: a trap passes on what the group got, systemd sends SIGHUP too."""
+SAME_STOP_S = 2.0
+"""One stop may come as two signals: a trap passes on what the group got, systemd sends SIGHUP too. And it may
+reach ranks so long before it reaches the supervisor."""
 
 
 class StopSource(Enum):
@@ -78,4 +79,4 @@ class Stop:
             return False
         if event.source is StopSource.SIGINT and event.source in (one.source for one in self.signals):
             return True
-        return any(event.at_s - one.at_s >= _SAME_STOP_S for one in self.signals)
+        return any(event.at_s - one.at_s >= SAME_STOP_S for one in self.signals)

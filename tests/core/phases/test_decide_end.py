@@ -41,7 +41,7 @@ def test_told_to_stop_the_workers_save_and_nothing_is_started_again(source: Stop
     story.told_to_stop(source, after_s=5)
 
     assert story.actions == [
-        RequestGasp(ranks=frozenset({0, 1}), deadline=Deadline(at_s=25)),
+        RequestGasp(ranks=frozenset({0, 1}), deadline=Deadline(at_s=25), stop=source),
         RaiseAlarm(incarnation=0, why=f"told to stop by {source.value}", stop=source),
         StartTimer(timer=Timer.GRACE, at_s=25, incarnation=0),
     ]
@@ -54,7 +54,7 @@ def test_told_to_stop_the_workers_save_and_nothing_is_started_again(source: Stop
 def test_a_hook_that_was_late_has_used_up_its_part_of_the_window(late_s: float, end_s: float) -> None:
     story = Story(2).begins().told_to_stop(StopSource.PRESTOP, after_s=5, late_s=late_s)
     assert story.performed(RequestGasp) == [
-        RequestGasp(ranks=frozenset({0, 1}), deadline=Deadline(at_s=end_s))
+        RequestGasp(ranks=frozenset({0, 1}), deadline=Deadline(at_s=end_s), stop=StopSource.PRESTOP)
     ]
     assert story.told_to_stop(StopSource.SIGTERM, after_s=0.5).phase is Phase.DRAINING
     assert story.deadline == Deadline(at_s=end_s), "SIGTERM behind the hook moves nothing"

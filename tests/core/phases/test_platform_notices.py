@@ -118,7 +118,7 @@ def test_a_rank_that_dies_before_the_notice_is_two_incidents() -> None:
 def test_a_rank_that_is_given_up_means_save_and_leave_with_a_code_that_restarts_the_pod(status: str) -> None:
     story = Story(3).begins().noticed(told({1: status}))
     assert story.performed(RequestGasp) == [
-        RequestGasp(ranks=frozenset({0, 1, 2}), deadline=Deadline(at_s=20))
+        RequestGasp(ranks=frozenset({0, 1, 2}), deadline=Deadline(at_s=20), stop=StopSource.PLATFORM)
     ]
     ends(story).drained()
     assert story.performed(FindRecoveryPoint) == []
@@ -173,7 +173,8 @@ def test_a_restart_in_place_is_one_if_the_platform_and_the_user_want_it() -> Non
 
 def test_everybody_is_asked_to_leave_once() -> None:
     story = Story(2).begins().noticed(told(graceful_exit=True))
-    assert story.performed(RequestGasp) == [RequestGasp(ranks=frozenset({0, 1}), deadline=Deadline(at_s=20))]
+    asked = RequestGasp(ranks=frozenset({0, 1}), deadline=Deadline(at_s=20), stop=StopSource.PLATFORM)
+    assert story.performed(RequestGasp) == [asked]
     story.noticed(told({1: "recovered"}, graceful_exit=True))
     assert story.performed(Kill) == []
     ends(story).drained()

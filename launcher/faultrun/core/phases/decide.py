@@ -99,6 +99,9 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
     """The table: what a fact of this incarnation means in each phase. The first row that fits counts."""
     match state.phase, event:
         # Where to resume, and what the run does next.
+        case Phase.SWEEPING, RecoveryPointChosen() | NothingWhole():
+            # In an older journal: no restart waited for a stop that might come.
+            return _decide_in_phase(replace(state, phase=Phase.SURVEYING), event)
         case Phase.SURVEYING, RecoveryPointChosen():
             return look_for_checkpoint.offer(state, event)
         case Phase.SURVEYING, NothingWhole():

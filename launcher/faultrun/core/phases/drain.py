@@ -6,7 +6,7 @@ Called by ``decide`` only, which says when each of them applies.
 from dataclasses import replace
 
 from faultrun.core.diagnosis.diagnose import KILLED, conclude, exit_code_of, new_incident, open_incident
-from faultrun.core.phases import begin, grace_window, look_for_checkpoint, node_statement
+from faultrun.core.phases import begin, grace_window, look_for_checkpoint, node_statement, one_stop
 from faultrun.core.phases.may_stay import unkept
 from faultrun.model.actions import Action, Kill, RaiseAlarm, RequestGasp, StartTimer, Sweep, VerifySave
 from faultrun.model.events import Drained, HelperExit, SpawnFailed, Timer, WorkerExit
@@ -17,7 +17,7 @@ from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspFailed, Gas
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.run import Drain, Phase, RunState, Step
 from faultrun.model.spec.windows import NO_TIME, Deadline
-from faultrun.model.stop import Stop, StopRequested, StopSource
+from faultrun.model.stop import SAME_STOP_S, Stop, StopRequested, StopSource
 
 _SHELL_CODES = {2: 127, 13: 126, 8: 126}
 """ENOENT, EACCES and ENOEXEC as a shell reports them."""
@@ -138,7 +138,8 @@ def stop(state: RunState, event: StopRequested, incident: Incident | None = None
         return Step(state=state, why=f"{event.source.value} comes too late: every rank has finished")
     before = state.stop or Stop(source=event.source)
     again = before.is_repeated_by(event)
-    if (state := replace(state, stop=before.heard(event))).phase.without_workers:
+    failed = state.life.incident
+    if (state := one_stop.as_one(replace(state, stop=before.heard(event)))).phase.without_workers:
         return node_statement.await_plan(state, event.at_s, NodeStatus.JOINED, "told to stop; no worker runs")
     deadline = grace_window.deadline(state, event.at_s, event.late_s)
     match state.phase:
@@ -153,12 +154,14 @@ def stop(state: RunState, event: StopRequested, incident: Incident | None = None
             why = f"told to stop again by {event.source.value}: no longer waiting for saves"
             return kill(state, event.at_s, why)
         case Phase.DRAINING:
-            state = _closing(state, deadline)
+            state = _closing(state, deadline, anew=failed is not state.life.incident)
             timer = _timer(state, Timer.GRACE, _drain_of(state).deadline.at_s)
             why = "told to stop; the ranks have been asked to save already, and no restart follows"
             return Step(state=state, actions=(timer,), why=why)
         case Phase.SWEEPING if again and _drain_of(state).swept:
             return stop_reading(state, event.at_s, f"told to stop again by {event.source.value}")
+        case Phase.SWEEPING if _drain_of(state).swept:
+            return swept(state, event.at_s)
         case _:
             return Step(state=state, why="told to stop; no restart will follow")
 
@@ -186,7 +189,8 @@ def _drain(
         life = replace(state.life, drain=replace(drain, deadline=NO_TIME))
         state = replace(state, phase=Phase.SWEEPING, life=life)
         return Step(state=state, actions=(*first, _sweep(state)), why=why)
-    request = RequestGasp(ranks=state.life.alive, deadline=deadline, peers_lost=peers_lost)
+    stop = None if state.stop is None else state.stop.source
+    request = RequestGasp(ranks=state.life.alive, deadline=deadline, peers_lost=peers_lost, stop=stop)
     state = replace(state, phase=Phase.DRAINING, life=replace(state.life, drain=drain))
     why = f"{why}; {len(state.life.alive)} get {deadline.left_s(now_s):g} s to save"
     return Step(state=state, actions=(request, *first, _timer(state, Timer.GRACE, deadline.at_s)), why=why)
@@ -196,10 +200,10 @@ def _drain_of(state: RunState) -> Drain:
     return state.life.drain or Drain()
 
 
-def _closing(state: RunState, deadline: Deadline) -> RunState:
-    """The window ends no later than that."""
+def _closing(state: RunState, deadline: Deadline, *, anew: bool = False) -> RunState:
+    """The window ends no later than that; ``anew``: it ends then."""
     drain = _drain_of(state)
-    drain = replace(drain, deadline=min(drain.deadline, deadline))
+    drain = replace(drain, deadline=deadline if anew else min(drain.deadline, deadline))
     return replace(state, life=replace(state.life, drain=drain))
 
 
@@ -217,7 +221,8 @@ def read_back(state: RunState, event: GaspVerified) -> Step:
     """A save is whole or torn: the window may be over, or another copy has to be read."""
     state, unread = grace_window.verified(state, event)
     why = f"the save of rank {event.rank}: {event.why}"
-    if (drain := _drain_of(state)).swept and state.phase is Phase.SWEEPING and not drain.reading:
+    read = (drain := _drain_of(state)).swept and not drain.reading
+    if read and state.phase is Phase.SWEEPING and state.stop is not None:
         return node_statement.await_plan(state, event.at_s, NodeStatus.DRAINED, why)
     step = end_window_early(state, event.at_s, why)
     return replace(step, actions=(*_verify(state, unread), *step.actions))
@@ -243,21 +248,26 @@ def _verify(state: RunState, saves: tuple[Save, ...]) -> tuple[Action, ...]:
 
 def stop_reading(state: RunState, now_s: float, why: str) -> Step:
     """End a stopped run although saves are still being read back; nobody but them was waited for."""
+    if state.stop is None:
+        return swept(state, now_s)
     return node_statement.await_plan(state, now_s, NodeStatus.DRAINED, f"{why}; not every save was read back")
 
 
 def end_window_early(state: RunState, now_s: float, why: str) -> Step:
     """Kill what still runs once every replica group has a verified save of its newest step."""
     if state.phase is Phase.DRAINING and state.life.alive and grace_window.may_end(state, _drain_of(state)):
-        return kill(state, now_s, f"{why}; every replica group has its newest step")
+        why, until = f"{why}; every replica group has its newest step", _drain_of(state).deadline
+        return kill(state, now_s, why, writers_until=until)
     return Step(state=state, why=why)
 
 
-def kill(state: RunState, now_s: float, why: str) -> Step:
-    """End the grace window: SIGKILL to whoever lives, and a bounded wait for the kernel."""
+def kill(state: RunState, now_s: float, why: str, *, writers_until: Deadline = NO_TIME) -> Step:
+    """End the grace window: SIGKILL to whoever lives, and a bounded wait for the kernel, or who writes."""
+    reap_s = max(now_s, writers_until.at_s) + state.windows.reap_s
+    kill_all = Kill(ranks=state.life.alive, writers_until=writers_until)
     return Step(
         state=replace(_closing(state, Deadline(at_s=now_s)), phase=Phase.KILLING),
-        actions=(Kill(ranks=state.life.alive), _timer(state, Timer.REAP, now_s + state.windows.reap_s)),
+        actions=(kill_all, _timer(state, Timer.REAP, reap_s)),
         why=f"{why}; killing {len(state.life.alive)}",
     )
 
@@ -300,22 +310,33 @@ def drained(state: RunState, event: Drained) -> Step:
     if drain is not None and incident is not None:
         incident = conclude(incident, life.exits, drain.deadline.at_s, event.notes, life.steps)
         drain = replace(drain, incident=incident)
-    state = replace(state, life=replace(life, alive=frozenset(), drain=drain))
-    stopped_in_time = state.stop is not None and drain is not None and not drain.deadline.is_over(event.at_s)
-    if drain is not None and drain.reading and stopped_in_time:
-        swept = replace(state, life=replace(state.life, drain=replace(drain, swept=True)))
-        timer = _timer(state, Timer.GRACE, min(drain.deadline, Deadline.after(READ_BACK_S, event.at_s)).at_s)
-        why = "no restart follows; what was saved is being read back"
-        return Step(state=swept, actions=(timer,), why=why)
-    if state.stop is not None or state.failure is not None:
-        return node_statement.await_plan(state, event.at_s, NodeStatus.DRAINED, "no restart follows")
-    if drain is None:
-        return node_statement.await_plan(state, event.at_s, NodeStatus.DONE, "every rank finished")
-    if event.stragglers:
+    state = one_stop.as_one(replace(state, life=replace(life, alive=frozenset(), drain=drain)))
+    if drain is not None and event.stragglers and state.stop is None and state.failure is None:
         pids = " ".join(str(pid) for pid in event.stragglers)
         why = f"processes of incarnation {state.incarnation} did not end after SIGKILL (pid {pids})"
         code = exit_code_of(None if incident is None else incident.status)
         return node_statement.give_up(state, event.at_s, (code, why))
+    return swept(state, event.at_s)
+
+
+def swept(state: RunState, now_s: float) -> Step:
+    """No process is left: what is still waited for, or what follows."""
+    drain = state.life.drain
+    if drain is None and state.stop is None and state.failure is None:
+        return node_statement.await_plan(state, now_s, NodeStatus.DONE, "every rank finished")
+    if drain is not None:
+        kept = replace(state, life=replace(state.life, drain=replace(drain, swept=True)))
+        if state.stop is not None and drain.reading and not drain.deadline.is_over(now_s):
+            read_by = min(drain.deadline, Deadline.after(READ_BACK_S, now_s))
+            why = "no restart follows; what was saved is being read back"
+            return Step(state=kept, actions=(_timer(state, Timer.GRACE, read_by.at_s),), why=why)
+        ends = state.stop is not None or state.failure is not None
+        if not ends and drain.incident is not None and one_stop.may_follow(drain.incident, now_s):
+            until_s = drain.incident.at_s + SAME_STOP_S
+            why = "a rank was told to stop; whether all are is known in a moment"
+            return Step(state=kept, actions=(_timer(state, Timer.GRACE, until_s),), why=why)
+    if state.stop is not None or state.failure is not None:
+        return node_statement.await_plan(state, now_s, NodeStatus.DRAINED, "no restart follows")
     state = replace(state, phase=Phase.SURVEYING)
-    look = look_for_checkpoint.find_recovery_point(state, incident)
+    look = look_for_checkpoint.find_recovery_point(state, state.life.incident)
     return Step(state=state, actions=(look,), why="all workers are gone")
