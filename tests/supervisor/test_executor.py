@@ -26,7 +26,7 @@ class Group:
     def __init__(self, reactor: Reactor) -> None:
         self.started: list[int] = []
         self.standbys = self
-        self.tasks = BackgroundTasks(reactor)
+        self.tasks = self.looks = BackgroundTasks(reactor)
 
     def foresee(self, rank: int) -> None:
         assert rank not in self.started
@@ -101,6 +101,7 @@ def test_what_is_known_to_be_lost_only_after_the_sweep_is_written_before_the_nex
     reactor = Reactor(RunClock())
     group: Any = Keeps()
     inspector: Any = Group(reactor)
+    group.looks = inspector.tasks
     nothing: Any = None
     world = LocalExecutor(group, inspector, nothing, group, nothing, reactor)
     look = FindRecoveryPoint(incarnation=0, continuing=True)

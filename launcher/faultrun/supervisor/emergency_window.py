@@ -7,10 +7,10 @@ from functools import partial
 from faultrun.core.phases import grace_window
 from faultrun.model.actions import RequestGasp
 from faultrun.model.events import Event, Timer, TimerFired
-from faultrun.model.spec.windows import Deadline, Windows
+from faultrun.model.spec.windows import Windows
 from faultrun.supervisor.control import Control
-from faultrun.supervisor.reactor import Reactor, RunClock
-from faultrun.supervisor.workers.session_leftovers import SessionLeftovers
+from faultrun.supervisor.reactor import BackgroundTasks, Reactor, RunClock
+from faultrun.supervisor.workers.session_leftovers import Look, SessionLeftovers
 from faultrun.supervisor.workers.worker_group import WorkerGroup
 from faultrun.workers.process import Process
 
@@ -40,13 +40,13 @@ def let_save(
         group.workers()[rank].signal_leader(signal.SIGTERM)
         group.workers()[rank].signal_leader(signal.SIGCONT)
     say(f"{len(promised)} worker{'s' * (len(promised) != 1)} may still save; SIGKILL in {left_s:.0f} s")
-    _wait({rank: group.workers()[rank] for rank in promised}, clock, asked.deadline)
+    _wait({rank: group.workers()[rank] for rank in promised}, clock, asked, group.below)
 
 
-def _wait(workers: dict[int, Process], clock: RunClock, deadline: Deadline) -> None:
-    reactor = Reactor(clock)
-    orphans = SessionLeftovers(reactor)
-    orphans.promise(frozenset(workers))
+def _wait(workers: dict[int, Process], clock: RunClock, asked: RequestGasp, below: Look) -> None:
+    reactor, deadline = Reactor(clock), asked.deadline
+    orphans = SessionLeftovers(reactor, BackgroundTasks(reactor), below)
+    orphans.promise(frozenset(workers), stop=asked.stop is not None)
 
     def gone(rank: int) -> Iterable[Event]:
         del workers[rank]

@@ -98,7 +98,7 @@ class LocalExecutor:
         self._chores = BackgroundTasks(reactor)
         self.readings = BackgroundTasks(reactor)
         self.checks = BackgroundTasks(reactor)
-        self._tasks = (self._chores, self.readings, self.checks, inspector.tasks)
+        self._tasks = (self._chores, self.readings, self.checks, inspector.tasks, group.looks)
         self._swept: tuple[Sweep, KeptStates] | None = None
 
     def wait(self) -> Iterable[Event]:

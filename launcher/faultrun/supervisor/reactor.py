@@ -40,13 +40,13 @@ class RunClock:
 
 
 class Reactor:
-    """Collects events. ``post`` and ``fail`` may be called from any thread, the rest from the loop's."""
+    """Collects events. ``post``, ``call`` and ``fail`` are for any thread, the rest for the loop's."""
 
     def __init__(self, clock: RunClock) -> None:
         self.clock = clock
         self._epoll = select.epoll()
         self._ready: dict[int, Ready] = {}
-        self._posted: deque[Event] = deque()
+        self._posted: deque[Event | Ready] = deque()
         self._bug: BaseException | None = None
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._timers: list[tuple[float, int, Timer, int]] = []
@@ -72,6 +72,11 @@ class Reactor:
     def post(self, event: Event) -> None:
         """Have ``event`` returned by the next ``wait``."""
         self._posted.append(event)
+        os.eventfd_write(self._wake, 1)
+
+    def call(self, ready: Ready) -> None:
+        """Have ``ready`` called by the next ``wait``, in the loop's thread."""
+        self._posted.append(ready)
         os.eventfd_write(self._wake, 1)
 
     def fail(self, bug: BaseException) -> None:
@@ -133,7 +138,8 @@ class Reactor:
         if self._bug is not None:
             raise self._bug
         while self._posted:
-            yield self._posted.popleft()
+            posted = self._posted.popleft()
+            yield from posted() if callable(posted) else (posted,)
 
 
 class BackgroundTasks:

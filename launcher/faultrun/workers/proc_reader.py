@@ -7,11 +7,13 @@ in an uninterruptible sleep may hold; ``cmdline``, ``environ`` and ``maps`` do, 
 import os
 import re
 import signal
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from faultrun.files import text_of
+from faultrun.model.wire import UNANSWERED_SIGNAL
 
 _PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -81,6 +83,11 @@ def catches(pid: int, signum: int) -> bool:
     return _mask(pid, _CAUGHT, signum)
 
 
+def answers(pid: int, signum: int) -> bool:
+    """Whether the program that runs there has a handler of its own for ``signum``."""
+    return catches(pid, signum) and not catches(pid, UNANSWERED_SIGNAL)
+
+
 def kernel_view(pid: int) -> str:
     """``status``, ``wchan``, ``syscall`` and ``stack``, as far as we may read them, for a person."""
     read = ((name, text_of(_PROC / str(pid) / name)) for name in ("status", "wchan", "syscall", "stack"))
@@ -91,41 +98,47 @@ def kernel_view(pid: int) -> str:
 class Member:
     """A living process. ``program``: it was executed; a copy of its parent, as a data loader is, was not.
 
-    ``hears``: it catches SIGTERM, or holds it back to wait for it.
+    ``hears``: it catches SIGTERM, or holds it back to wait for it. ``began_s`` is on CLOCK_BOOTTIME.
     """
 
     pid: int
     parent: int
     program: bool
     hears: bool
+    session: int = 0
+    began_s: float = 0.0
 
 
-def members(leader: int) -> dict[int, Member]:
-    """Every living process of the session that ``leader`` began, by pid, without ``leader``."""
+def members(leader: int, too: Callable[[int], bool] = lambda _: False) -> dict[int, Member]:
+    """Every living process of the session that ``leader`` began, by pid, without ``leader``.
+
+    ``too``: whether one of another session is with them.
+    """
     found = {}
     for entry in os.scandir(_PROC):
         pid = int(entry.name) if entry.name.isdigit() else leader
         if pid == leader:
             continue
         with suppress(OSError):
-            if os.getsid(pid) != leader:
+            if (session := os.getsid(pid)) != leader and not too(pid):
                 continue
             if (fields := _stat(pid)) and fields[0] not in "ZX":
                 program = not int(fields[6]) & _FORKED_ONLY
-                hears = _mask(pid, _HELD, signal.SIGTERM)
-                found[pid] = Member(pid=pid, parent=int(fields[1]), program=program, hears=hears)
+                hears, began_s = _mask(pid, _HELD, signal.SIGTERM), int(fields[19]) / _TICKS
+                one = Member(pid=pid, parent=int(fields[1]), program=program, hears=hears)
+                found[pid] = replace(one, session=session, began_s=began_s)
     return found
 
 
-def to_ask(found: dict[int, Member]) -> list[int]:
+def to_ask(found: Mapping[int, Member]) -> list[int]:
     """Those to be told that the end comes: nobody above them would do it, and it does not only end them.
 
     No program of the session is their ancestor. Who would merely die of SIGTERM (``tee`` behind a pipe,
     which must live through the save of who writes to it) is passed over while one that hears it lives.
     """
-    highest = {pid for pid in found if not any(one.program for one in _above(found[pid], found))}
+    highest = {pid for pid in found if not any(one.program for one in above(found[pid], found))}
     hear = {pid for pid in found if found[pid].program and found[pid].hears}
-    lead_there = hear.union(*({one.pid for one in _above(found[pid], found)} for pid in hear))
+    lead_there = hear.union(*({one.pid for one in above(found[pid], found)} for pid in hear))
     return sorted(highest & lead_there if hear else highest)
 
 
@@ -135,8 +148,8 @@ def is_shell(pid: int) -> bool:
     return stat[stat.find("(") + 1 : stat.rfind(")")] in _SHELLS
 
 
-def _above(member: Member, found: dict[int, Member]) -> list[Member]:
-    """Its ancestors in the session, the nearest first."""
+def above(member: Member, found: Mapping[int, Member]) -> list[Member]:
+    """Its ancestors among them, the nearest first."""
     line, seen = [], {member.pid}
     above = found.get(member.parent)
     while above is not None and above.pid not in seen:

@@ -11,14 +11,20 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
+from faultrun.files import readable
+
 TAG_VARIABLE = "FAULTRUN_BOOT_ID"
 """Random for each supervisor process, so that a tag can never mean somebody else's process."""
+
+_CLEAN_UP_S = 1.0
+"""How long those that clean up after others may take once the others are gone."""
 
 _EMPTY_LOOKS = 2
 _TEARDOWN_S = 0.003  # the kernel tears processes down at its own pace
 _EXEC_S = 0.001
 _PROC = Path("/proc")
 _RLIMIT_LOCKS = 10  # asm-generic/resource.h; the resource module has no name for it
+_SERVICES = (b"torch_shm_manag", b"wandb-core")
 _LIMIT = re.compile(rb"^Max file locks +(\d+|unlimited) ", re.MULTILINE)
 
 
@@ -133,19 +139,23 @@ def sweep(
 
     Repeats until two looks in a row find none: a process may fork while the others are being killed, and for
     an instant in its exec it shows no environment at all. Give ``strangers`` only where nobody of ``boots``
-    can be started meanwhile: the second look then reads of newcomers alone.
+    can be started meanwhile: the second look then reads of newcomers alone. Those that clean up after the
+    others have a second for it.
     """
     found: set[int] = set()
-    deadline = time.monotonic() + patience_s
+    deadline, clean_by = time.monotonic() + patience_s, time.monotonic() + _CLEAN_UP_S
     empty_looks = 0
     while True:
         alive = set(tagged(boots, strangers)) - spare
         empty_looks = 0 if alive else empty_looks + 1
         if empty_looks == _EMPTY_LOOKS:
             return len(found), ()
-        found |= alive
-        for pid in alive:
+        cleaning = {pid for pid in alive if time.monotonic() < clean_by and cleans_up(pid)}
+        found |= alive - cleaning
+        for pid in alive - cleaning:
             kill_tagged(pid, boots)
+        if alive == cleaning and alive:
+            _await_end(min(alive), clean_by)
         if alive and time.monotonic() >= deadline:
             return len(found), tuple(sorted(alive))
         time.sleep(_TEARDOWN_S if found else _EXEC_S)  # in the helper thread
@@ -161,8 +171,44 @@ def sweep_ranks(boot: str, ranks: frozenset[int], incarnation: int, *, spare: fr
         with suppress(OSError, ValueError, KeyError):
             environ = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
             told = dict(entry.split(b"=", 1) for entry in environ if b"=" in entry)
-            if int(told[b"RANK"]) in ranks and int(told[b"FAULTRUN_INCARNATION"]) <= incarnation:
+            of_them = int(told[b"RANK"]) in ranks and int(told[b"FAULTRUN_INCARNATION"]) <= incarnation
+            if of_them and not cleans_up(pid):
                 kill_tagged(pid, frozenset({boot}))
+
+
+def sweep_session(leader: int, boot: str) -> tuple[()]:
+    """SIGKILL what is left in the session that ``leader`` began, one look; not who cleans up after the rest.
+
+    It has ended, and may be reaped: what carries the tag is of no later session with its number. Returns
+    nothing to tell.
+    """
+    for entry in os.scandir(_PROC):
+        with suppress(OSError, ValueError):
+            if os.getsid(pid := int(entry.name)) == leader and not cleans_up(pid):
+                kill_tagged(pid, frozenset({boot}))
+    return ()
+
+
+def cleans_up(pid: int) -> bool:
+    """Whether it waits for the end of others, to remove what they shared or to write what they told it.
+
+    Nothing but names tells: trackers of semaphores and named memory (Python's, joblib's), torch's manager of
+    shared memory, the service of an experiment's tracker. Each ends when nobody holds its pipe or socket.
+    """
+    command, comm = (told_by(pid, name) for name in ("cmdline", "comm"))
+    return b"resource_tracker" in command or comm.strip() in _SERVICES
+
+
+def told_by(pid: int, name: str) -> bytes:
+    """What this file of ``/proc`` says of ``pid``; nothing of one that is gone, or not ours to ask."""
+    with suppress(OSError):
+        return (_PROC / str(pid) / name).read_bytes()
+    return b""
+
+
+def _await_end(pid: int, until_s: float) -> None:
+    with suppress(OSError), pidfd_of(pid) as pidfd:
+        readable(max(0.0, until_s - time.monotonic()), pidfd)
 
 
 def kill_tagged(pid: int, boots: frozenset[str]) -> None:

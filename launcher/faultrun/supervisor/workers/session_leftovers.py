@@ -1,97 +1,208 @@
-"""What is left in the session of a leader that was asked to save, and has ended.
+"""What is left below a leader that has ended: in its session, and in sessions of its own.
 
-``bash train.sh`` dies of the SIGTERM that its program never hears of; a shell with a trap passes it on and
-does not wait. The rank lives as long as a program of it does, until it is killed with the rest.
+``bash train.sh`` dies of the SIGTERM that its program never hears of; a wrapper starts the program in another
+session and exits; a script hands its state to a process that saves it, and leaves. The rank lives as long as
+one of them does that is awaited (``workers/rank_processes.py``), until it is killed with the rest.
 """
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
+from faultrun.core.phases.one_stop import STOP_SIGNALS
+from faultrun.model.actions import RequestGasp
 from faultrun.model.events import Event
 from faultrun.model.exits import ExitStatus, Signaled
-from faultrun.supervisor.reactor import Reactor, Ready
-from faultrun.workers.proc_reader import is_shell, members, to_ask
+from faultrun.model.spec.windows import Deadline
+from faultrun.model.stop import SAME_STOP_S, StopSource
+from faultrun.supervisor.reactor import BackgroundTasks, Reactor, Ready
+from faultrun.workers.proc_reader import answers, is_shell
+from faultrun.workers.process import Process, undisturbed
+from faultrun.workers.rank_processes import Below
+from faultrun.workers.shared_deadline import boottime
 from faultrun.workers.sweep import pidfd_of
 
-_DIED_OF_THE_REQUEST = Signaled(signum=signal.SIGTERM)
+_SENT_TO_ALL = {StopSource.SIGHUP: 1, StopSource.SIGUSR1: 10, StopSource.SIGUSR2: 12}
+"""Signals that mean a stop, may come to every process of a job, and are not ours to ask with."""
+
+_LAST_WORD_S = 5.0
+Look = Callable[[int, int], Below]
+"""What is below a rank, by rank and leader; called from the helper thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """Since when ranks have time to save. ``signum``: the signal that means the stop came to them, too."""
+
+    at_s: float
+    stop: bool
+    signum: int
 
 
 class SessionLeftovers:
-    """Those of all ranks of one incarnation. ``give_up`` and ``outlive`` belong to the loop's thread."""
+    """Those of all ranks of one incarnation. All but ``look`` belongs to the loop's thread."""
 
-    def __init__(self, reactor: Reactor) -> None:
-        self._reactor = reactor
-        self._promised: frozenset[int] = frozenset()
-        self._sessions: dict[int, _Session] = {}
+    def __init__(self, reactor: Reactor, tasks: BackgroundTasks, look: Look) -> None:
+        self.reactor, self._tasks, self._look = reactor, tasks, look
+        self._asked: dict[int, _Asked] = {}
+        self._left: dict[int, _Left] = {}
+        self.writers_only = False
 
-    def promise(self, ranks: frozenset[int]) -> None:
+    def ask(self, order: RequestGasp, workers: Mapping[int, Process]) -> float:
+        """SIGTERM to the leaders, and SIGCONT in case one was stopped; when the last has it.
+
+        Who answers the signal that means the stop has the window for that, and is sent SIGTERM shortly before
+        its end. A leader that has not left by a third of the window has told nobody: then who leads a session
+        below it is asked, too.
+        """
+        leaders = [workers[rank] for rank in sorted(order.ranks) if rank in workers]
+        signum = 0 if order.stop is None else _SENT_TO_ALL.get(order.stop, 0)
+        busy = [worker for worker in leaders if signum and answers(worker.pid, signum)]
+        with undisturbed():
+            for worker in leaders:
+                if worker not in busy:
+                    worker.signal_leader(signal.SIGTERM)
+                worker.signal_leader(signal.SIGCONT)
+            done_s = self.reactor.now()
+        self.promise(order.ranks, stop=order.stop is not None, signum=signum)
+        left_s = order.deadline.left_s(done_s)
+        late_s = order.deadline.at_s - min(_LAST_WORD_S, left_s / 6)
+        self.reactor.call_at(late_s, partial(_ask_late, busy))
+        self.reactor.call_at(done_s + left_s / 3, partial(self._ask_below, dict(workers)))
+        return done_s
+
+    def promise(self, ranks: frozenset[int], *, stop: bool, signum: int = 0) -> None:
         """These have been asked to save, and have until they are killed."""
-        self._promised |= ranks
+        asked = _Asked(at_s=boottime(), stop=stop, signum=signum)
+        self._asked |= dict.fromkeys(ranks, asked)
+        for rank in ranks & self._left.keys():
+            self._left[rank].ask(asked)
 
     def outlive(self, rank: int, leader: int, ended: ExitStatus, over: Ready) -> bool:
-        """Whether a program of ``rank`` is left now that ``leader`` has ended; it is asked to save, too.
+        """Whether ``rank`` may live on now that ``leader`` has ended; ``over`` is called once it does not.
 
-        ``leader`` must not have been reaped: its number is that of the session.
-        ``over`` is called once none is left. A leader that is no shell and answered the
-        request has done what it could: what it leaves behind serves nobody.
+        ``leader`` must not have been reaped: its number is that of the session. One that was ended by what
+        may be the first sign of a stop waits a moment for it.
         """
-        ask = ended == _DIED_OF_THE_REQUEST
-        if rank not in self._promised or not (ask or is_shell(leader)):
+        stopped = isinstance(ended, Signaled) and ended.signum in STOP_SIGNALS
+        asked = self._asked.get(rank)
+        if asked is None and not stopped:
             return False
-        session = _Session(self._reactor, leader, over, ask=ask)
-        self._sessions[rank] = session
-        return session.look()
+        left = _Left(self, rank, leader, over, wrapper=stopped or is_shell(leader))
+        self._left[rank] = left
+        if asked is None:
+            at_s = self.reactor.now() + SAME_STOP_S
+            self.reactor.call_at(at_s, lambda: () if rank in self._asked else self._give_up((rank,)))
+            left.look()
+        else:
+            left.ask(asked)
+        return True
 
-    def give_up(self, rank: int) -> Iterable[Event]:
-        """``rank`` is being killed: wait no longer."""
-        session = self._sessions.pop(rank, None)
-        return session.give_up() if session is not None else ()
+    def kill(self, ranks: frozenset[int], writers_until: Deadline) -> None:
+        """These are being killed: until then nobody is awaited but who has a checkpoint open."""
+        if writers_until.is_over(self.reactor.now()):
+            self.reactor.call(partial(self._give_up, ranks))
+            return
+        self.writers_only = True
+        for left in self._left.values():
+            left.look()
+        self.reactor.call_at(writers_until.at_s, partial(self._give_up, ranks))
+
+    def _give_up(self, ranks: Iterable[int]) -> Iterable[Event]:
+        for rank in ranks:
+            if (left := self._left.pop(rank, None)) is not None:
+                yield from left.finish()
+
+    def _ask_below(self, workers: Mapping[int, Process]) -> Iterable[Event]:
+        for rank, worker in workers.items():
+            if rank in self._asked and rank not in self._left and worker.pidfd >= 0:
+                left = _Left(self, rank, worker.pid, tuple, wrapper=False)
+                self.look(rank, worker.pid, partial(left.tell, self._asked[rank]))
+        return ()
+
+    def look(self, rank: int, leader: int, seen: Callable[[Below], Iterable[Event]]) -> None:
+        """Have ``seen`` called with what is below ``rank``."""
+        self._tasks.send(lambda: self._tell(seen, self._look(rank, leader)))
+
+    def _tell(self, seen: Callable[[Below], Iterable[Event]], below: Below) -> Iterable[Event]:
+        self.reactor.call(lambda: seen(below))
+        return ()
 
 
-class _Session:
-    def __init__(self, reactor: Reactor, leader: int, over: Ready, *, ask: bool) -> None:
-        self._reactor, self._leader, self._over = reactor, leader, over
-        self._ask = ask
-        self._asked: set[int] = set()
+def _ask_late(busy: Iterable[Process]) -> Iterable[Event]:
+    for worker in busy:
+        worker.signal_leader(signal.SIGTERM)
+    return ()
+
+
+class _Left:
+    """What is left of one rank. ``wrapper``: its leader was no more than the way to its programs."""
+
+    def __init__(
+        self, of_all: SessionLeftovers, rank: int, leader: int, over: Ready, *, wrapper: bool
+    ) -> None:
+        self._of_all, self._rank, self._leader, self._over = of_all, rank, leader, over
+        self._wrapper = wrapper
+        self._asked: _Asked | None = None
+        self._told: set[int] = set()
         self._pidfds: dict[int, int] = {}
+        self._finished = False
 
-    def give_up(self) -> Iterable[Event]:
-        over = self._over if self._pidfds else tuple
+    def ask(self, asked: _Asked) -> None:
+        """From now on who hears is asked to save."""
+        self._asked = asked
+        self.look()
+
+    def look(self) -> None:
+        """See what there is; whatever a process has started may outlive it in turn."""
+        self._of_all.look(self._rank, self._leader, self._seen)
+
+    def finish(self) -> Iterable[Event]:
+        """Wait no longer."""
+        finished, self._finished = self._finished, True
         for pid in tuple(self._pidfds):
             self._forget(pid)
-        return over()
+        return () if finished else self._over()
 
-    def look(self) -> bool:
-        """Watch every program that lives; whether there is one."""
-        found = members(self._leader)
-        for pid, member in found.items():
-            if member.program and pid not in self._pidfds:
-                with suppress(OSError):
-                    self._pidfds[pid] = os.pidfd_open(pid)
-                    self._reactor.watch(self._pidfds[pid], partial(self._ended, pid))
-        if self._ask:
-            for pid in to_ask(found):
-                self._ask_to_save(pid)
-        return bool(self._pidfds)
+    def _seen(self, below: Below) -> Iterable[Event]:
+        if self._finished:
+            return ()
+        since_s = 0.0 if self._asked is None else self._asked.at_s
+        every = self._wrapper or (self._asked is not None and self._asked.stop)
+        awaited = below.awaited(all_programs=every, since_s=since_s)
+        if self._of_all.writers_only:
+            awaited = below.writing
+        for pid in self._pidfds.keys() - awaited:
+            self._forget(pid)
+        for pid in awaited - self._pidfds.keys():
+            with suppress(OSError):
+                self._pidfds[pid] = os.pidfd_open(pid)
+                self._of_all.reactor.watch(self._pidfds[pid], partial(self._ended, pid))
+        if self._asked is not None:
+            self.tell(self._asked, below)
+        return () if self._pidfds else self.finish()
 
-    def _ask_to_save(self, pid: int) -> None:
-        if pid in self._asked:
-            return
-        self._asked.add(pid)
-        with suppress(OSError), pidfd_of(pid) as pidfd:
-            if os.getsid(pid) == self._leader:  # no stranger with the number of one that has ended
-                signal.pidfd_send_signal(pidfd, signal.SIGTERM)
-                signal.pidfd_send_signal(pidfd, signal.SIGCONT)
+    def tell(self, asked: _Asked, below: Below) -> Iterable[Event]:
+        """SIGTERM to those that nobody above them has told, once."""
+        for pid in set(below.to_ask(all_programs=self._wrapper)) - self._told:
+            self._told.add(pid)
+            with suppress(OSError), pidfd_of(pid) as pidfd:
+                # No stranger with the number of one that has ended.
+                same = os.getsid(pid) == below.found[pid].session
+                if same and not (asked.signum and answers(pid, asked.signum)):
+                    signal.pidfd_send_signal(pidfd, signal.SIGTERM)
+                    signal.pidfd_send_signal(pidfd, signal.SIGCONT)
+        return ()
 
     def _ended(self, pid: int) -> Iterable[Event]:
-        """Whatever it started itself may outlive it in turn."""
         self._forget(pid)
-        return () if self.look() else self._over()
+        self.look()
+        return ()
 
     def _forget(self, pid: int) -> None:
         pidfd = self._pidfds.pop(pid)
-        self._reactor.forget(pidfd)
+        self._of_all.reactor.forget(pidfd)
         os.close(pidfd)

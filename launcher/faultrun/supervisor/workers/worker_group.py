@@ -1,6 +1,7 @@
 """The workers of this node, and MindSpore's scheduler: started, signalled, reaped."""
 
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Iterable
@@ -29,7 +30,7 @@ from faultrun.supervisor.control import Control
 from faultrun.supervisor.launch.environment import SupervisorEnv
 from faultrun.supervisor.launch.launch import Launches
 from faultrun.supervisor.launch.progress_page import LiveWorkers, ProgressPage
-from faultrun.supervisor.reactor import Reactor
+from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 from faultrun.supervisor.snapshots.to_files import KeptStates
 from faultrun.supervisor.standby.pool import Standbys
 from faultrun.supervisor.stay.newcomers import Newcomers
@@ -39,8 +40,9 @@ from faultrun.workers.launch import Launch
 from faultrun.workers.logs.log_files import LogFiles
 from faultrun.workers.priority import as_usual, without_preempting
 from faultrun.workers.process import Process, reap_strangers, start, undisturbed, why_not_started
+from faultrun.workers.rank_processes import Below, below
 from faultrun.workers.shared_deadline import boottime
-from faultrun.workers.sweep import Strangers, sweep, sweep_ranks
+from faultrun.workers.sweep import Strangers, sweep, sweep_ranks, sweep_session
 
 _SWEEP_PATIENCE_S = 10.0
 _OVERDUE = "etcd, or this supervisor, did not answer in time"
@@ -61,9 +63,11 @@ class WorkerGroup:
         self.request: RequestGasp | None = None
         self._spec, self._env, self._reactor = spec, env, reactor
         self._control = control
-        self._orphans = SessionLeftovers(reactor)
+        self.looks = BackgroundTasks(reactor)
+        self._orphans = SessionLeftovers(reactor, self.looks, self.below)
         self._began_s = boottime()
         self._workers: dict[int, Process] = {}
+        self._roots = tuple(os.path.realpath(root) for root in spec.recovery.checkpoint_dirs)
         self._schedulers = Schedulers(spec, env.environ, env.python, reactor)
         self._strangers = Strangers()
         self._launches = Launches(spec, env, control.path)
@@ -74,7 +78,8 @@ class WorkerGroup:
         number, kept = order.plan.incarnation, order.plan.kept
         self._began_s = boottime()
         self.leaving, self.request = False, None
-        self._orphans, self._strangers = SessionLeftovers(self._reactor), Strangers()
+        self._orphans = SessionLeftovers(self._reactor, self.looks, self.below)
+        self._strangers = Strangers()
         self.standbys.begin(number)
         files = self._env.streams.files(order.plan.started)
         anew = not (kept and self.incarnation.is_of(files, self._launches.seats(order.plan)))
@@ -133,22 +138,16 @@ class WorkerGroup:
         The signal says neither how long nor why: whoever it wakes finds the line that does.
         """
         self.leaving, self.request = True, order
-        self._orphans.promise(order.ranks)
-        self._control.request_gasp(order.ranks, order.deadline, peers_lost=order.peers_lost)
         began = time.monotonic()
-        leaders = [self._workers[rank] for rank in sorted(order.ranks) if rank in self._workers]
-        with undisturbed():
-            for worker in leaders:
-                worker.signal_leader(signal.SIGTERM)
-                worker.signal_leader(signal.SIGCONT)
-            done_s, took_s = self._reactor.now(), time.monotonic() - began
+        self._control.request_gasp(order.ranks, order.deadline, peers_lost=order.peers_lost)
+        done_s = self._orphans.ask(order, self._workers)
         self._reactor.post(
             GaspRequested(
                 at_s=done_s,
                 incarnation=self.incarnation.number,
                 ranks=tuple(sorted(order.ranks)),
                 deadline=order.deadline,
-                took_s=took_s,
+                took_s=time.monotonic() - began,
             )
         )
 
@@ -168,12 +167,18 @@ class WorkerGroup:
             self._workers[rank].wake_group()
 
     def kill(self, order: Kill) -> None:
-        """SIGKILL to the whole process group of each rank; one that hung may be the only one that leaves."""
+        """SIGKILL to each rank, and to what is left of it; one that hung may be the only one that leaves."""
         self.leaving |= order.ranks >= self._workers.keys()
-        for rank in sorted(order.ranks & self._workers.keys()):
-            self._workers[rank].kill_group()
-            for event in self._orphans.give_up(rank):
-                self._reactor.post(event)
+        ranks = order.ranks & self._workers.keys()
+        for rank in sorted(ranks):
+            self._workers[rank].signal_leader(signal.SIGKILL)
+        self._orphans.kill(ranks, order.writers_until)
+
+    def below(self, rank: int, leader: int) -> Below:
+        """What lives below a rank; called from the helper thread."""
+        others = {worker.pid for worker in self.workers().values()} - {leader}
+        spared = self.standbys.pids() | self._schedulers.pids() | self._env.fork_server.pids | others
+        return below(leader, rank, self._env.boot, spared, self._roots)
 
     def restore_policy(self, order: RestoreScheduling) -> None:
         """Schedule the workers as any process, if they are still those that were meant."""
@@ -287,12 +292,12 @@ class WorkerGroup:
 
     def _worker_gone(self, rank: int) -> Iterable[Event]:
         worker = self._workers[rank]
-        # Until it is reaped its number still means its group; what a clean end leaves behind is swept last.
+        # What a clean end leaves behind is swept last.
         page = self.incarnation.page
         ended, done = worker.ended_as(), page is not None and page.done(rank)
         if ended is not None and not ended_well(ended, done=done):
             self._env.exits.saw(rank, worker.pid, ended)
-            worker.kill_group()
+            self.looks.send(lambda: sweep_session(worker.pid, self._env.boot))
         status = worker.reap()
         assert status is not None, "a readable pidfd is a process that ended"
         del self._workers[rank], self.incarnation.pids[rank]

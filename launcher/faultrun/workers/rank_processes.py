@@ -1,0 +1,84 @@
+"""What lives below a rank, in its session and in sessions of its own: who is asked to save, who is awaited.
+
+Reads ``environ``, ``cmdline`` and ``fd``, which may wait for a process that the kernel holds: for helper
+threads.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from faultrun.files import text_of
+from faultrun.workers.proc_reader import Member, above, members, to_ask
+from faultrun.workers.sweep import TAG_VARIABLE, cleans_up, told_by
+
+_PROC = Path("/proc")
+_COPIES = (b"--multiprocessing-fork", b"multiprocessing.forkserver", b"compile_worker")
+"""In the command of a program that a framework starts as it would fork: loaders, pools, their servers."""
+
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Below:
+    """The processes below one rank. ``writing`` have a file of a checkpoint folder open to be written."""
+
+    found: Mapping[int, Member]
+    writing: frozenset[int] = frozenset()
+
+    def awaited(self, *, all_programs: bool, since_s: float) -> frozenset[int]:
+        """Those whose end the rank waits for: who writes, was begun ``since_s``, or is asked in a session.
+
+        ``all_programs``: its leader was none but them, or the run is to end. Seconds of CLOCK_BOOTTIME.
+        """
+        programs = {pid for pid, one in self.found.items() if one.program}
+        if not all_programs:
+            late = {pid for pid in programs if self.found[pid].began_s >= since_s - _TICK_S}
+            programs = late | {pid for pid in programs if self._leads(pid)}
+        return self.writing | programs
+
+    def to_ask(self, *, all_programs: bool) -> list[int]:
+        """Who is to be told that the end comes, and by nobody above it: each that leads a session and hears.
+
+        ``all_programs``: nobody has told those of the rank's own session.
+        """
+        if all_programs:
+            return to_ask(self.found)
+        lead = [pid for pid in self.found if self._leads(pid)]
+        return [pid for pid in lead if not any(one.program for one in above(self.found[pid], self.found))]
+
+    def _leads(self, pid: int) -> bool:
+        one = self.found[pid]
+        return one.session == pid and one.program and one.hears
+
+
+def below(leader: int, rank: int, boot: str, others: frozenset[int], roots: Sequence[str]) -> Below:
+    """What lives below ``rank`` of the supervisor ``boot``, but those of the sessions ``others``.
+
+    Outside of its leader's session it is known by the environment at exec.
+    """
+    own = {f"{TAG_VARIABLE}={boot}".encode(), f"RANK={rank}".encode()}
+
+    def is_below(pid: int) -> bool:
+        return os.getsid(pid) not in others and own <= set(told_by(pid, "environ").split(b"\0"))
+
+    found = members(leader, is_below)
+    for pid, one in found.items():
+        program = one.program and not (
+            cleans_up(pid) or any(word in told_by(pid, "cmdline") for word in _COPIES)
+        )
+        found[pid] = replace(one, program=program)
+    return Below(found=found, writing=frozenset(pid for pid in found if _writes(pid, roots)))
+
+
+def _writes(pid: int, roots: Sequence[str]) -> bool:
+    """Whether it has a file in one of these folders open to be written."""
+    with suppress(OSError):
+        for fd in (_PROC / str(pid) / "fd").iterdir() if roots else ():
+            if str(fd.readlink()).startswith(tuple(f"{root}/" for root in roots)):
+                info = text_of(_PROC / str(pid) / "fdinfo" / fd.name).split()
+                if "flags:" in info and int(info[info.index("flags:") + 1], 8) & os.O_ACCMODE:
+                    return True
+    return False
