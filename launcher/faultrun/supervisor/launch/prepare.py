@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from glob import escape
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 from faultrun.configs.apply import carry_out, check, in_place, take_back
 from faultrun.configs.argv import pointed, resume_args
@@ -25,13 +26,15 @@ from faultrun.model.spec.run_spec import Recovery, Rendezvous, RunSpec
 from faultrun.model.topology import RunId
 from faultrun.platforms.ports import fresh_port, is_free
 from faultrun.platforms.this_machine import address_of, is_address
-from faultrun.supervisor.launch.devices import DeviceAssignment
+from faultrun.supervisor.launch.devices import Abandoned, DeviceAssignment
 from faultrun.supervisor.reactor import RunClock
 
 _UNAVAILABLE = 69
-_SEEN_LATE_S, _LOOK_AGAIN_S = 10.0, 0.25
+_SEEN_LATE_S, _LOOK_AGAIN_S, _WEATHER_S = 10.0, 0.25, 60.0
 _FIRST_TURN_S, _TURN_S = 120.0, 600.0
 """A run that trains already has more to lose by not going on."""
+
+_Done = TypeVar("_Done")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,19 +84,17 @@ class Preparer:
         try:
             self._devices = self._assignment.look(plan)
             self._check_files(plan)
-            results = self._rewrite(plan)
-            for result in results:
+            for result in self._in_time(plan, lambda: self._rewrite(plan)):
                 yield from self._rewritten(plan, result)
             self._try_commands(plan)
-            port = self._port.choose()
+            port = self._in_time(plan, self._port.choose)
         except (FaultrunError, OSError) as error:
-            cause = error if isinstance(error, OSError) else error.__cause__
             yield PrepareFailed(
                 at_s=self._clock.now(),
                 incarnation=plan.incarnation,
                 exit_code=error.exit_code if isinstance(error, FaultrunError) else _UNAVAILABLE,
                 why=str(error),
-                unfit=isinstance(cause, OSError) and cause.errno in DISK_FULL,
+                unfit=_is_full(error),
             )
             return
         now_s = self._clock.now()
@@ -135,6 +136,25 @@ class Preparer:
                         hint="--checkpoint_dir=DIR on a file system that all nodes share",
                     )
                 self._assignment.pause(_LOOK_AGAIN_S)
+
+    def _in_time(self, plan: Plan, do: Callable[[], _Done]) -> _Done:
+        """What ``do`` returns; at a restart it is tried for a while: a file may be missing or half saved.
+
+        An editor, a checkout or a file server may hold it; the next moment it is there.
+        """
+        until_s, waited = self._clock.now() + (_WEATHER_S if plan.incarnation else 0.0), False
+        while True:
+            try:
+                return do()
+            except Abandoned:
+                raise
+            except (FaultrunError, OSError) as error:
+                if self._clock.now() >= until_s or _is_full(error):
+                    raise
+                if not waited:
+                    self._say(f"not ready to go on, looking again for {_WEATHER_S:g} s: {error}")
+                waited = True
+            self._assignment.pause(_LOOK_AGAIN_S)
 
     def _try_commands(self, plan: Plan) -> None:
         """Fail here, where failing is an event, and not when workers are being started."""
@@ -240,6 +260,12 @@ def filled_variables(recovery: Recovery, with_values: template.Values) -> dict[s
     """The variables of a recipe that tell of the recovery point."""
     templates = recovery.resume_environment
     return {name: template.render(template.parse(text), with_values) for name, text in templates}
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether a disk has no room: another node may have some."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(cause, OSError) and cause.errno in DISK_FULL
 
 
 def _is_there(path: Path) -> bool:
