@@ -2,7 +2,7 @@
 
 Pure. An option is replaced wherever it stands and however it is written
 (``--k=v``, ``--k v``, ``-k v``, ``-k=v``), so that "first wins" and "last wins"
-parsers read the same; where it is missing it is appended, before a ``--``.
+parsers read the same; where it is missing it is appended, before a ``--``, or goes where its parser reads.
 """
 
 import re
@@ -15,6 +15,7 @@ from faultrun.model.edit import EditedCopy
 
 _OPTION = re.compile(r"(?P<name>-{1,2}[^=\s-][^=\s]*)(?:(?P<joint>=|\s)(?P<value>.*))?", re.DOTALL)
 _WORD = re.compile(r"(?P<name>[+]{0,2}[A-Za-z_~][\w./@:-]*)(?P<joint>=)(?P<value>.*)", re.DOTALL)
+_QUOTED, _INNER_QUOTE = re.compile(r"'(.*)'", re.DOTALL), re.compile(r"(?<!\\)'")
 _NUMBER = re.compile(r"-\.?[0-9]")
 
 
@@ -46,18 +47,34 @@ def check_template(text: str) -> None:
         raise ConfigError(f"{text!r} is not a script option", because=because, hint=hint)
 
 
-def resume_args(args: Sequence[str], options: Sequence[str]) -> tuple[str, ...]:
+def resume_args(args: Sequence[str], options: Sequence[str], at: int | None = None) -> tuple[str, ...]:
     """Return the script's ``args`` with every one of ``options`` in force.
 
     An option is ``--name=value``, ``--name value`` (one string; the value may hold spaces), ``--flag``, or a
-    bare ``name=value`` as Hydra reads it. Existing ones keep their place and way of writing. ConfigError for
-    anything else.
+    bare ``name=value`` as Hydra reads it. Existing ones keep their place and way of writing. A missing one
+    with a dash goes before argument ``at``, where that is told. ConfigError for anything else.
     """
     positional = args.index("--") if "--" in args else len(args)
+    first: list[str] = []
     ours = list(args[:positional])
     for text in options:
-        ours = _with(ours, _parsed(text))
-    return (*ours, *args[positional:])
+        option = _parsed(text)
+        found = _with(ours, option)
+        if found is not None:
+            ours = found
+        elif at is not None and at <= positional and option.name.startswith("-"):
+            long = option.name.startswith("--") and option.value is not None
+            first += [f"{option.name}={option.value}"] if long else option.words
+        else:
+            ours += option.words
+    begin = at if first and at is not None else 0
+    return (*ours[:begin], *first, *ours[begin:], *args[positional:])
+
+
+def option_of(text: str) -> tuple[str, str | None]:
+    """Name and value of a script option, filled in or not; no value: None. ConfigError where it is none."""
+    option = _parsed(text)
+    return option.name, option.value
 
 
 def pointed(
@@ -91,19 +108,24 @@ def _parsed(text: str) -> _Option:
         because = "it starts neither with a dash nor with NAME="
         hint = "write it like --pre_trained={checkpoint}, --resume or name={checkpoint}"
         raise ConfigError(f"{text!r} is not a script option", because=because, hint=hint)
-    return _Option(name=found["name"], joint=found["joint"] or "", value=found["value"])
+    value = found["value"]
+    if not text.startswith("-") and value is not None and (quoted := _QUOTED.fullmatch(value)):
+        value = "'" + _INNER_QUOTE.sub(r"\\'", quoted[1]) + "'"
+    return _Option(name=found["name"], joint=found["joint"] or "", value=value)
 
 
-def _with(args: list[str], option: _Option) -> list[str]:
+def _with(args: Sequence[str], option: _Option) -> list[str] | None:
+    """``args`` with the option as it shall be wherever it stands; None where it stands nowhere."""
     result: list[str] = []
     seen = False
     position = 0
     while position < len(args):
         word = args[position]
         position += 1
-        if word.startswith(option.name + "="):
+        name, equals, _ = word.partition("=")
+        if equals and name.lstrip("+") == option.name.lstrip("+"):  # Hydra adds by a +, and knows one key
             joined = option.value is not None
-            result += [f"{option.name}={option.value}"] if joined else option.words
+            result += [f"{name}={option.value}"] if joined else option.words
         elif word == option.name and option.name.startswith("-"):
             follows = option.value is not None and position < len(args) and _is_value(args[position])
             position += follows
@@ -112,7 +134,7 @@ def _with(args: list[str], option: _Option) -> list[str]:
             result.append(word)
             continue
         seen = True
-    return result if seen else [*result, *option.words]
+    return result if seen else None
 
 
 def _is_value(word: str) -> bool:

@@ -30,6 +30,7 @@ def value(folder: Path, text: str, what: str = "Arguments.output_dir", **given: 
         ("TrainingArguments(output_dir=os.path.join('out', f'step_{n}'))", "out"),
         ("TrainingArguments(output_dir=f'step_{n}')", None),
         ("OUT = 'a'\nOUT = 'b'\nTrainingArguments(output_dir=OUT)", None),
+        ("W = f's_{n}'\nif a:\n    W = os.path.join('out', W)\nTrainingArguments(output_dir=W)", "out"),
         ("TrainingArguments(output_dir=make())", None),
         ("TrainingArguments(output_dir=7)", None),
         ("TrainingArguments('out')", None),

@@ -63,7 +63,8 @@ def resolve_recovery(
     )
     _note_missing(ctx, said.checkpoint_dirs)
     if recipe is not None:
-        return _filled(ctx, said, recipe, _script(ctx, program, sources), world_size, places)
+        found = _filled(ctx, said, recipe, _script(ctx, program, sources), world_size, places)
+        return _as_taken(ctx, found, program, sources)
     if not (
         settings.checkpoint_dir or settings.rewrite or settings.resume_arg or settings.gave(Settings.recipe)
     ):
@@ -72,7 +73,22 @@ def resolve_recovery(
         if settings.gave(option) and not said.checkpoint_dirs:
             hint = "--checkpoint_dir=DIR, the folder that the training saves into"
             raise settings.refuse(option, _NO_FOLDER, hint)
-    return said
+    return _as_taken(ctx, said, program, sources)
+
+
+def _as_taken(ctx: ResolveContext, found: Recovery, program: Program, sources: Sequence[Path]) -> Recovery:
+    """How the script's own source takes what a restart passes, told where it is another way."""
+    if not found.resume_args:
+        return found
+    from faultrun.configs.hand_over import hand_over
+
+    taken = hand_over(found.resume_args, program.command.script_args, program.source, sources)
+    for one in taken.rewrites:
+        ctx.note(
+            f"the script takes {one.file} and no option beside it: a restart sets {one.key} there instead"
+        )
+    rewrites = (*found.rewrites, *taken.rewrites)
+    return replace(found, resume_args=taken.resume_args, resume_at=taken.at, rewrites=rewrites)
 
 
 def _propose_recipe(ctx: ResolveContext, sources: Sequence[Path]) -> None:
@@ -218,7 +234,7 @@ def _note_missing(ctx: ResolveContext, dirs: Iterable[str]) -> None:
         path = Path(folder)
         if path.exists():
             continue
-        beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        beside = [one.name for one in path.parent.glob("[!.]*")] if path.parent.is_dir() else []
         near = likely(path.name, beside)
         meant = f"; is {path.with_name(near)} meant?" if near else ""
         ctx.note(one_line(f"--checkpoint_dir {folder}: no such folder yet, as before a first save{meant}"))

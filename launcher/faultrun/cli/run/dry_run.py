@@ -89,7 +89,8 @@ def _seated(spec: RunSpec) -> Topology:
 def _argv(spec: RunSpec, plan: Plan, rank: int) -> tuple[str, ...]:
     args = spec.command.script_args
     if plan.point is not None:
-        args = resume_args(args, filled(spec.recovery, values(plan, spec.run_id, rank)))
+        told = filled(spec.recovery, values(plan, spec.run_id, rank))
+        args = resume_args(args, told, spec.recovery.resume_at)
     return (*spec.command.prefix, *args)
 
 

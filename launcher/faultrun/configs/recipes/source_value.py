@@ -38,13 +38,16 @@ class SourceCode:
     """The Python files of a program, the script first. What cannot be read or parsed tells nothing.
 
     ``computed`` are the values that were asked for, are given there, and are not known. ``several`` are
-    those that calls give differently: the known ones, and "" where others are not known.
+    those that calls give differently: the known ones, and "" where others are not known. ``asked``: whether
+    a value was asked for.
     """
 
     def __init__(self, files: Sequence[Path] = ()) -> None:
         self._files = tuple(files)
         self.computed: list[str] = []
         self.several: dict[str, tuple[str, ...]] = {}
+        self.asked = False
+        self._resolving: set[str] = set()
 
     def value(self, what: str, argument: Argument) -> str | None:
         """The first known value of ``CALL.NAME``; None where there is none."""
@@ -55,6 +58,7 @@ class SourceCode:
 
         Of a path whose end is not known (``f"out/step_{n}"``) it is the folder before that.
         """
+        self.asked = True
         found: list[str] = []
         unknown: list[str] = []
         for what in places:
@@ -78,6 +82,7 @@ class SourceCode:
 
     def default(self, name: str) -> str | None:
         """The default of the script's own argument ``name``."""
+        self.asked = True
         return self._default(name, lambda _: None, _DEEPEST).path or None
 
     def option(self, name: str) -> str | None:
@@ -87,7 +92,7 @@ class SourceCode:
         no source. A flag is none: it takes no path. Nor is a text that the source uses for something else.
         """
         spellings = (f"--{name}", f"--{name.replace('_', '-')}")
-        nodes = [node for tree in self._trees for node in ast.walk(tree)]
+        nodes = self.nodes
         calls = [node for node in nodes if isinstance(node, ast.Call)]
         others = frozenset(_other_names(nodes))
         declared = [text for call in calls if not _is_flag(call) for text in _declares(call, others)]
@@ -98,12 +103,7 @@ class SourceCode:
 
     def _may_have(self, parser: ast.Call, name: str) -> bool:
         """Whether one of the classes that a parser reads has the field, or is not to be seen here."""
-        classes = {
-            node.name: node
-            for tree in self._trees
-            for node in ast.walk(tree)
-            if isinstance(node, ast.ClassDef)
-        }
+        classes = {node.name: node for node in self.nodes if isinstance(node, ast.ClassDef)}
         if name_of(parser.func) not in _CLASS_PARSERS or not parser.args:
             return True
         given = parser.args[0]
@@ -114,6 +114,11 @@ class SourceCode:
                 return True
             waiting += [base for base in seen.bases if base not in waiting]
         return False
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of every file, outer ones before those in them."""
+        return tuple(node for tree in self._trees for node in ast.walk(tree))
 
     @cached_property
     def _trees(self) -> tuple[ast.Module, ...]:
@@ -143,9 +148,14 @@ class SourceCode:
                 return joined([left, right], "" if isinstance(op, ast.Add) else "/")
             case ast.Call(func=func, args=nodes, keywords=[]) if nodes and name_of(func) in _JOINS:
                 return joined(nodes, "/")
-            case ast.Name(id=name):
-                assigned = list(_assigned(tree, name))
-                return joined(assigned, "") if len(assigned) == 1 else _UNKNOWN
+            case ast.Name(id=name) if name not in self._resolving:
+                every = list(_assigned(tree, name))
+                further = [one for one in every if _mentions(one, name)]  # made longer, by what is before it
+                assigned = list({ast.dump(one): one for one in further or every}.values())
+                self._resolving.add(name)
+                found = joined(assigned, "") if len(assigned) == 1 else _UNKNOWN
+                self._resolving.discard(name)
+                return found
             case ast.Attribute(attr=name):
                 given = argument(name)
                 return self._default(name, argument, depth) if given is None else _Known(given, whole=True)
@@ -242,6 +252,10 @@ def _given(call: ast.Call, name: str) -> ast.expr | None:
     if name.isdecimal():
         return call.args[int(name)] if int(name) < len(call.args) else None
     return next((one.value for one in call.keywords if one.arg == name), None)
+
+
+def _mentions(node: ast.expr, name: str) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
 
 
 def _assigned(tree: ast.Module, name: str) -> Iterator[ast.expr]:

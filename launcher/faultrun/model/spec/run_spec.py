@@ -172,6 +172,7 @@ class Replicas(Enum):
 class Recovery:
     """Where checkpoints are looked for and how a recovery point reaches the training code.
 
+    ``resume_at``: before which of the script's arguments a missing one of ``resume_args`` goes, None: last.
     ``trust``: a checkpoint that cannot be verified may be used. ``script_asks``: its source mentions
     our variables or uses the SDK; None where nobody could read it. ``pattern`` names files of a format of
     the user's (``checkpoints/formats/user_pattern.py``), ``formats`` are the only others that count; empty:
@@ -183,6 +184,7 @@ class Recovery:
     rewrites: tuple[Rewrite, ...] = ()
     pointers: tuple[Pointer, ...] = ()
     resume_args: tuple[str, ...] = ()
+    resume_at: int | None = None
     resume: Resume = Resume.AUTO
     trust: bool = False
     replicas: Replicas = Replicas.AUTO

@@ -105,7 +105,7 @@ class Preparer:
         args, environ = self._spec.command.script_args, self._environ
         if plan.point is not None:
             told = values(plan, self._spec.run_id, rank)
-            args = resume_args(args, filled(self._spec.recovery, told))
+            args = resume_args(args, filled(self._spec.recovery, told), self._spec.recovery.resume_at)
             environ = {**environ, **filled_variables(self._spec.recovery, told)}
         device = device_of(self._devices, plan.topology.ranks_of(self._spec.node).index(rank))
         if self._copies:
