@@ -30,7 +30,7 @@ KEPT = [json.loads(line) for line in (DATA / "node_facts.jsonl").read_text().spl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flat:
-    """The class as it was when each status had every field; ``seen`` came later."""
+    """The class as it was when each status had every field; ``seen`` and ``unseen`` came later."""
 
     WIRE_NAME = "NodeFact"
 
@@ -61,6 +61,7 @@ class Flat:
     hangs: str = field(default="", metadata=UNLESS_USED)
     unfit: bool = field(default=False, metadata=UNLESS_USED)
     lacks: str = field(default="", metadata=UNLESS_USED)
+    unseen: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
     meeting_port: int = field(default=0, metadata=UNLESS_USED)
     open_port: int = field(default=0, metadata=UNLESS_USED)
     seat: int | None = field(default=None, metadata=UNLESS_USED)
@@ -78,7 +79,7 @@ def test_the_flat_class_is_what_wrote_the_file() -> None:
     assert {data["standing"] for data in KEPT} == {status.value for status in NodeStatus}
     for data in KEPT:
         assert encode(decode(data, Flat)) == data
-    written = set(Flat.__slots__) - {"status", "seen"}
+    written = set(Flat.__slots__) - {"status", "seen", "unseen"}
     assert {key for data in KEPT for key in data} == {TAG, "standing", *written}
 
 

@@ -120,12 +120,14 @@ class PrepareFailed(Fact):
 
     ``unfit``: for want of room on a disk of this node, so that another may take its place. ``surveying``: it
     was found while a recovery point was looked for, and is about no plan that may be over by now.
+    ``unseen``: another node's checkpoint that this one does not see; one that all see may do.
     """
 
     exit_code: int
     why: str
     unfit: bool = field(default=False, metadata=UNLESS_USED)
     surveying: bool = field(default=False, metadata=UNLESS_USED)
+    unseen: str = field(default="", metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

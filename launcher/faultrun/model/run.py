@@ -174,7 +174,7 @@ class Run:
     what its lives have come through. ``known_save`` is the newest checkpoint that the run resumed from or was
     told of: where one was, "nothing found" is no beginning. ``seen``: what its saves were seen to be made of.
     ``save_folders`` are where ranks said that they saved. ``look``: the newest request of the other nodes to
-    look through the checkpoints again that this one has answered.
+    look through the checkpoints again that this one has answered. ``unseen``: as in ``Resumable``.
     """
 
     plan: Plan | None = None
@@ -186,6 +186,7 @@ class Run:
     save_folders: tuple[str, ...] = ()
     look: int = 0
     seen: SavesSeen = SavesSeen()
+    unseen: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

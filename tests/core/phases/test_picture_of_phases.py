@@ -88,6 +88,7 @@ def facts(state: RunState) -> Iterator[Event]:
         yield MemoryFaultFound(**now, rank=rank, what="a bad tensor")
     yield Prepared(**now, master_port=1)
     yield PrepareFailed(**now, exit_code=78, why="no such key")
+    yield PrepareFailed(**now, exit_code=65, why="not seen here", unseen="/ckpt/s-60.pt")
     yield PrepareFailed(**now, exit_code=71, why="no room", surveying=True)
     yield GoGiven(**now, master_addr="here", master_port=1)
     for rank in state.life.alive:

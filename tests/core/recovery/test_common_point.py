@@ -66,6 +66,24 @@ def test_in_a_folder_that_nodes_share_the_newest_counts_whoever_sees_it() -> Non
         assert (point.path, point.source) == ("ck/net-12", Shared())
 
 
+def test_what_a_node_waited_for_in_vain_is_left_out_unless_it_sees_it_by_now() -> None:
+    blind = fact_with(seen(B, 10, 5), unseen=("ck/net-12",))
+    point = point_after(seen(A, 12, 10), blind)
+    assert point is not None
+    assert point.path == "ck/net-10"
+    point = point_after(seen(A, 12, 10), fact_with(seen(B, 12, 10), unseen=("ck/net-12",)))
+    assert point is not None
+    assert point.path == "ck/net-12"
+
+
+def test_nobody_begins_anew_where_a_node_sees_nothing_of_what_another_has() -> None:
+    facts = (seen(A, 12), fact_with(seen(B), unseen=("ck/net-12",)))
+    answer = next_step(RULES, replace(first_plan(4), topology=TWO), {one.node: one for one in facts}, 1.0)
+    assert isinstance(answer, RunFinished)
+    assert answer.exit_code == 65
+    assert "node a has ck/net-12 (step 12 (epoch 1)); node b has nothing" in answer.why
+
+
 def shards(node: NodeId, *steps: int, ranks: tuple[int, ...], state: str = "run 0") -> NodeFact:
     """What a node has on its own disk of a state that is sharded."""
     found = seen(node, *steps, folder=node)

@@ -122,6 +122,8 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return begin.ready(state, event)
         case Phase.SURVEYING, PrepareFailed(surveying=False):
             return Step(state=state, why=f"the plan is over that could not be prepared: {event.why}")
+        case Phase.PREPARING, PrepareFailed(unseen=path) if path:
+            return look_for_checkpoint.without_unseen(state, path)
         case ((Phase.SURVEYING | Phase.PREPARING), PrepareFailed()):
             failed = replace(state, unfit=event.unfit)
             return node_statement.give_up(failed, event.at_s, (event.exit_code, event.why))

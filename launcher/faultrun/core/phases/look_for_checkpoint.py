@@ -112,6 +112,12 @@ def look_by_itself(state: RunState) -> Step:
     return _look_for(state, state.run.look)
 
 
+def without_unseen(state: RunState, path: str) -> Step:
+    """Another node's checkpoint is not seen here: this node looks for one that all see."""
+    state = replace(state, run=replace(state.run, unseen=(*state.run.unseen, path)))
+    return replace(_look_for(state, state.run.look), why=f"{path} is not seen here: looking for another")
+
+
 def look_again(state: RunState) -> Step:
     """The wait for a folder that was gone is over."""
     actions = (find_recovery_point(state, state.life.incident),)

@@ -62,7 +62,7 @@ def _seen(state: RunState, *, busy: bool = True) -> SavesSeen:
 def _status(state: RunState, now_s: float, status: NodeStatus, look: int) -> Status:
     """How far this node is, with what others need to know then."""
     life, left = state.life, _left(state.life)
-    resume = _resume(life, look)
+    resume = replace(_resume(life, look), unseen=state.run.unseen)
     slots = SlotHealth(usable=life.usable, faulty=platform_notices.faulty_slots(state))
     kept_back = state.run.platform.not_before_s > now_s or platform_notices.hold(state)
     open_port = 0 if kept_back else life.open_port

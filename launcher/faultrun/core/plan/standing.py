@@ -231,7 +231,9 @@ def _of_who_takes_part(plan: Plan, fact: NodeFact) -> NodeStanding:
         case NodeDone():
             return Finished()
         case NodeJoined() | NodeDrained():
-            return Gone(why=f"node {fact.node} has given it up", stop=None)
+            unseen = "".join(fact.resume.unseen[-1:])
+            why = f"does not see {unseen}" if unseen else "has given it up"
+            return Gone(why=f"node {fact.node} {why}", stop=None)
         case _:
             assert_never(fact.status)
 

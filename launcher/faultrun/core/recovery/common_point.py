@@ -117,7 +117,7 @@ def nothing_in_common(seated: Sequence[NodeFact]) -> str:
     That would hide what each has, and so would a different step on each node.
     """
     parts = any(own.part_of for fact in seated for own in fact.resume.points)
-    if not parts and not on_own_disks(seated):
+    if not parts and not on_own_disks(seated) and not any(fact.resume.unseen for fact in seated):
         return ""
 
     def has(fact: NodeFact) -> str:
@@ -166,7 +166,7 @@ def _reaches_all(point: RecoveryPoint, facts: Sequence[NodeFact], apart: bool) -
         case _ if point.part_of:
             return False
         case Shared() if not apart:
-            return True
+            return all(point.path not in one.resume.unseen or _copy(point, one) for one in facts)
         case Shared() | OnNode():
             return all(_copy(point, fact) is not None for fact in facts)
         case Live():

@@ -42,12 +42,14 @@ class Resumable:
     ``point`` is what it would take, ``more_points`` what else it could, best first. ``look`` is the newest
     request to look through the checkpoints again that they answer, -1 where they are of before the
     incarnation's end. ``lacks``: why nothing that it saw can be resumed from; another look may find more.
+    ``unseen`` are checkpoints of others that it was to resume from, and waited for in vain.
     """
 
     point: RecoveryPoint | None = None
     more_points: tuple[RecoveryPoint, ...] = ()
     look: int = -1
     lacks: str = field(default="", metadata=UNLESS_USED)
+    unseen: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
 
     @property
     def points(self) -> tuple[RecoveryPoint, ...]:

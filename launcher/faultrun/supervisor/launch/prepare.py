@@ -30,7 +30,9 @@ from faultrun.supervisor.launch.devices import Abandoned, DeviceAssignment
 from faultrun.supervisor.reactor import RunClock
 
 _UNAVAILABLE = 69
-_SEEN_LATE_S, _LOOK_AGAIN_S, _WEATHER_S = 10.0, 0.25, 60.0
+_LOOK_AGAIN_S, _WEATHER_S = 0.25, 60.0
+_SEEN_LATE_S = 90.0
+"""How late a folder that nodes share may show a new file: NFS keeps what it knows of one for 60 s."""
 _FIRST_TURN_S, _TURN_S = 120.0, 600.0
 """A run that trains already has more to lose by not going on."""
 
@@ -45,6 +47,10 @@ class WorkerCommand:
     environ: Mapping[str, str]
     device: int | None = None
     rank_table: str = ""
+
+
+class Unseen(NoWholeCheckpoint):
+    """Another node sees the checkpoint, and this one does not, although it has waited."""
 
 
 class Preparer:
@@ -95,6 +101,7 @@ class Preparer:
                 exit_code=error.exit_code if isinstance(error, FaultrunError) else _UNAVAILABLE,
                 why=str(error),
                 unfit=_is_full(error),
+                unseen=plan.point.path if isinstance(error, Unseen) and plan.point is not None else "",
             )
             return
         now_s = self._clock.now()
@@ -119,18 +126,18 @@ class Preparer:
             self._turns.release()
 
     def _check_files(self, plan: Plan) -> None:
-        """What was chosen by what another node sees must be here too, or a rank would begin at zero.
-
-        A folder that nodes share may show a new file some seconds late.
-        """
+        """What was chosen by what another node sees must be here too, or a rank would begin at zero."""
         if plan.point is None or len(plan.topology.nodes) == 1:
             return
-        until_s = self._clock.now() + _SEEN_LATE_S
+        until_s, told = self._clock.now() + _SEEN_LATE_S, False
         for rank in plan.topology.ranks_of(self._spec.node):
             path = Path(plan.point.path_for(rank))
             while not _is_there(path):
+                if not told:
+                    self._say(f"waiting up to {_SEEN_LATE_S:g} s for {path}: another node sees it")
+                told = True
                 if self._clock.now() >= until_s:
-                    raise NoWholeCheckpoint(
+                    raise Unseen(
                         f"rank {rank} has nothing to resume from on node {self._spec.node}",
                         because=f"{path} is not there, and another node resumes from it",
                         hint="--checkpoint_dir=DIR on a file system that all nodes share",
