@@ -201,15 +201,22 @@ def _untold(past: Past, record: dict[str, Any]) -> bool:
 
 def make(path: Path) -> None:
     """Make the folder and prove that it can be written. LogDirError with the reason when it cannot."""
+    lacks = ""
     try:
         path.mkdir(parents=True, exist_ok=True)
-        probe = path / f".writable.{os.getpid()}"
+        probe, renamed = path / f".writable.{os.getpid()}", path / f".renamed.{os.getpid()}"
         try:
             probe.write_bytes(bytes(_PROBE_BYTES))  # an empty file fits onto a full disk
+            lacks = "no file can be added to there: "
+            with probe.open("ab") as file:
+                file.write(b"\0")
+            lacks = "no file can be renamed there: "
+            probe.replace(renamed)
         finally:
             probe.unlink(missing_ok=True)
+            renamed.unlink(missing_ok=True)
     except OSError as error:
-        because = str(error.strerror or error)
+        because = f"{lacks}{error.strerror or error}"
         hint = "--log_dir=DIR with a folder that this user may write"
         raise LogDirError(f"cannot write to the log_dir {path}", because=because, hint=hint) from error
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from faultrun.errors import FaultrunError
 from faultrun.files import readable
 from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.workers.fork_server import ForkServer, NoForkServer, Policy
@@ -25,6 +26,23 @@ _PIDFD_SIGNAL_THREAD = 1  # Linux 6.9, include/uapi/linux/pidfd.h
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _left: Policy | None = None
 """What ``undisturbed`` goes back to."""
+
+
+class NoPidfd(FaultrunError):
+    """The kernel, or a sandbox around us, gives no pidfd (EX_UNAVAILABLE)."""
+
+    exit_code = 69
+
+
+def require_pidfd() -> None:
+    """NoPidfd where a worker could be started and not be watched."""
+    try:
+        pidfd = os.pidfd_open(os.getpid())
+    except OSError as error:
+        because = f"pidfd_open: {error.strerror}"
+        hint = "Linux 5.4 or newer, and a seccomp profile that allows pidfd_open and pidfd_send_signal"
+        raise NoPidfd("workers cannot be watched here", because=because, hint=hint) from error
+    os.close(pidfd)
 
 
 class Process:

@@ -1,10 +1,13 @@
 """What cannot begin says so in three lines, with an exit code of its own, and leaves nothing running."""
 
 import json
+import platform
 import re
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -71,3 +74,36 @@ def test_a_fixed_port_that_is_taken_is_named(launcher: Launcher) -> None:
 def a_taken_port() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
+
+
+_FORBIDDING = """
+import ctypes, errno, os, struct, sys
+words, error = sys.argv[1].split(","), getattr(errno, sys.argv[2])
+load, allow = (0x20, 0, 0, 0), (0x06, 0, 0, 0x7FFF0000)
+denied = [((0x15, 0, 1, int(word)), (0x06, 0, 0, 0x50000 | error)) for word in words]
+rules = [load, *(rule for pair in denied for rule in pair), allow]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in rules))
+program = struct.pack("HP", len(rules), ctypes.addressof(code))
+libc = ctypes.CDLL(None)
+assert not libc.prctl(38, 1, 0, 0, 0) and not libc.prctl(22, 2, ctypes.c_char_p(program))
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""A seccomp profile: linux/filter.h and seccomp(2), for system calls of x86_64."""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="system calls have other numbers")
+@pytest.mark.parametrize(
+    ("calls", "error", "code", "said"),
+    [
+        ("434", "EPERM", 69, "pidfd_open: Operation not permitted"),
+        ("82,264,316", "ENOSYS", 73, "no file can be renamed there: Function not implemented"),
+    ],
+)
+def test_a_sandbox_that_forbids_what_a_run_needs_is_named_at_the_start(
+    launcher: Launcher, calls: str, error: str, code: int, said: str
+) -> None:
+    under = (sys.executable, "-c", _FORBIDDING, calls, error)
+    run = replace(launcher, faultrun=(*under, *launcher.faultrun)).run("train()")
+    assert run.ends() == code
+    assert said in refusal(run)
+    assert "Traceback" not in refusal(run)

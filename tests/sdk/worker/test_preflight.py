@@ -1,6 +1,7 @@
 """What a save will need is tried before training begins, and refused there in words for people."""
 
 import errno
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.errors import FaultrunError
 from faultrun.sdk.session import Session
+from faultrun.sdk.worker.death_note import write_note
 from faultrun.sdk.worker.save_files import Folder, SaveWriter
 from faultrun.sdk.worker.state_provider import preflight
 
@@ -55,6 +57,17 @@ def test_a_directory_that_is_a_file_is_refused_by_name(tmp_path: Path) -> None:
     error = refused(Folder(directory=tmp_path / "ck"))
     assert error.what == f"nothing can be saved in {tmp_path}/ck/rank_1"
     assert "Not a directory" in error.because
+
+
+def test_a_file_system_without_rename_is_refused_for_good(tmp_path: Path) -> None:
+    def without_rename(place: Path) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented", str(place), None, f"{place}.pt")
+
+    with pytest.raises(FaultrunError) as error:
+        preflight(SaveWriter(Folder(directory=tmp_path), SESSION), "rank_1", without_rename)
+    assert "cannot rename" in error.value.because
+    write_note(str(tmp_path / "note.json"), error.value, 0.0)
+    assert "refused" in json.loads((tmp_path / "note.json").read_text())["message"]["extraInfo"]
 
 
 def test_a_full_disk_is_said_and_training_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,8 +102,19 @@ def _checks(asked: Asked) -> Iterator[Check]:
         yield _rank_table(table)
     log = Path(Logs().termination_log)
     yield checks.termination_check(str(log), log.exists(), os.access(log, os.W_OK))
+    yield _etcd()
     yield from checks.variable_checks(settings.notes, refused)
     yield checks.clock_check(time.time(), time.time() - time.monotonic() - began_s)
+
+
+def _etcd() -> Check:
+    """Only the first of several nodes needs one, where no other is named."""
+    from faultrun.nodes.etcd.own_server import NoEtcd, find_etcd
+
+    try:
+        return Check("etcd", CheckStatus.OK, f"{find_etcd()}, for runs of several nodes")
+    except NoEtcd as error:
+        return Check("etcd", CheckStatus.OK, f"none, so no run of several nodes can begin here: {error.hint}")
 
 
 def _settings(asked: Asked) -> tuple[Settings, Windows, tuple[str, str, str] | None]:

@@ -205,7 +205,9 @@ def _supervise(
 ) -> int:
     from faultrun.cli.run.composition import Supervisor
     from faultrun.cli.run.start_and_end import report_at_end
+    from faultrun.workers.process import require_pidfd
 
+    require_pidfd()
     running = Supervisor(spec, around, say, ready, row)
     try:
         code, line = running.run()

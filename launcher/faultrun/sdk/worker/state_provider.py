@@ -173,6 +173,10 @@ def preflight(writer: SaveWriter, under: str = "", save: Callable[[Path], object
             save(ours)
     except OSError as err:
         why = err.strerror or str(err)
+        if err.errno not in _PASSING and err.filename2 is not None:
+            because = f"the file system cannot rename, by which a save appears as a whole: {why}"
+            hint = "give a directory= on another file system, and copy the saves from there"
+            raise FaultrunError(f"nothing can be saved in {place}", because=because, hint=hint) from None
         if err.errno not in _PASSING:
             because = f"{why}: {err.filename or place}"
             hint = "give a directory= that this process may write to"
