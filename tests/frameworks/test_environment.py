@@ -24,7 +24,7 @@ from faultrun.model.spec.run_spec import (
     Simulation,
     Supervision,
 )
-from faultrun.model.spec.worker_identity import WorkerIdentity
+from faultrun.model.spec.worker_identity import RankEnv, WorkerIdentity
 from faultrun.model.topology import BootId, NodeSlots, RunId, Topology
 from faultrun.sdk.session import read_session
 from faultrun.supervisor.launch.prepare import values
@@ -264,3 +264,12 @@ def test_a_run_that_may_shrink_tells_how_many_there_were_and_in_how_many_parts_a
     assert worker_environment(seen, own, seat, life(fewer))["CUDA_VISIBLE_DEVICES"] == "6"
     inherited = {"FAULTRUN_WORLD_SIZE_FULL": "9", "FAULTRUN_ACCUMULATE": "9"}
     assert "FAULTRUN_ACCUMULATE" not in worker_environment(inherited, spec(), SEAT, life())
+
+
+def test_a_single_worker_may_be_told_no_rank_as_by_plain_python() -> None:
+    alone = spec(identity=WorkerIdentity(rank_env=RankEnv.NONE))
+    found = worker_environment({"LOCAL_RANK": "7"}, alone, SEAT, life())
+    assert found["LOCAL_RANK"] == "7", "of whoever started us"
+    assert not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"} & found.keys()
+    assert (session := read_session(found)) is not None
+    assert (session.rank, session.world_size) == (0, 1)

@@ -11,7 +11,7 @@ from faultrun.model import wire
 from faultrun.model.exits import WorkerExitCodes
 from faultrun.model.plan import Plan
 from faultrun.model.spec.run_spec import Framework, RunSpec
-from faultrun.model.spec.worker_identity import FOLDERS_VARIABLE
+from faultrun.model.spec.worker_identity import FOLDERS_VARIABLE, RankEnv
 from faultrun.model.topology import BootId
 
 GROUP_INFO, ERROR_VARIABLE = "GROUP_INFO_FILE", "TORCHELASTIC_ERROR_FILE"
@@ -27,6 +27,14 @@ _OWNED = (
     wire.FULL_VARIABLE,
     wire.ACCUMULATE_VARIABLE,
     wire.VERDICT_VARIABLE,
+)
+_RANK_ENV = frozenset(
+    (
+        *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"),
+        *("GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE"),
+        *("RANK_ID", "RANK_SIZE", "DEVICE_ID", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"),
+        *("TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"),
+    )
 )
 _LEASES, _ELECTED_S = 2.0, 5.0
 
@@ -89,10 +97,11 @@ def worker_environment(
 ) -> dict[str, str]:
     """The complete environment of one worker, on top of what the user's shell had."""
     unset = _unset(spec, life)
-    return {
+    inherited = {name: value for name, value in base.items() if name not in unset}
+    told = {
         **_unless_set(life),
         **compile_cache_variables(spec.compile_cache, life.plan),
-        **{name: value for name, value in base.items() if name not in unset},
+        **inherited,
         **dict(spec.environment),
         **_always(spec, seat, life),
         **_as_torchrun(spec, seat, life),
@@ -106,6 +115,11 @@ def worker_environment(
         **_own_device(base, spec, seat),
         **_simulated(spec),
     }
+    if spec.identity.rank_env is RankEnv.NONE:
+        return {name: value for name, value in told.items() if name not in _RANK_ENV} | {
+            name: value for name, value in inherited.items() if name in _RANK_ENV
+        }
+    return told
 
 
 def _unless_set(life: WorkerLaunchSpec) -> dict[str, str]:

@@ -25,7 +25,7 @@ from faultrun.cli.resolve.supervision import resolve_standby, resolve_supervisio
 from faultrun.cli.resolve.worker_dir import resolve_worker_dir, spread_folders, worker_path, worker_places
 from faultrun.cli.resolve.workers import Workers, resolve_workers
 from faultrun.model.spec.run_spec import Binding, Framework, RunSpec
-from faultrun.model.spec.worker_identity import WorkerIdentity
+from faultrun.model.spec.worker_identity import RankEnv, WorkerIdentity
 from faultrun.model.topology import NodeId, NodeSlots, RunId, Topology, node_folder
 from faultrun.platforms import this_machine
 
@@ -90,7 +90,7 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
         recovery=spread_folders(recovery, folder, workers.world),
         logs=logs,
         binding=_binding(ctx, workers),
-        identity=resolve_identity(ctx, framework, workers.local, folder),
+        identity=resolve_identity(ctx, framework, workers.local, workers.world, folder),
         simulation=workers.simulation,
         environment=(
             *resolve_threads(ctx, framework, workers.local),
@@ -192,7 +192,9 @@ def _new_run_id() -> RunId:
     return RunId(f"{first[adjective % len(first)]}-{second[noun % len(second)]}-{bytes(rest).hex()}")
 
 
-def resolve_identity(ctx: ResolveContext, framework: Framework, workers: int, folder: str) -> WorkerIdentity:
+def resolve_identity(
+    ctx: ResolveContext, framework: Framework, workers: int, world: int, folder: str
+) -> WorkerIdentity:
     """Role, devices and ``folder``; what torchrun alone would make use of is said to have no effect."""
     settings = ctx.settings
     _say_without_effect(ctx)
@@ -205,7 +207,13 @@ def resolve_identity(ctx: ResolveContext, framework: Framework, workers: int, fo
     if own_device and seen is not None and workers > len(seen.split(",")):
         because = f"each of {workers} workers needs a GPU of its own, and CUDA_VISIBLE_DEVICES={seen}"
         raise settings.refuse(Settings.virtual_local_rank, because, "fewer workers, or leave it out")
-    return WorkerIdentity(role=settings.role, own_device=own_device, folder=folder)
+    alone = settings.rank_env is RankEnv.NONE
+    if alone and (world > 1 or framework is Framework.MINDSPORE):
+        because = f"{world} workers have to find each other" if world > 1 else "MindSpore meets by them"
+        raise settings.refuse(Settings.rank_env, because, "leave it out, or --worker_num=1")
+    return WorkerIdentity(
+        role=settings.role, own_device=own_device, folder=folder, rank_env=settings.rank_env
+    )
 
 
 def resolve_threads(ctx: ResolveContext, framework: Framework, workers: int) -> tuple[tuple[str, str], ...]:

@@ -23,7 +23,7 @@ from faultrun.model.spec.run_spec import (
     Resume,
 )
 from faultrun.model.spec.windows import Windows
-from faultrun.model.spec.worker_identity import folder_template
+from faultrun.model.spec.worker_identity import RankEnv, folder_template
 
 _AGREEMENT = AgreementSpec(etcd=EtcdAccess(endpoints=()))
 _HANG = HangPolicy()
@@ -59,6 +59,10 @@ class WorkerOptions(Options):
     worker_dir = OrNone("DIR", folder_template, example="rank_{rank}")
     """Working directory of each worker, made if missing: {rank}, {local_rank} and {node_rank} are replaced.
     Relative paths in SCRIPT and its arguments are resolved where faultrun is started.
+    """
+    rank_env = Option("torchrun|none", one_of(RankEnv), default=RankEnv.TORCHRUN, example="none")
+    """torchrun: RANK, WORLD_SIZE, MASTER_ADDR and what else launchers tell a worker; none: a single worker is
+    told none of it, as by `python SCRIPT`: many scripts begin torch.distributed where RANK is there.
     """
     bind_core = Option("True|JSON", str, default="False", example="True")
     """Tie workers to cores: True shares them evenly, or {"device0":["0-3"],"scheduler":["4"]}."""
