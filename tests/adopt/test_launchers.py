@@ -90,6 +90,12 @@ def folder(tmp_path: Path) -> Path:
             "faultrun train.py",
             {"worker_num": ["2"]},
         ),
+        ("bash -c 'torchrun --nproc-per-node=2 train.py'", "faultrun train.py", {"worker_num": ["2"]}),
+        (
+            "cd sub && torchrun --nproc-per-node=2 a.py",
+            "cd sub && faultrun --worker_num=2 a.py",
+            {"worker_num": ["2"]},
+        ),
         (
             "torchrun --nproc-per-node=$N train.py --lr $LR",
             "faultrun --nproc_per_node=$N train.py --lr $LR",

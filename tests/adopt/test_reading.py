@@ -235,3 +235,9 @@ def test_a_package_of_300_modules_beside_the_script_costs_nothing(tmp_path: Path
     assert time.process_time() - began_s < 1
     assert found["options"]["worker_num"] == ["2"]
     assert left_open(script.parent)["checkpoint_dir"] == "ckpt"
+
+
+def test_plain_python_sets_no_rank_for_a_script_that_asks_for_one(tmp_path: Path) -> None:
+    written(tmp_path, train__py="import torch, ddp", ddp__py="import os\nos.environ.get('RANK')")
+    assert adopted(tmp_path, "python train.py")["options"] == {"rank_env": ["none"]}
+    assert "rank_env" not in adopted(tmp_path, "torchrun --nproc-per-node=2 train.py")["options"]

@@ -7,6 +7,7 @@ them; what is in a container is looked for beside the file that names it.
 
 import os
 import posixpath
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,12 +17,16 @@ from faultrun.adopt.launch import FoundLaunch
 from faultrun.adopt.script_source import ScriptOption, ScriptSource
 from faultrun.configs.recipes.fill import RecipeFiller, Script
 from faultrun.configs.recipes.recipe import recipe_for
-from faultrun.configs.recipes.source_value import Argument, SourceCode
+from faultrun.configs.recipes.source_value import SourceCode
 from faultrun.errors import ConfigError
+from faultrun.files import bytes_from
 from faultrun.frameworks.detect import UnreadableSource, find_module, frameworks_of, read_imports, read_tree
+from faultrun.frameworks.program_files import program_sources
 from faultrun.model.spec.run_spec import Framework
 
 _LONGEST_PATH = 4096
+_MAX_BYTES = 4 << 20
+_RANKS = re.compile(rb"""["'](?:RANK|LOCAL_RANK|WORLD_SIZE)["']""")
 _SHELLS = frozenset({"bash", "sh", "dash", "zsh"})
 _SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg")
 _LAUNCHED = {
@@ -85,6 +90,7 @@ class KnownProgram:
     """What is known of a program. ``script`` is its Python file or shell script here, None if it is not.
 
     ``source`` is None where it is no Python, or ``unread``. ``asks``: it asks faultrun where to resume.
+    ``ranked`` is a file of it, or of a module beside it, that names the variables of a rank.
     """
 
     script: Path | None
@@ -95,6 +101,7 @@ class KnownProgram:
     recipe: RecipeFit | None = None
     imported: tuple[str, ...] = ()
     asks: bool = False
+    ranked: str = ""
 
     @property
     def options(self) -> tuple[ScriptOption, ...]:
@@ -121,7 +128,13 @@ def read_program(launch: FoundLaunch, places: NearbyFiles, environ: Mapping[str,
         recipe=_fit(names, script, _as_here(launch.program[1:], places), environ, places),
         imported=names,
         asks=source.asks_faultrun,
+        ranked=_ranked(script, places),
     )
+
+
+def _ranked(script: Path, places: NearbyFiles) -> str:
+    files = program_sources((), script, (script.parent,))
+    return next((places.shown(file) for file in files if _RANKS.search(bytes_from(file, 0, _MAX_BYTES))), "")
 
 
 def _framework(names: Sequence[str], meant: Framework | None) -> Framework:
@@ -155,21 +168,10 @@ def _as_here(args: Sequence[str], places: NearbyFiles) -> tuple[str, ...]:
     return tuple(found)
 
 
-class _OptionsOnly(SourceCode):
-    """The options that a script declares. Values of its source are not read; ``wanted`` were asked for."""
-
-    def __init__(self, script: Path) -> None:
-        super().__init__((script,))
-        self.wanted: list[str] = []
-
-    def values(self, places: Sequence[str], argument: Argument) -> tuple[str, ...]:  # noqa: ARG002
-        """None of them."""
-        self.wanted += places
-        return ()
-
-    def default(self, name: str) -> None:
-        """Not read."""
-        self.wanted.append(name)
+def _typed(folders: Sequence[str], args: Sequence[str]) -> bool:
+    """Whether all are, or lie below, what the command names."""
+    words = {os.path.normpath(word.partition("=")[2] or word) for word in args}
+    return all(not words.isdisjoint((folder, *map(str, Path(folder).parents))) for folder in folders)
 
 
 def _fit(
@@ -179,13 +181,18 @@ def _fit(
     if found is None:
         return None
     recipe, imported = found
-    code = _OptionsOnly(script)
+    code = SourceCode((script,))
     filler = RecipeFiller(recipe, Script(path=shown, args=args, environ=environ, code=code))
     pointers = tuple(one.name for one in recipe.pointers)
     fit = RecipeFit(name=recipe.name, why=f"{shown} imports {imported}", pointers=pointers)
     try:
         folders = filler.checkpoint_dirs(1)
-        fit = replace(fit, folders=() if code.wanted else folders, arguments=filler.resume_args())
+        told = not code.asked or _typed(folders, args)
+        fit = replace(
+            fit,
+            folders=folders if told and not code.computed else (),
+            arguments=filler.resume_args(),
+        )
         rewrites = [f"{places.shown(Path(one.file))}:{one.key}" for one in filler.rewrites()[0]]
     except ConfigError as error:
         return replace(fit, doubt=error.because)

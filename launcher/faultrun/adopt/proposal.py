@@ -14,6 +14,7 @@ from faultrun.adopt.program import KnownProgram, RecipeFit
 from faultrun.adopt.questions import FOLDER_OPTION, HANDS_OVER, Question
 from faultrun.adopt.script_source import ScriptSource
 from faultrun.adopt.several_nodes import PER_NODE
+from faultrun.model.spec.run_spec import Framework
 
 _COUNTS = frozenset({"worker_num", "nproc_per_node", "local_worker_num"})
 _LISTS = frozenset({"checkpoint_dir", "resume_arg", "rewrite"})
@@ -95,8 +96,14 @@ def propose(
     dropped = tuple(Remark(what=one.read, why=no_effect[one.name]) for one in options)
     source = program.source if launch.launcher == "python" else None
     devices = _devices_of(source) if source is not None else None
-    if devices is not None and not any(one.name in _COUNTS for one in kept):
+    counted = any(one.name in _COUNTS for one in kept)
+    if devices is not None and not counted:
         kept = [devices, *kept]
+    elif (
+        source is not None and program.ranked and not counted and program.framework is not Framework.MINDSPORE
+    ):
+        read = f"python sets no RANK, and {program.ranked} asks for it; not for several workers"
+        kept.append(AdoptedOption(name="rank_env", values=("none",), read=read))
     every = [*kept, *_of_recipe(program, {one.name for one in kept}), *answers]
     useless = [one for one in answers if one.name in HANDS_OVER and not _names_folder(every)]
     every = [one for one in every if one not in useless]

@@ -40,6 +40,7 @@ _RESUME_RANKS = (
     *("resume", "recover", "restore", "ckpt_path", "checkpoint", "ckpt", "snapshot", "load", "continue"),
     *("init", "start", "pre"),
 )
+_STEPS = re.compile(r"step|iter")
 _SWITCHES = frozenset({"bool", "str2bool", "strtobool", "boolean", "int"})
 _KEY_OF_FILE = re.compile(r"\S+\.(ya?ml|json|toml|ini|cfg|env|sh|py):\S+")
 
@@ -96,6 +97,7 @@ def loaded_by(program: KnownProgram) -> AdoptedOption | None:
         for one in program.options
         if _LOADED_BY.search(one.name)
         and (_NOT_LOADED_BY.search(one.name) is None or one.name.startswith("resume_from"))
+        and (one.kind != "int" or _counted(one) or one.name.startswith("is_"))
     ]
     if not found:
         return None
@@ -183,9 +185,16 @@ def _template(option: ScriptOption) -> str:
     """What follows the option; "" for one that takes no value."""
     if option.flag:
         return ""
+    if option.kind == "int" and _counted(option):
+        return _counted(option)
     if option.kind in _SWITCHES or isinstance(option.default, bool):
         return "1" if option.kind == "int" else "true"
     return "{checkpoint}"
+
+
+def _counted(option: ScriptOption) -> str:
+    """The field that a number is; "" for one that may as well be a switch."""
+    return "{epoch}" if "epoch" in option.name else "{global_step}" if _STEPS.search(option.name) else ""
 
 
 def _rank(name: str, ranks: tuple[str, ...]) -> int:

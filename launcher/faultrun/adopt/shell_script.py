@@ -89,6 +89,9 @@ class ScriptReader:
             words, starts, end = command
             if _changes(words, state):
                 continue
+            if not file and (inline := _inline(words)) and len(calls) < _DEEPEST:
+                self._through(inline, file, state, (*calls, file))
+                continue
             if (called := _called(words)) is not None and len(calls) < _DEEPEST:
                 if (inner := self.read(_joined(state.folder, called[0]))) is not None:
                     below = _State(_numbered(called[1]), folder=state.folder, loops=state.loops)
@@ -239,6 +242,13 @@ def _called(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
             rest = rest[1:]
         return (rest[0], rest[1:]) if rest else None
     return (rest[0], rest[1:]) if rest and rest[0].endswith((".sh", ".bash")) else None
+
+
+def _inline(words: tuple[str, ...]) -> str:
+    """The text of ``bash -c TEXT``; empty for anything else."""
+    shell = PurePosixPath(words[0]).name in _SHELLS
+    options = (at for at, word in enumerate(words) if word.startswith("-") and "c" in word) if shell else ()
+    return next((words[at + 1] for at in options if at + 1 < len(words)), "")
 
 
 def _joined(folder: str, path: str) -> str:

@@ -14,7 +14,7 @@ from faultrun.adopt.container import command_lines
 from faultrun.adopt.find_launch import Start, read_start
 from faultrun.adopt.launch import AdoptedOption
 from faultrun.adopt.program import KnownProgram, read_program
-from faultrun.adopt.proposal import Proposal, propose, yaml_page
+from faultrun.adopt.proposal import Proposal, propose, quoted, yaml_page
 from faultrun.adopt.questions import FOLDER_OPTION, RESUME, Question, answered, questions
 from faultrun.cli.adopt.check_options import refusal_of, same_options, without_effect
 from faultrun.cli.adopt.launch_diff import FileChange, launch_change, typed_loop, unified, write, written_line
@@ -182,7 +182,7 @@ def _tell(done: _Adopted, written: str, tell: Callable[[str], None]) -> None:
             row for row in done.page.splitlines()[_HEAD_LINES:] if row and not row.startswith("# left open")
         ]
         _section(tell, f"{os.path.relpath(done.path)}  ({written})", rows, first=True)
-    start, line = done.start, done.proposal.lined(done.words)
+    start, line = done.start, _line(done, done.words)
     if start.container is not None:
         container = start.container
         title = f"instead of the command in {start.said} ({container.name}):"
@@ -197,10 +197,18 @@ def _tell(done: _Adopted, written: str, tell: Callable[[str], None]) -> None:
         _section(tell, "from now on:", loop.splitlines(), first=done.path is None)
     else:
         _section(tell, "from now on:", [line], first=done.path is None)
-        _section(tell, "to see it recover:", [done.proposal.lined(("faultrun", "rehearse", *done.words[1:]))])
+        _section(tell, "to see it recover:", [_line(done, ("faultrun", "rehearse", *done.words[1:]))])
     _section(tell, "left open:", done.missing)
     _section(tell, "no effect here:", [str(one) for one in done.proposal.launch.no_effect])
     _section(tell, "good to know:", done.notes)
+
+
+def _line(done: _Adopted, words: Sequence[str]) -> str:
+    """The command as it is typed where the old one was: behind its ``cd``."""
+    command = done.start.command
+    folder = command.folder if command is not None and not command.file else ""
+    entered = f"cd {quoted(folder)} && " if folder not in ("", ".") else ""
+    return f"{entered}{done.proposal.lined(words)}"
 
 
 def _in_container(done: _Adopted) -> tuple[str, ...]:
@@ -224,7 +232,7 @@ def _object(done: _Adopted, written: str) -> dict[str, object]:
     return {
         "launcher": launch.launcher,
         "command": list(_in_container(done) if in_container else done.words),
-        "command_line": proposal.lined(done.words),
+        "command_line": proposal.lined(done.words) if in_container else _line(done, done.words),
         "environment": dict(launch.environment),
         "config": str(done.path) if done.path is not None else None,
         "written": written.startswith("written"),

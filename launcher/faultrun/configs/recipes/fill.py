@@ -94,9 +94,13 @@ class RecipeFiller:
 
     def _every_value(self, alternatives: Sequence[Reference]) -> Sequence[str]:
         """What the first known alternative may be: of calls in the source, each value that they give."""
+        computed = self.script.code.computed
+        asked_before = len(computed)
         for at, one in enumerate(alternatives):
             if one.kind == "text":
                 return ()
+            if one.kind == "code" and len(computed) > asked_before:
+                continue  # the script says it elsewhere, in a way that is not known: no other call will do
             if one.kind == "code":
                 call = one.name.rpartition(".")[0]
                 same = (other for other in alternatives[at:] if other.kind == "code")
