@@ -225,3 +225,10 @@ def test_a_bomb_of_aliases_is_walked_once() -> None:
     levels = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30))
     text = f"apiVersion: v1\nkind: Thing\na0: &a0 [x]\n{levels}\n"
     assert rules(text) == []
+
+
+def test_a_removed_option_in_the_environment_hides_nothing_that_the_command_says() -> None:
+    variable = '          env:\n            - name: FAULTRUN_TENSORBOARD\n              value: "1"\n'
+    text = changed(rendered("job", "options=--stop_grace=20s"), "          env:\n", variable)
+    text = text.replace("--stop_grace=20s", "--stop_grace=20m")
+    assert {"faultrun-options", "stop-grace"} <= {one.rule for one in lint(text, CLUSTER).findings}

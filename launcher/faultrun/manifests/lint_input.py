@@ -159,11 +159,20 @@ class LintInput:
         """Every container that starts faultrun by name."""
         return tuple(self._call(one, one.faultrun) for one in self.containers if one.faultrun is not None)
 
+    def _takes(self, words: tuple[str, ...], environ: dict[str, str]) -> bool:
+        try:
+            self.settings.reader(words, environ)
+        except FaultrunError:
+            return False
+        return True
+
     def _call(self, container: Container, words: tuple[str, ...]) -> FaultrunCall:
         literal = (one for one in container.variables if scalar(one, "value"))
         environ = {text_at(one, "name"): text_at(one, "value") for one in literal}
         try:
             asked = self.settings.reader(words, environ)
         except FaultrunError as error:
-            return FaultrunCall(container=container, environ=environ, asked=PodRequirements(), refused=error)
+            rest = {name: value for name, value in environ.items() if self._takes(words, {name: value})}
+            asked = self.settings.reader(words, rest) if self._takes(words, rest) else PodRequirements()
+            return FaultrunCall(container=container, environ=environ, asked=asked, refused=error)
         return FaultrunCall(container=container, environ=environ, asked=asked)

@@ -52,6 +52,8 @@ def named(text: str) -> str:
         ("ConnectTimeoutError: Connect timeout on endpoint URL", "download"),
         ("gaierror: [Errno -5] No address associated with hostname", "download"),
         ("SSLEOFError: EOF occurred in violation of protocol (_ssl.c:1007)", "download"),
+        ("JSONDecodeError: Expecting ',' delimiter: line 1 column 12 (char 11)", "half-file"),
+        ("BadZipFile: File is not a zip file", "half-file"),
         ("FileNotFoundError: [Errno 2] No such file or directory: '/mnt/data/a'", "file"),
         ("OSError: [Errno 112] Host is down: '/mnt/data/a'", "file"),
         ("ModuleNotFoundError: No module named 'nope'", "import"),

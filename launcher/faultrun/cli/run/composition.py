@@ -43,7 +43,7 @@ from faultrun.model.topology import BootId
 from faultrun.nodes.agent.agreement import LEAVING_S, NodesAgreement
 from faultrun.nodes.agent.served_etcd import ServedEtcd
 from faultrun.platforms.cgroup import processor_sample, spendable_bytes
-from faultrun.platforms.this_machine import accelerators_of
+from faultrun.platforms.this_machine import accelerators_of, hostname
 from faultrun.supervisor.checkpoints.finder import CheckpointFinder
 from faultrun.supervisor.checkpoints.first_save import FirstSaveWatch
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
@@ -307,6 +307,7 @@ class Supervisor:
                 "boot": self._boot,
                 "pid": os.getpid(),
                 "node": self._spec.node,
+                "host": hostname(),
                 "socket": str(control.path),
                 "started_at_utc": utc_now(),
                 "cwd": str(Path.cwd()),

@@ -226,7 +226,7 @@ def who_supervises(record: Mapping[str, Any], *, ended: bool) -> Supervised:
         return Supervised.RUNNING
     if ended:
         return Supervised.ENDED
-    if record.get("node") not in (None, socket.gethostname()):
+    if record.get("host", record.get("node")) not in (None, socket.gethostname()):
         return Supervised.ELSEWHERE
     return Supervised.GONE
 

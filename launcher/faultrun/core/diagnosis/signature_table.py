@@ -302,6 +302,15 @@ ROWS: tuple[Row, ...] = (
         _MINDSPORE,
     ),
     _row("timeout", _CONSEQUENCE, r"^TimeoutError\b", "waiting for something took too long", _PYTHON),
+    # Whether the program, its data or a file of its own is wrong cannot be told from it.
+    _row(
+        "half-file",
+        FaultClass.UNKNOWN,
+        r"^(\S*JSONDecodeError|UnpicklingError|BadZipFile|BadGzipFile)\b",
+        "what was read is not whole, or is something else",
+        f"{_PYTHON}; json, pickle, zipfile, gzip",
+        "did a killed process leave half a file, in a compile cache perhaps? without it, it is made anew",
+    ),
     # Files come and go with mounts and with other ranks.
     _row(
         "file",
