@@ -7,6 +7,7 @@ Forked helpers close what they inherit and executed ones inherit nothing, so no 
 """
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -100,6 +101,26 @@ def held(
         lock.release()
 
 
+def busy(path: Path) -> Busy | None:
+    """Who holds the flock on ``path`` now; None where nobody does, or nobody can tell. Nothing is written.
+
+    For an instant ``path`` is held for reading: ``hold`` with a wait does not mind.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return Busy(path, lambda: _holder(path))
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return None
+
+
 def _leased(path: Path, wait_s: float | None, lease_s: float) -> BaseFileLock:
     lease = SoftFileLease(path.with_name(f"{path.name}.lease"), mode=_MODE, lease_duration=lease_s)
     try:
@@ -122,7 +143,7 @@ def _keep_others_out(path: Path) -> None:
 
 def _holder(path: Path) -> tuple[int | None, str]:
     pid = _flock_holder(path)
-    return pid, _described(pid)
+    return pid, described(pid)
 
 
 def _flock_holder(path: Path) -> int | None:
@@ -137,7 +158,8 @@ def _flock_holder(path: Path) -> int | None:
     return None
 
 
-def _described(pid: int | None) -> str:
+def described(pid: int | None) -> str:
+    """A process in words."""
     if pid is None:
         return "a process that cannot be seen from here"
     with suppress(psutil.Error, KeyError):

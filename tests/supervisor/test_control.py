@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import socket
 import stat
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from faultrun.model.wire import SLOT_BYTES, message, pack_word
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.snapshots.memory import SnapshotMemory
+from faultrun.unix_sockets import short
 from support.machine.control_desk import Desk, open_desk
 
 
@@ -266,11 +266,33 @@ def test_a_socket_that_a_killed_supervisor_left_is_replaced(tmp_path: Path) -> N
     reactor.close()
 
 
-def test_a_path_too_long_for_a_socket_is_replaced_by_one_that_is_not(tmp_path: Path) -> None:
-    deep = tmp_path / ("a" * 60) / ("b" * 60)
-    deep.mkdir(parents=True)
+@pytest.mark.parametrize("depth", [0, 1, 4])
+@pytest.mark.parametrize("clean", ["the socket", "its folder", "something else lies there"])
+def test_a_socket_that_is_cleaned_away_is_made_again_however_long_its_path(
+    tmp_path: Path, depth: int, clean: str
+) -> None:
+    folder = tmp_path.joinpath(*["a" * 60] * depth)
+    folder.mkdir(parents=True, exist_ok=True)
     reactor = Reactor(RunClock())
-    control = Control(deep, reactor, 30.0, SnapshotMemory(lambda: None))
-    assert len(os.fsencode(control.path)) <= 107
+    control = Control(folder, reactor, 30.0, SnapshotMemory(lambda: None))
+    assert control.path == folder / "control.sock"
+    control.path.unlink()
+    if clean == "its folder":
+        folder.rmdir()
+    elif clean == "something else lies there":
+        control.path.write_text("")
+    reactor.call_at(reactor.now() + 3.0, lambda: (folder.mkdir(exist_ok=True), ())[1])
+    with socket.socket(socket.AF_UNIX) as peer:
+        until_s = reactor.now() + 30.0
+        while reactor.now() < until_s:
+            reactor.call_at(
+                reactor.now() + 0.1, lambda: [SaveRequested(at_s=0.0, incarnation=0, window_s=1.0)]
+            )
+            reactor.wait()
+            with contextlib.suppress(OSError), short(str(control.path)) as address:
+                peer.connect(address)
+                break
+        assert peer.getpeername()
     control.close()
+    assert not control.path.exists()
     reactor.close()

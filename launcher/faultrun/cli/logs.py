@@ -165,7 +165,7 @@ class _Following:
 
     def _nobody_left(self) -> bool:
         record = read_record(self._folder)
-        return who_supervises(record, ended=bool(self._marks.ended)) is Supervised.GONE
+        return who_supervises(self._folder, record, ended=bool(self._marks.ended)) is Supervised.GONE
 
 
 class _Printer:

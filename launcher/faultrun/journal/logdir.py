@@ -8,7 +8,6 @@ import errno
 import json
 import os
 import shutil
-import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -33,11 +32,12 @@ from faultrun.model.topology import NODE_FOLDER, NodeId, node_folder
 RECORD = "run.json"
 Value = TypeVar("Value")
 _ENDED = "ended"
-_LOCK = ".lock"
+LOCK = ".lock"
 _RUNS = "runs"
 _PROBE_BYTES = 4096
 _MOST_NAMED = 4
-_CONNECT_S = 0.5
+_LOOKS_S = 0.1
+"""Who only looks whether the log_dir is locked holds its lock for less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ def _prove_free(path: Path) -> None:
     Our lock stays in every log_dir; a copy of one has its journal.
     """
     begins = bytes_from(path / FILE_NAME, 0, _PROBE_BYTES)
-    ours = (path / _LOCK).exists() or all(mark in begins for mark in (b'"seq":', b'"run_s":', b'"event":'))
+    ours = (path / LOCK).exists() or all(mark in begins for mark in (b'"seq":', b'"run_s":', b'"event":'))
     if ours or not (names := in_the_way(path)):
         return
     shown = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
@@ -290,19 +290,6 @@ def logs_of(record: object) -> Logs:
     return recorded_as(record, Logs, "spec", "logs")
 
 
-def is_supervised(record: Mapping[str, Any]) -> bool:
-    """Ask at the socket that ``record`` (run.json) names; a file that was left behind does not answer."""
-    if not (path := str(record.get("socket") or "")) or not os.path.exists(path):  # noqa: PTH110 - a string is all there is
-        return False
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(_CONNECT_S)
-        try:
-            probe.connect(path)
-        except OSError as error:
-            return isinstance(error, (BlockingIOError, TimeoutError))  # its queue is full: it is there
-    return True
-
-
 def mark_ended(path: Path, boot: str, exit_code: int) -> None:
     """Note that supervisor ``boot`` has done all it had to do and returns ``exit_code`` now."""
     ended = {"boot": boot, "exit_code": exit_code, "at_utc": utc_now()}
@@ -329,11 +316,11 @@ def write_record(path: Path, record: dict[str, Any]) -> None:
 
 def _lock(path: Path) -> BaseFileLock:
     try:
-        return hold(path / _LOCK)
+        return hold(path / LOCK, wait_s=_LOOKS_S)
     except Busy as busy:
         raise _in_use(path, busy) from None
     except OSError as error:
-        because = f"{error.strerror or error} ({path / _LOCK})"
+        because = f"{error.strerror or error} ({path / LOCK})"
         hint = f"a --log_dir of your own, or see whose this one is: ls -la {path}"
         raise LogDirError(f"the log_dir {path} cannot be locked", because=because, hint=hint) from error
 

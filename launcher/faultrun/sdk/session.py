@@ -29,6 +29,7 @@ from faultrun.model.wire import (
     message,
     parse,
 )
+from faultrun.unix_sockets import short
 
 _VERDICT_S = 2.0
 _FD = struct.Struct("i")
@@ -204,7 +205,8 @@ class SupervisorLink:
         # not settimeout: Python would then wait that long in recv, even with MSG_DONTWAIT
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _ONE_SECOND)
         try:
-            connection.connect(self._session.socket)
+            with short(self._session.socket) as address:
+                connection.connect(address)
         except OSError:
             connection.close()
             return False

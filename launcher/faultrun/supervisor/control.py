@@ -15,10 +15,16 @@ from faultrun.model.spec.windows import Deadline
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import NodeId, RunId
 from faultrun.model.wire import WINDOW_WORD, message, parse
-from faultrun.supervisor.control_connections import ControlPeer, is_of_same_user, listen_in
+from faultrun.supervisor.control_connections import (
+    ControlPeer,
+    identity,
+    is_of_same_user,
+    listen_at,
+    places_in,
+)
 from faultrun.supervisor.launch.progress_page import ProgressPage
 from faultrun.supervisor.rank_connections import RankConnections
-from faultrun.supervisor.reactor import Reactor
+from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 from faultrun.supervisor.snapshots.memory import NoMemory, SnapshotMemory
 from faultrun.supervisor.snapshots.to_files import KeptMemory
 from faultrun.supervisor.snapshots.to_next_node import NextNode
@@ -26,7 +32,7 @@ from faultrun.supervisor.snapshots.to_next_node import NextNode
 _GOODBYE_S, _SAVE_S = 3.0, 60.0
 _MOST_GUESTS = 64
 """Connections that are no worker's, half-open ones and those that wait for an answer: so many of each."""
-_AGAIN_S = 0.5
+_AGAIN_S, _LOOK_S = 0.5, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +62,9 @@ class Control:
         self.next_node = next_node or NextNode(RunId(""), NodeId(""), "", memory, reactor)
         self.next_node.tell = self._tell
         self._stop_window_s = stop_window_s
-        self.path, self._listener = listen_in(log_dir)
-        self._reactor = reactor
+        self.path, self._listener = listen_at(*places_in(log_dir))
+        self._file, self._gone = identity(self.path), False
+        self._reactor, self._looks = reactor, BackgroundTasks(reactor)
         self._peers: dict[int, ControlPeer] = {}
         self._seats = RankConnections(memory)
         self._incarnation = -1
@@ -68,6 +75,7 @@ class Control:
         self._gasp: _GaspAsked | None = None
         self._untold: dict[int, bytes] = {}
         reactor.watch(self._listener.fileno(), self._accept)
+        reactor.call_at(reactor.now() + _LOOK_S, self._look_after)
 
     def begin(self, incarnation: int, page: ProgressPage, kept: frozenset[int] = frozenset()) -> None:
         """Forget the workers of the incarnation before, but those that live on; listen for the others."""
@@ -159,11 +167,32 @@ class Control:
         self.next_node.close()
         for peer in list(self._peers.values()):
             self._drop(peer)
-        self._reactor.forget(self._listener.fileno())
-        self._listener.close()
+        self._stop_listening()
         self._memory.drop()
         with contextlib.suppress(OSError):
             self.path.unlink()
+
+    def _stop_listening(self) -> None:
+        self._reactor.forget(self._listener.fileno())
+        self._listener.close()
+
+    def _look_after(self) -> Iterable[Event]:
+        """Somebody may clean up where the socket lies: it is made again, for who has not connected yet."""
+
+        def look() -> Iterable[Event]:
+            self._gone = identity(self.path) != self._file
+            return ()
+
+        if self._gone:
+            with contextlib.suppress(OSError):  # its folder is gone, too, for now
+                _, listener = listen_at(self.path)
+                self._stop_listening()
+                self._listener, self._file, self._gone = listener, identity(self.path), False
+                self._reactor.watch(listener.fileno(), self._accept)
+        else:
+            self._looks.offer(look)
+        self._reactor.call_at(self._reactor.now() + _LOOK_S, self._look_after)
+        return ()
 
     def _accept(self) -> Iterable[Event]:
         try:

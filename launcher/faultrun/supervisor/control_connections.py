@@ -9,8 +9,8 @@ from pathlib import Path
 
 from faultrun.files import readable
 from faultrun.model.wire import MAX_LINE_BYTES
+from faultrun.unix_sockets import short
 
-_SUN_PATH_BYTES = 107
 _UCRED = struct.Struct("3i")
 
 
@@ -63,18 +63,23 @@ class ControlPeer:
         self._connection.close()
 
 
-def listen_in(log_dir: Path) -> tuple[Path, socket.socket]:
-    """Bind in the log_dir; in the temp folder where that path is too long or takes no sockets."""
-    candidates = [log_dir.absolute() / "control.sock"]
-    candidates.append(Path(tempfile.gettempdir()) / f"faultrun-{os.getpid()}-{os.urandom(4).hex()}.sock")
+def places_in(log_dir: Path) -> tuple[Path, ...]:
+    """Where the control socket may be: in the log_dir, or where that takes none, where nobody cleans up."""
+    memory = Path("/dev/shm")  # folders for temporary files are emptied below a run that takes weeks
+    folder = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+    name = f"faultrun-{os.getpid()}-{os.urandom(4).hex()}.sock"
+    return log_dir.absolute() / "control.sock", folder / name
+
+
+def listen_at(*places: Path) -> tuple[Path, socket.socket]:
+    """Bind at the first of ``places`` that takes a socket. OSError where none does."""
     failure: OSError | None = None
-    for place in candidates:
-        if len(os.fsencode(place)) > _SUN_PATH_BYTES:
-            continue
+    for place in places:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             place.unlink(missing_ok=True)
-            listener.bind(os.fspath(place))
+            with short(os.fspath(place)) as address:
+                listener.bind(address)
             place.chmod(0o600)
             listener.listen(1024)
         except OSError as error:
@@ -83,6 +88,15 @@ def listen_in(log_dir: Path) -> tuple[Path, socket.socket]:
             continue
         return place, listener
     raise failure or OSError("no place for the control socket")
+
+
+def identity(place: Path) -> tuple[int, int] | None:
+    """Which file is there now; None where there is none, or nobody can tell."""
+    try:
+        seen = place.lstat()
+    except OSError:
+        return None
+    return seen.st_dev, seen.st_ino
 
 
 def is_of_same_user(connection: socket.socket) -> bool:

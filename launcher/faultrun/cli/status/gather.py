@@ -19,7 +19,8 @@ from faultrun.errors import FaultrunError, LogDirError
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.codec import CodecError, decode
 from faultrun.journal.lines import JournalLine, Tail, moment, tail
-from faultrun.journal.logdir import is_supervised, read_record, recorded, recorded_as, which_log_dir
+from faultrun.journal.logdir import read_record, recorded, recorded_as, which_log_dir
+from faultrun.journal.supervised import is_supervised
 from faultrun.model.incident import Card
 from faultrun.model.spec.run_spec import Recovery, RestartPolicy
 from faultrun.observe.card.card import duration, headline
@@ -66,7 +67,7 @@ class _Look:
         for line in end.lines:
             self._view.take(line)
         self._now = datetime.now(timezone.utc)
-        self._supervisor = who_supervises(record, ended=self._view.ended is not None)
+        self._supervisor = who_supervises(folder, record, ended=self._view.ended is not None)
 
     def status(self, pace: Pace) -> RunStatus:
         """Everything that is known."""
@@ -220,9 +221,9 @@ class _Look:
         return None
 
 
-def who_supervises(record: Mapping[str, Any], *, ended: bool) -> Supervised:
-    """Whether anybody looks after the run of ``record`` (run.json), by its socket and its machine."""
-    if is_supervised(record):
+def who_supervises(folder: Path, record: Mapping[str, Any], *, ended: bool) -> Supervised:
+    """Whether anybody looks after the run of ``folder``: by socket, lock, process and machine."""
+    if is_supervised(folder, record, ended=ended):
         return Supervised.RUNNING
     if ended:
         return Supervised.ENDED

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.journal.lines import JournalLine, moment
-from faultrun.journal.logdir import is_supervised, logs_of, read_record
+from faultrun.journal.logdir import logs_of, read_record
+from faultrun.journal.supervised import is_supervised
 from faultrun.model.run import Phase
 from faultrun.model.spec.output import Logs
 from faultrun.model.spec.run_spec import RestartPolicy
@@ -42,7 +43,7 @@ def account_now(accountant: Accountant, log_dir: Path, record: Mapping[str, Any]
     if at is None or view.phase is Phase.FINISHED:
         return accountant.account()
     seen = view.last_steps(log_dir, logs_of(record)) if view.phase is Phase.RUNNING else LastSteps()
-    until_s = time.time() if is_supervised(record) else (seen.changed_utc_ns or 0) / 1e9
+    until_s = time.time() if is_supervised(log_dir, record) else (seen.changed_utc_ns or 0) / 1e9
     passed_s = max(0.0, until_s - at.timestamp())
     now = (at + timedelta(seconds=passed_s)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     step = max((one.step for one in seen.steps), default=None)
