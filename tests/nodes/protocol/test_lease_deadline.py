@@ -3,9 +3,13 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.topology import BootId, NodeId
+from faultrun.nodes.protocol import lease_deadline
+from faultrun.nodes.values.lease import Lease
 from faultrun.nodes.values.membership import Fence, PeerQuestion, node_key
 from support.nodes.etcd_in_memory import TIMES, Group
 from support.nodes.node_facts import fact_with
@@ -69,6 +73,38 @@ def test_when_nobody_hears_the_store_all_train_on_and_decide_late_once_they_hear
     run["b"].hears = True
     run.passes(1)
     assert not run["b"].was_told(Fence)
+
+
+@given(later_s=st.floats(0.0, 6.0), ask=st.sampled_from(["ab", "ba"]))
+def test_whoever_notices_a_silence_of_all_last_keeps_nobody_from_training_on(
+    later_s: float, ask: str
+) -> None:
+    run = Group("a", "b").starts()
+    first, last = (run[name] for name in ask)
+    first.hears = False
+    run.passes(later_s, 0.25)
+    last.hears = False
+    run.passes(12, 0.25)
+    assert not [one for one in run.members if one.was_told(Fence)]
+
+
+@given(tried_s=st.floats(0.0, 4.9), back_s=st.floats(0.1, 9.0))
+def test_who_was_asked_and_did_not_hear_the_store_decides_nothing_while_somebody_may_hold(
+    tried_s: float, back_s: float
+) -> None:
+    lease = Lease(number=1, sent_at_s=0.0, granted_at_s=-99.0)
+    doubts = lease_deadline.tried(lease, tried_s) if tried_s else replace(lease, tried=True)
+    asked_s = tried_s + 0.5
+    back = lease_deadline.renewed(doubts, asked_s + back_s, asked_s + back_s, TIMES)
+    for at_s in (asked_s, asked_s + back_s / 2):
+        assert not lease_deadline.free_to_decide(doubts, TIMES, at_s, heir=False)
+    for late_s in (0.0, TIMES.hold_s, TIMES.hold_s * 1.9):
+        assert not lease_deadline.free_to_decide(back, TIMES, asked_s + back_s + late_s, heir=False)
+
+
+def test_a_try_that_is_older_than_an_answer_says_nothing() -> None:
+    lease = Lease(number=1, sent_at_s=5.0, granted_at_s=0.0)
+    assert lease_deadline.tried(lease, 5.0) == lease
 
 
 def test_whoever_held_alone_too_long_fences() -> None:

@@ -10,7 +10,7 @@ from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from faultrun.nodes.protocol.judge import judge
-from faultrun.nodes.protocol.lease_deadline import answer, granted, renewed
+from faultrun.nodes.protocol.lease_deadline import answer, granted, renewed, tried
 from faultrun.nodes.values.lease import Lease, LeaseTimes
 from faultrun.nodes.values.membership import (
     ALARMS,
@@ -267,6 +267,9 @@ class Group:
             answer(question, one.fact, one.header, one.lease, TIMES, self.now_s)
             for one in self.reached_by(who)
         ]
+        for one in self.reached_by(who):
+            if not one.hears and one.lease is not None:
+                one.lease = tried(one.lease, self.now_s)
         return [replace(one, asked_at_s=self.now_s) for one in given]
 
     def reached_by(self, who: Member) -> list[Member]:

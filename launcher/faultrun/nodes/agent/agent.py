@@ -80,13 +80,14 @@ class MemberProcess:
         self._selector = selector
         self._errands = ThreadTasks()
         self._words = words
-        self._peers = PeerMessages(setting, selector, self._own_state, self._header, self._heard_of_ranks)
+        self._lease = OwnLease(gateway, setting, self._errands, self._troubled, self._keys.same_store)
+        own, try_now = self._own_state, self._lease.try_now
+        self._peers = PeerMessages(setting, selector, own, self._header, self._heard_of_ranks, try_now)
         self._terms = replace(setting.terms, peer_addr=self._peers.addr)
         self._over = self._quiet = False
         self._fact: NodeFact | None = None
         self._raised: Alarm | None = None
         self._remembered = membership.Remembered()
-        self._lease = OwnLease(gateway, setting, self._errands, self._troubled, self._keys.same_store)
         self._watches: dict[str, PrefixWatch] = {}
         self._parts: dict[str, Any] = {}
         self._retries = Retries()

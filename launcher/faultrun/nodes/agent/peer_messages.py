@@ -31,12 +31,13 @@ class PeerMessages:
         own: Callable[[], OwnState | None],
         header: Callable[[], PlanHeader | None],
         of_ranks: Callable[[NodeSpoke], object],
+        try_now: Callable[[], object],
     ) -> None:
         self.boot = setting.boot
         self._run_id = setting.run_id
         self._node = setting.terms.node
         self._times = setting.terms.times
-        self._own, self._header, self._of_ranks = own, header, of_ranks
+        self._own, self._header, self._of_ranks, self._try_now = own, header, of_ranks, try_now
         self._answers: dict[tuple[NodeId, BootId], PeerAnswer] = {}
         self._warnings: dict[int, Alarm] = {}
         self._words: dict[tuple[NodeId, BootId], PeerWord] = {}
@@ -135,5 +136,6 @@ class PeerMessages:
             raise ValueError("nothing was stated here yet")
         now_s = boot_now()
         self._note(question, now_s)
+        self._try_now()
         said = lease_deadline.answer(question, own.fact, self._header(), own.lease, self._times, now_s)
         return {"deaf": said.deaf, "incarnation": said.incarnation, "status": said.status.value}

@@ -25,14 +25,18 @@ def granted(before: Lease | None, number: int, sent_at_s: float, now_s: float) -
 
 def renewed(lease: Lease, sent_at_s: float, now_s: float, times: LeaseTimes) -> Lease:
     """The lease after the answer to a request that was sent at ``sent_at_s`` has come."""
-    after_silence = now_s - lease.sent_at_s >= times.deaf_s
-    heard_at_s = now_s if after_silence else lease.heard_at_s
-    return replace(lease, sent_at_s=max(lease.sent_at_s, sent_at_s), heard_at_s=heard_at_s)
+    heard_at_s = now_s if is_deaf(lease, times, now_s) else lease.heard_at_s
+    return replace(lease, sent_at_s=max(lease.sent_at_s, sent_at_s), heard_at_s=heard_at_s, tried=False)
+
+
+def tried(lease: Lease, sent_at_s: float) -> Lease:
+    """The lease after a request of ``sent_at_s``, sent because a peer asked, had no answer in its time."""
+    return lease if lease.sent_at_s >= sent_at_s else replace(lease, tried=True)
 
 
 def is_deaf(lease: Lease | None, times: LeaseTimes, now_s: float) -> bool:
-    """Whether the store has been silent for so long that a node asks its peers."""
-    return lease is None or lease.dropped or now_s - lease.sent_at_s >= times.deaf_s
+    """Whether the store has been silent for so long that a node asks its peers, or when a peer asked."""
+    return lease is None or lease.dropped or lease.tried or now_s - lease.sent_at_s >= times.deaf_s
 
 
 def answer(
@@ -43,7 +47,11 @@ def answer(
     times: LeaseTimes,
     now_s: float,
 ) -> PeerAnswer:
-    """What to answer a peer that has not heard of the store; whoever asked fills in when."""
+    """What to answer a peer that has not heard of the store; whoever asked fills in when.
+
+    Who still thinks that it hears the store tries at once (``tried``), and says so when it is asked again:
+    else the last to notice a silence would notice it when the first has no time left.
+    """
     silent = lease is not None and (is_deaf(lease, times, now_s) or now_s < lease.heard_at_s + times.hold_s)
     deaf = silent and fact.incarnation == question.incarnation
     node, boot, life = fact.node, fact.boot, fact.incarnation

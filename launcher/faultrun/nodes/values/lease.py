@@ -38,12 +38,14 @@ class Lease:
     """This node's lease.
 
     ``sent_at_s``: when the newest request to renew (or grant) it was sent that was answered.
-    ``heard_at_s``: when the first answer came after a silence of ``deaf_s`` or more. ``dropped``: the store
-    said that it knows this lease no more. ``lease_deadline.granted`` and ``lease_deadline.renewed`` keep it.
+    ``heard_at_s``: when the first answer came after a silence of ``deaf_s`` or more, or after one that was
+    ``tried``: a peer asked, and the store did not answer at once. ``dropped``: the store said that it knows
+    this lease no more. The functions of ``lease_deadline`` keep it.
     """
 
     number: int
     sent_at_s: float
     granted_at_s: float
     heard_at_s: float = -math.inf
+    tried: bool = False
     dropped: bool = False
