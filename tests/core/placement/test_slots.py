@@ -3,17 +3,19 @@
 import json
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from faultrun.core.placement.slots import accuse
 from faultrun.model.actions import FindRecoveryPoint, Spawn
 from faultrun.model.checkpoint import RankFile, RecoveryPoint
 from faultrun.model.events import RecoveryPointChosen, Timer
-from faultrun.model.incident import Cause
-from faultrun.model.observed.elastic import Elastic, SlotsUsable
+from faultrun.model.incident import Cause, Incident
+from faultrun.model.observed.elastic import Accused, Elastic, SlotLedger, SlotsUsable
 from faultrun.model.observed.evidence import DeathNote, FaultClass, Finding, Raised
 from faultrun.model.run import Phase
-from support.stories.story import NODE, STAYING, WINDOWS, Story, checkpoint, rule, topology
+from support.stories.story import NODE, STAYING, WINDOWS, Story, checkpoint, first_plan, rule, topology
 
 FIXED = replace(checkpoint(10), fixed_by="its state is sharded: s.0 holds that of rank 0 only")
 ECC = Finding(name="ecc", fault_class=FaultClass.HARDWARE, says="uncorrectable memory error")
@@ -28,10 +30,10 @@ def elastic(world_size: int = 4, at_least: int = 2, *, stays: bool = False, **po
 def dies(
     story: Story, rank: int, point: RecoveryPoint | None, *notes: DeathNote, after_s: float = 1.0
 ) -> None:
-    """``rank`` is killed, the others leave, all begin again."""
-    step = (story.state.run.high_step or 0) + 10
+    """``rank`` fails where training was before, the others leave, all begin again."""
+    step = 10
     story.reported(**{f"r{one}": step for one in sorted(story.state.life.alive)})
-    story.killed(rank, after_s=after_s)
+    story.returned(rank, 1, after_s=after_s)
     for one in sorted(story.state.life.alive):
         story.returned(one, 143)
     story.drained(*notes).chose(point)
@@ -75,6 +77,32 @@ def test_another_slot_that_fails_in_between_clears_the_first() -> None:
     assert size(story) == 4
 
 
+@pytest.mark.parametrize("signum", [None, 9, 15, 2, 1, 10, 11, 6])
+@pytest.mark.parametrize("further", [0, 1, 370])
+def test_only_what_breaks_again_and_again_at_one_place_is_in_a_row(signum: int | None, further: int) -> None:
+    story = elastic().begins()
+    for step in (10, 10 + further):
+        story.reported(**{f"r{one}": step for one in range(4)})
+        if signum is None:
+            story.returned(1, 1, after_s=1.0)
+        else:
+            story.killed(1, signum, after_s=1.0)
+        for one in (0, 2, 3):
+            story.returned(one, 143)
+        story.drained().chose(checkpoint(10)).prepared()
+    assert size(story) == (3 if not further and signum in (None, 11, 6) else 4)
+
+
+@pytest.mark.parametrize("cause", [Cause.NODE, Cause.ELSEWHERE, Cause.SCHEDULER, Cause.FENCE, Cause.PLATFORM])
+def test_whatever_else_fails_in_between_clears_who_failed_before(cause: Cause) -> None:
+    accused = Accused(node=NODE, slot=1, failures=1, at_s=1.0)
+    plan = replace(first_plan(4), slots=SlotLedger(accused=accused))
+    between = Incident(number=2, incarnation=1, at_s=2.0, cause=cause, rank=None, status=None)
+    told = accuse(plan, between, rule())
+    assert told is not None
+    assert (told.accused is None) is not between.ordered
+
+
 def test_failures_that_lie_far_apart_are_not_in_a_row() -> None:
     story = elastic().begins()
     dies(story, 1, checkpoint(10))
@@ -113,7 +141,7 @@ def test_never_from_a_point_that_depends_on_the_number_and_it_is_said_by_name() 
 def test_an_older_point_that_serves_any_number_is_taken_instead() -> None:
     story = elastic().begins()
     dies(story, 1, FIXED)
-    story.killed(1, after_s=1)
+    story.returned(1, 1, after_s=1)
     for rank in (0, 2, 3):
         story.returned(rank, 143)
     story.drained().now(
@@ -157,10 +185,9 @@ def test_what_the_program_raises_accuses_no_slot() -> None:
 
 def test_survivors_do_not_wait_for_a_worker_on_a_slot_that_is_given_up() -> None:
     story = elastic(3, stays=True).begins().can_rejoin(0, 1, 2)
-    story.reported(r0=5, r1=5, r2=5).killed(1, after_s=1).examined()
+    story.reported(r0=5, r1=5, r2=5).returned(1, 1, after_s=1).examined()
     assert story.plan.kept == {0, 2}
-    story.rejoined(0, 1, 2).reported(r0=9, r1=9, r2=9)
-    story.can_rejoin(1).killed(1, after_s=1).examined()
+    story.rejoined(0, 1, 2, step=5).can_rejoin(1).returned(1, 1, after_s=1).examined()
     assert story.phase is Phase.DRAINING
     assert story.whys[-1].startswith("rank 1 is not replaced on its slot: it failed 2 times in a row")
     story.returned(0, 143).returned(2, 143).drained().chose(checkpoint(9)).prepared()

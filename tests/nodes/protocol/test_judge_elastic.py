@@ -181,7 +181,7 @@ def test_a_node_that_is_set_aside_is_told_and_does_not_call_itself_a_spare() -> 
     assert run["b"].spare == "nodes a c train; takes the place of a lost one"
 
 
-def test_before_a_run_of_fixed_size_ends_with_69_a_node_that_was_set_aside_has_a_seat_again() -> None:
+def test_a_node_of_a_run_of_fixed_size_that_was_set_aside_has_a_seat_again_where_nobody_else_is() -> None:
     two = replace(
         RULES, topology=Topology(nodes=SEATS.nodes[:2]), elastic=Elastic(min_workers=2, min_nodes=2)
     )
@@ -191,12 +191,10 @@ def test_before_a_run_of_fixed_size_ends_with_69_a_node_that_was_set_aside_has_a
     run.is_gone("a")
     run.settles()
     run["c"].says(NodeStatus.JOINED, 2, incident=heard, look=0)
-    run.settles().passes(TIMES.node_wait_s - 1)
-    set_aside = "node b is set aside: its ranks failed 2 times in a row while others worked"
-    assert (run.phase, run["c"].waits) == ((2, PlanPhase.GO), f"a ({set_aside})")
+    run.settles()
     run.passes(2)
     assert run.phase == (2, PlanPhase.LOOK)
     for one in run.members:
         one.says(NodeStatus.JOINED, look=2)
     run.settles()
-    assert members(run, 3) == "bc", "nobody is waited for twice"
+    assert members(run, 3) == "bc", "nobody is waited for"

@@ -122,12 +122,6 @@ class Known:
         return self.elastic.keeps_size(len(self.wanted.nodes))
 
     @property
-    def lacks_what_none_brings(self) -> bool:
-        """Whether a node with a seat cannot start its workers: for that the run ends and waits for nobody."""
-        seats = () if self.plan is None else self.plan.topology.nodes
-        return any(seat.node in self.here and self.here[seat.node].unfit for seat in seats)
-
-    @property
     def count(self) -> int:
         """How many nodes the run has now, or is to begin with."""
         return len(self.plan.topology.nodes if self.plan is not None and self.fits else self.wanted.nodes)
@@ -137,7 +131,7 @@ def seated(known: Known) -> Seating | NoSeating:
     """Who has which seat, or that the run waits and what speaks against going on with fewer.
 
     A node that fails again and again is set aside, if the others can do without it or a spare is there. It
-    has a seat again where the run would end because nobody else came, unless a health check speaks for it.
+    has a seat again at once where nobody else could have it, unless a health check is to speak for it.
     """
     bad, refused = _bad_node(known), ""
     if bad is not None:
@@ -146,8 +140,7 @@ def seated(known: Known) -> Seating | NoSeating:
             return given
         refused = f"node {bad.node} keeps its place ({bad.why}): {given.why}"
     given = _given(known, None)
-    waits = not (known.wait_is_over or known.lacks_what_none_brings)
-    if isinstance(given, NoSeating) and not waits and not known.elastic.health_check:
+    if isinstance(given, NoSeating) and not known.elastic.health_check:
         given = _given(known, None, forgives=True)
     if refused and isinstance(given, Seating):
         return replace(given, slots=replace(given.slots or SlotLedger(), refused=refused))

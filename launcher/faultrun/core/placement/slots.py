@@ -19,6 +19,7 @@ from faultrun.core.placement.resize import (
     who_leaves,
 )
 from faultrun.model.checkpoint import RecoveryPoint
+from faultrun.model.exits import Signaled
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.observed.elastic import Accused, Elastic, SetAside, SlotLedger
 from faultrun.model.observed.evidence import FaultClass
@@ -31,27 +32,30 @@ NAMED = "the platform has given up its device"
 _IN_A_ROW = 2
 _UNTIL_WELL = "; it gets no rank until its --health_check passes"
 _OF_ITS_PLACE = frozenset({FaultClass.UNKNOWN, FaultClass.TRANSIENT, FaultClass.HARDWARE})
+_SENT = frozenset({1, 2, 3, 9, 10, 12, 15})  # HUP INT QUIT KILL USR1 USR2 TERM: the others a program raises
 _OF_A_RANK = frozenset({Cause.SIGNAL, Cause.EXIT, Cause.HANG, Cause.MEMORY, Cause.REJOIN})
 
 
 def accuse(plan: Plan, incident: Incident, policy: RestartPolicy) -> SlotLedger | None:
     """What is known of the slots after ``incident`` ended ``plan``; None: nothing, and nobody is accused.
 
-    Two failures are in a row if they come within the window in which restarts are counted. Of several nodes
-    the whole node is accused.
+    Two failures are in a row if they come within the window in which restarts are counted, training did not
+    come further between them, and nothing else failed. Of several nodes the whole node is accused.
     """
     known = plan.slots
     rank = incident.rank
-    if incident.ordered or rank is None or incident.cause not in _OF_A_RANK:
+    if incident.ordered:
         return known
     ledger = known or SlotLedger()
-    if not _speaks_of_its_place(incident) or rank >= plan.topology.world_size:
+    if rank is None or rank >= plan.topology.world_size or not _speaks_of_its_place(incident):
         return None if known is None else replace(ledger, accused=None)
     node, slot = slots_of(plan.topology)[rank]
     slot = slot if plan.of_one_node else 0
     last, failures = ledger.accused, 1
     if last is not None and (last.node, last.slot) == (node, slot):
-        failures = last.failures + 1 if incident.at_s - last.at_s < policy.window_s else 1
+        further = incident.step is not None and incident.step > plan.ledger.high_step
+        in_a_row = incident.at_s - last.at_s < policy.window_s and not further
+        failures = last.failures + 1 if in_a_row else 1
     return replace(ledger, accused=Accused(node=node, slot=slot, failures=failures, at_s=incident.at_s))
 
 
@@ -210,7 +214,14 @@ def _keep_words(slots: Sequence[int]) -> str:
 
 
 def _speaks_of_its_place(incident: Incident) -> bool:
-    """Whether it may be the device's, host's or network's doing, and not the program's or its memory's."""
+    """Whether it may be the device's, host's or network's doing, not the program's, memory's or somebody's.
+
+    Nothing that breaks sends SIGKILL: an operator does, another program, or the kernel for want of memory.
+    """
+    if incident.cause not in _OF_A_RANK:
+        return False
     if incident.raised is not None and incident.raised.kind in PROGRAM_ERRORS:
         return False
-    return incident.fault_class in _OF_ITS_PLACE
+    sent = isinstance(incident.status, Signaled) and incident.status.signum in _SENT
+    killed = incident.cause is Cause.SIGNAL and sent and incident.finding is None
+    return incident.fault_class in _OF_ITS_PLACE and not killed
