@@ -42,6 +42,8 @@ class RunStarted(Fact):
     ``notices`` are what the platform's files said by then. ``run_id`` and ``addr``, where other nodes reach
     this one, are empty in journals of versions that did not write them. ``stop_by_s``: the platform ends the
     job soon after. ``native_scheduler``: our own scheduler does not serve this node's ranks (MindSpore).
+    ``machine``: which start of the kernel it is, ``oom_kills``: how many processes of its control group the
+    kernel has ended for want of memory by then. ``came_to``: the furthest step of the life that was cut off.
     """
 
     node: NodeId
@@ -52,6 +54,9 @@ class RunStarted(Fact):
     stop_by_s: float | None = None
     addr: str = ""
     native_scheduler: bool = False
+    machine: str = field(default="", metadata=UNLESS_USED)
+    oom_kills: int = field(default=0, metadata=UNLESS_USED)
+    came_to: int | None = field(default=None, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -174,7 +174,8 @@ class Run:
     what its lives have come through. ``known_save`` is the newest checkpoint that the run resumed from or was
     told of: where one was, "nothing found" is no beginning. ``seen``: what its saves were seen to be made of.
     ``save_folders`` are where ranks said that they saved. ``look``: the newest request of the other nodes to
-    look through the checkpoints again that this one has answered. ``unseen``: as in ``Resumable``.
+    look through the checkpoints again that this one has answered. ``unseen``: as in ``Resumable``. ``machine``,
+    ``oom_kills`` and ``came_to`` are those of the newest supervisor's start.
     """
 
     plan: Plan | None = None
@@ -187,6 +188,9 @@ class Run:
     look: int = 0
     seen: SavesSeen = SavesSeen()
     unseen: tuple[str, ...] = ()
+    machine: str = ""
+    oom_kills: int = 0
+    came_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +272,11 @@ class RunState:
         plan, life = self.run.plan, self.life
         ended = self.phase.without_workers and life.drain is None and bool(life.finished)
         return ended and plan is not None and plan.is_for(self.node, self.boot)
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether nothing more was heard while workers ran: they died with their supervisor, at one blow."""
+        return not self.phase.without_workers and self.stop is None
 
     @property
     def trained(self) -> bool:

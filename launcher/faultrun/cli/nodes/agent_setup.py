@@ -23,7 +23,7 @@ from faultrun.workers.shared_deadline import SharedDeadline
 ETCD = "etcd"
 """The folder of its data, in the log_dir of the node that serves it."""
 
-_KERNEL_BOOT = Path("/proc/sys/kernel/random/boot_id")
+KERNEL_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def rules_of(spec: RunSpec) -> Rules:
@@ -103,7 +103,7 @@ def _machine(log_dir: Path) -> str:
     """Where this supervisor is: who holds the lock of the same folder, under the same kernel, replaces it."""
     with suppress(OSError):
         where = log_dir.stat()
-        return f"{_KERNEL_BOOT.read_text().strip()}:{where.st_dev}:{where.st_ino}"
+        return f"{KERNEL_BOOT.read_text().strip()}:{where.st_dev}:{where.st_ino}"
     return ""
 
 

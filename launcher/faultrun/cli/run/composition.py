@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from faultrun import __version__
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.registry import registry_for
-from faultrun.cli.nodes.agent_setup import ETCD, etcd_keeping, member_work, rules_of
+from faultrun.cli.nodes.agent_setup import ETCD, KERNEL_BOOT, etcd_keeping, member_work, rules_of
 from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.run.helpers import LEFTOVERS_PATIENCE_S, Helpers, fork_helpers
 from faultrun.cli.run.outlets import ReadyNotifier, meter_for, narrator_for, without_secrets
@@ -22,6 +22,7 @@ from faultrun.cli.run.start_and_end import (
     asked_otherwise,
     at_end,
     begin_anew,
+    going_on,
     of_this_run,
     other_script,
     tells_apart,
@@ -30,6 +31,7 @@ from faultrun.core.diagnosis.signature_table import ROWS
 from faultrun.core.phases.begin import plan_to_go_on_from
 from faultrun.core.redact import without_logins
 from faultrun.core.standby.state import StandbyState
+from faultrun.files import text_of
 from faultrun.frameworks.mindspore import needs_scheduler
 from faultrun.journal.append import JournalWriter, utc_now
 from faultrun.journal.codec import encode
@@ -42,7 +44,7 @@ from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import BootId
 from faultrun.nodes.agent.agreement import LEAVING_S, NodesAgreement
 from faultrun.nodes.agent.served_etcd import ServedEtcd
-from faultrun.platforms.cgroup import processor_sample, spendable_bytes
+from faultrun.platforms.cgroup import memory_group, oom_kill_count, processor_sample, spendable_bytes
 from faultrun.platforms.this_machine import accelerators_of, hostname
 from faultrun.supervisor.checkpoints.finder import CheckpointFinder
 from faultrun.supervisor.checkpoints.first_save import FirstSaveWatch
@@ -119,11 +121,12 @@ class Supervisor:
             fewer_nodes=spec.resizes and len(spec.topology.nodes) > 1,
         )
         self._claimed = claim(self.log_dir, start, spec.run_id, partial(other_script, spec))
-        past = self._claimed.past
-        self._asked_id = spec.run_id
+        past, self._asked_id = self._claimed.past, spec.run_id
         self._spec = of_this_run(spec, self._claimed)
         self._state = start if past is None else past.state
         self._next_seq = 0 if past is None else past.next_seq
+        lost = lost_workers(self._state, self._spec.logs, self.log_dir, RunClock())
+        self._came_to = max((one.step for life in lost for one in life.steps), default=None)
         self._stack = ExitStack()
         self.stopped = False
 
@@ -217,7 +220,8 @@ class Supervisor:
     def _make_room(self) -> None:
         """Move a run that ended away; a supervisor that was killed may have left processes behind."""
         if self._claimed.note:
-            self._say(f"{self._claimed.note}{asked_otherwise(self._claimed, self._spec, self._asked_id)}")
+            otherwise = asked_otherwise(self._claimed, self._spec, self._asked_id)
+            self._say(f"{going_on(self._claimed, self._came_to)}{otherwise}")
         if self._claimed.ended_run:
             begin_anew(self._claimed, self._spec.recovery.resume, self._say)
         boots = frozenset(self._claimed.boots)
@@ -297,6 +301,9 @@ class Supervisor:
             addr=self._spec.rendezvous.master_addr,
             native_scheduler=needs_scheduler(self._spec)
             and self._spec.rendezvous.ms_scheduler is MsScheduler.NATIVE,
+            machine=text_of(KERNEL_BOOT).strip(),
+            oom_kills=oom_kill_count(memory_group(os.getpid())),
+            came_to=self._came_to,
         )
 
     def _write_record(self, control: Control) -> None:

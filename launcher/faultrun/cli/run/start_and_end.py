@@ -132,6 +132,17 @@ def tells_apart(spec: RunSpec, claimed: Claimed, boot: str) -> str:
     return past.boots[0] if past is not None and past.boots else boot
 
 
+def going_on(claimed: Claimed, step: int | None) -> str:
+    """That a run goes on, and what ended the life before where that was cut off, at ``step``."""
+    if claimed.past is None or not claimed.past.state.cut_off:
+        return claimed.note
+    at, by = (
+        "" if step is None else f" at step {step}",
+        "SIGKILL, the container's memory, an eviction, a power cut",
+    )
+    return f"{claimed.note}; its supervisor was killed with all its ranks{at} ({by})"
+
+
 def asked_otherwise(claimed: Claimed, spec: RunSpec, asked: RunId) -> str:
     """What the command asks for that the run which it continues did not have; empty if nothing is new.
 

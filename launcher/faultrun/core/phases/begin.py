@@ -13,6 +13,9 @@ from faultrun.core.plan.restart_budget import anew
 from faultrun.model.actions import Prepare, Spawn, StartTimer
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import GoGiven, PlanAdopted, Prepared, RunFinished, RunStarted, Timer
+from faultrun.model.exits import Signaled
+from faultrun.model.incident import Cause, Incident
+from faultrun.model.observed.evidence import FaultClass
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.plan import Plan
 from faultrun.model.run import Drain, Life, Phase, RunState, Step
@@ -29,7 +32,7 @@ def take_up(state: RunState, event: RunStarted) -> Step:
     """
     if state.trained:
         return Step(state=state, why="the run had ended; nothing is taken up")
-    incident = state.life.incident
+    incident = state.life.incident or _killed_together(state, event)
     fresh = RunState(
         node=event.node,
         topology=state.topology,
@@ -41,7 +44,13 @@ def take_up(state: RunState, event: RunStarted) -> Step:
         stop_by_s=event.stop_by_s,
         native_scheduler=event.native_scheduler,
         phase=Phase.SURVEYING,
-        run=replace(state.run, plan=plan_to_go_on_from(state)),
+        run=replace(
+            state.run,
+            plan=plan_to_go_on_from(state),
+            machine=event.machine,
+            oom_kills=event.oom_kills,
+            came_to=event.came_to,
+        ),
         life=Life(
             drain=None if incident is None or state.given_up else Drain(incident=incident),
             reached=-1 if state.given_up else _reached(state.life),
@@ -54,6 +63,32 @@ def take_up(state: RunState, event: RunStarted) -> Step:
     # What was written after the fault that ended a run is as doubtful as after any other.
     look = find_recovery_point(fresh, incident)
     return Step(state=fresh, actions=(look,), why=f"{why}, given up before" if state.given_up else why)
+
+
+def _killed_together(state: RunState, event: RunStarted) -> Incident | None:
+    """The incident that it is that supervisor and ranks of one node were killed; None where it costs nothing.
+
+    An eviction, a new node or a power cut says nothing of the program: only want of memory does, or the same
+    step twice while the kernel ran on.
+    """
+    run, at = state.run, event.came_to
+    if not state.cut_off or run.plan is None or not run.plan.of_one_node or event.machine != run.machine:
+        return None
+    starved = event.oom_kills > run.oom_kills
+    if not event.machine or not (starved or (at is not None and at == run.came_to)):
+        return None
+    why = "for want of memory" if starved else f"for the second time at step {at}"
+    return Incident(
+        number=state.incidents + 1,
+        incarnation=state.incarnation,
+        at_s=event.at_s,
+        cause=Cause.SIGNAL,
+        rank=None,
+        status=Signaled(signum=9),
+        step=at,
+        explanation=f"the supervisor and all its ranks were killed by SIGKILL {why}",
+        fault_class=FaultClass.RESOURCE if starved else FaultClass.UNKNOWN,
+    )
 
 
 def _reached(life: Life) -> int:
