@@ -44,6 +44,7 @@ def set_value(target: str, value: str, diff: bool, log_dir: str) -> int:
     """
     from faultrun.configs.apply import apply, preview
     from faultrun.configs.target import doubtful_keys
+    from faultrun.journal.logdir import make_ours
 
     setting = _setting(target, value)
     originals = Path(log_dir).absolute() / "original"
@@ -51,6 +52,7 @@ def set_value(target: str, value: str, diff: bool, log_dir: str) -> int:
         say(line)
     if diff:
         return _show_diff(setting)
+    make_ours(originals.parent)
     for result in apply([setting], originals=originals, by=By.HAND):
         _tell(setting, result, originals)
     return 0

@@ -86,6 +86,14 @@ def claim(
     return replace(found, lock=lock)
 
 
+def make_ours(path: Path) -> None:
+    """Make ``path`` the log_dir of a run to come, for what a verb keeps there. LogDirError as for a run."""
+    if not (path / LOCK).exists():
+        make(path)
+        _prove_free(path)
+        _lock(path).release()
+
+
 def _prove_free(path: Path) -> None:
     """LogDirError where a run would write over files of somebody else: no run of ours ever was there.
 

@@ -174,8 +174,8 @@ class Run:
     what its lives have come through. ``known_save`` is the newest checkpoint that the run resumed from or was
     told of: where one was, "nothing found" is no beginning. ``seen``: what its saves were seen to be made of.
     ``save_folders`` are where ranks said that they saved. ``look``: the newest request of the other nodes to
-    look through the checkpoints again that this one has answered. ``unseen``: as in ``Resumable``. ``machine``,
-    ``oom_kills`` and ``came_to`` are those of the newest supervisor's start.
+    look through the checkpoints again that this one has answered. ``unseen``: as in ``Resumable``.
+    ``machine``, ``oom_kills`` and ``came_to`` are those of the newest supervisor's start.
     """
 
     plan: Plan | None = None
