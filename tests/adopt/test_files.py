@@ -191,10 +191,27 @@ def test_a_script_that_is_in_the_image_alone_gets_every_option_on_the_command(tm
     assert not list(tmp_path.glob("faultrun.yaml"))
 
 
+def parallel(count: int) -> str:
+    pod = "{containers: [{name: t, image: i, command: [torchrun, train.py]}]}"
+    spec = f"parallelism: {count}, completionMode: Indexed, template: {{spec: {pod}}}"
+    return f"apiVersion: batch/v1\nkind: Job\nmetadata: {{name: j}}\nspec: {{{spec}}}\n"
+
+
+def job_set(replicas: int, count: int) -> str:
+    spec = parallel(count).partition("spec: ")[2]
+    return (
+        "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: j}\nspec:\n  replicatedJobs:\n"
+        f"    - {{name: w, replicas: {replicas}, template: {{spec: {spec.strip()}}}}}\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [
         (manifest("command: [torchrun, train.py]", replicas=3), "3 pods"),
+        (parallel(4), "4 pods"),
+        (job_set(3, 2), "6 pods"),
+        (job_set(3, 1), "3 pods"),
         (manifest("env: []"), "names no command"),
         (manifest("command: [sleep, infinity]"), "starts no training"),
         (manifest("command: [bash, -c, ./train_start.sh]"), "cannot be followed"),

@@ -194,7 +194,8 @@ FIRST = '"--master_addr=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1
         ),
         (
             "srun --nodes=2 --ntasks-per-node=8 --gpus=8 python train.py",
-            f"srun --nodes 2 --gpus 8 --ntasks-per-node=1 --kill-on-bad-exit=0 faultrun {FIRST} train.py",
+            "srun --nodes 2 --gpus 8 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=0 "
+            f"faultrun {FIRST} train.py",
             {"nnodes": ["2"], "nproc_per_node": ["8"]},
         ),
     ],
@@ -224,7 +225,7 @@ def test_a_batch_script_over_several_nodes_gets_one_supervisor_on_each(folder: P
     )
     found = adopted(folder, "job.sbatch")
     assert found["command_line"] == (
-        f"srun --ntasks-per-node=1 --kill-on-bad-exit=0 faultrun {FIRST} train.py"
+        f"srun --ntasks=$SLURM_NNODES --ntasks-per-node=1 --kill-on-bad-exit=0 faultrun {FIRST} train.py"
     )
     assert found["options"] == {"nnodes": ["4"], "nproc_per_node": ["8"]}
     text = (folder / "job.sbatch").read_text()

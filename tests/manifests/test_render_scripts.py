@@ -10,7 +10,7 @@ from support.manifests import rendered
 
 FAKES = {
     "srun": '#!/bin/sh\nprintf "%s\\n" "$@" > "$SEEN/srun"\nexit "$ENDS"\n',
-    "scontrol": '#!/bin/sh\necho "$@" > "$SEEN/scontrol"\n',
+    "scontrol": '#!/bin/sh\n[ "$1" = show ] || echo "$@" > "$SEEN/scontrol"\n',
 }
 
 
@@ -49,6 +49,29 @@ def test_the_batch_script_is_queued_again_at_the_time_limit_and_never_else(
     assert script.startswith("#!/bin/bash\n# Rendered by:")
 
 
+@pytest.mark.parametrize("state", ["RUNNING", "COMPLETING", "CANCELLED"])
+@pytest.mark.parametrize("preempted", ["None", "2026-11-28T10:00:00"])
+@pytest.mark.parametrize("left_s", [-5, 58, 105, 179, 185, 3600])
+@pytest.mark.parametrize("code", [0, 93, 143])
+def test_slurm_itself_is_asked_when_the_job_ends_and_whether_it_was_preempted_or_cancelled(
+    tmp_path: Path, state: str, preempted: str, left_s: int, code: int
+) -> None:
+    told = f"JobId=42 JobState={state} Reason=None EndTime=$(date -d @$END +%FT%T) Deadline=N/A"
+    shows = f'echo "{told}\n   PreemptEligibleTime=2026-11-28T09:00:00 PreemptTime={preempted} X=1"'
+    asks = f'#!/bin/sh\ncase $1 in show) {shows};; *) echo "$@" > "$SEEN/queued";; esac\n'
+    for name, text in {**FAKES, "scontrol": asks}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    script = f"export END=$(( $(date +%s) + {left_s} ))\n" + rendered("slurm")
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SEEN": str(tmp_path), "ENDS": str(code)}
+    done = subprocess.run(
+        ["bash", "-c", script], env=environ | {"SLURM_JOB_ID": "42"}, check=False, timeout=20
+    )
+    assert done.returncode == code
+    again = code == 143 and state == "RUNNING" and (preempted != "None" or left_s <= 180)
+    assert (tmp_path / "queued").exists() is again
+
+
 @pytest.mark.parametrize(
     ("settings", "words", "tasks"),
     [
@@ -72,8 +95,10 @@ def test_the_batch_script_starts_a_supervisor_on_each_node(
         ["bash", "-eu", "-c", script], env=environ | {"SLURM_JOB_NODELIST": "gpu0[7-8]"}, check=True
     )
     started = (tmp_path / "srun").read_text().splitlines()
-    assert started[:3] == [f"--ntasks={tasks}", "--kill-on-bad-exit=0", "faultrun"]
-    assert started[3 : 3 + len(words)] == words
+    lives = ["--no-kill"] if tasks == 4 else []
+    begins = [f"--ntasks={tasks}", "--kill-on-bad-exit=0", *lives, "faultrun", *words]
+    assert started[: len(begins)] == begins
+    assert ("#SBATCH --no-kill\n" in script) is bool(lives)
     assert f"#SBATCH --nodes={tasks}\n#SBATCH --ntasks-per-node=1\n" in script
 
 

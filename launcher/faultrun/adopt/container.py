@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 from faultrun.adopt.launchers import ONE_NODE_HERE, SEVERAL_HINT
 from faultrun.errors import ConfigError, UsageError
@@ -57,7 +58,7 @@ def _check_one_node(pods: list[tuple[Workload, Pod]], file: str) -> None:
     counted = [
         (pod, count)
         for _, pod in pods
-        if (count := (pod.replicas.number if pod.replicas is not None else 1) or 0)
+        if (count := prod(int(one.number or 0) for one in pod.counts))
         and any(one.words for one in pod.trainers)
     ]
     if (whole := sum(count for _, count in counted)) > 1:

@@ -259,4 +259,8 @@ def _with_batch_options(start: Start, text: str) -> Start:
             "no #SBATCH --signal: `#SBATCH --signal=TERM@120` has the ranks save before the time limit "
             "(`faultrun render slurm` is a whole batch script)"
         )
+    elif (shell := told["signal"][0].upper()).startswith(("B:", "BR:", "RB:")):
+        notes.append(
+            f"#SBATCH --signal={shell} is for the batch shell alone: leave out B:, and faultrun gets it"
+        )
     return replace(start, launch=launch, notes=tuple(notes))

@@ -16,6 +16,9 @@ _TASKS = frozenset(
     {"n", "ntasks", "ntasks_per_node", "c", "cpus_per_task", "gpus_per_task", "K", "kill_on_bad_exit"}
 )
 _ONE_EACH = ("--ntasks-per-node=1", "--kill-on-bad-exit=0")
+_IN_A_JOB = ("srun", "--ntasks=$SLURM_NNODES", *_ONE_EACH)
+"""In a job with more tasks srun takes that many, and what is asked for each node is ignored."""
+
 _WHY = "one task on each node is faultrun, which starts the workers there"
 
 
@@ -37,11 +40,12 @@ def tasks_of(given: Sequence[tuple[str, str]], nodes: int) -> str:
 def srun_words(given: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """``srun`` as it starts one supervisor on each node: its other options stay as they are."""
     kept = [(option, value) for option, value in given if _name(option) not in _TASKS]
-    return ("srun", *(word for pair in kept for word in pair if word), *_ONE_EACH)
+    tasks = f"--ntasks={nodes_of(given)}"
+    return ("srun", *(word for pair in kept for word in pair if word), tasks, *_ONE_EACH)
 
 
 def over_slurm_nodes(
-    launch: FoundLaunch, nodes: str, tasks: str, read: str, before: Sequence[str] = ("srun", *_ONE_EACH)
+    launch: FoundLaunch, nodes: str, tasks: str, read: str, before: Sequence[str] = _IN_A_JOB
 ) -> FoundLaunch:
     """Ranks that srun started one by one: on each of ``nodes`` one supervisor, with ``tasks`` ranks."""
     own = tuple(one for one in launch.options if one.name != "worker_num")

@@ -85,14 +85,15 @@ class GivenValue:
     def wrong(self, because: str, hint: str) -> FaultrunError:
         """The error that names the place; the caller raises it."""
         if self.where == _SET:
-            return UsageError(f"{_SET} {self.name}={self.text} cannot be used", because=because, hint=hint)
+            given = f"{_SET} {self.name}{'=' * bool(self.text)}{self.text}"
+            return UsageError(f"{given} cannot be used", because=because, hint=hint)
         return ConfigError(f"{self.where} {self.name} cannot be used", because=because, hint=hint)
 
 
 def from_option(text: str) -> GivenValue:
-    """Read ``NAME=VALUE``. UsageError for anything else."""
-    name, equals, value = text.partition("=")
-    if not equals or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
+    """Read ``NAME=VALUE``, or a name alone, which is then empty. UsageError for anything else."""
+    name, _, value = text.partition("=")
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
         because = "the form is NAME=VALUE"
         raise UsageError(f"{_SET} {text} cannot be used", because=because, hint=f"{_SET} name=resnet")
     return GivenValue(name=name.replace("-", "_"), text=value, where=_SET)
@@ -154,7 +155,7 @@ def write(template: ManifestTemplate, given: Sequence[GivenValue], reader: Reade
     """The finished text. ConfigError when it would break one of the rules of ``faultrun lint``."""
     values = settle(template, given)
     # the command that makes this text again
-    sets = (f"{_SET} {one.name}={shlex.quote(one.text)}" for one in given)
+    sets = (f"{_SET} {one.name}{f'={shlex.quote(one.text)}' if one.text else ''}" for one in given)
     note = [f"{RENDERED[2:]} {template.name}", *sets]
     text = template.filled(values, " ".join(note))
     if template.yaml:
@@ -218,7 +219,7 @@ def _read(value: TemplateValue, one: GivenValue) -> str | int | bool:
         found = value.read(one.text)
     except ValueError as error:
         raise one.wrong(str(error), hint) from None
-    if found == "" and value.default != "":
+    if found == "" and value.default != "" and not value.may_be_empty:
         raise one.wrong("it is empty", hint)
     return found
 

@@ -49,6 +49,7 @@ class TemplateValue:
     read: Callable[[str], str | int | bool]
     default: str | None = None
     many: bool = False
+    may_be_empty: bool = False
 
     @property
     def phrase(self) -> str:
