@@ -1,10 +1,17 @@
-"""Ports that will still be free when a worker binds them."""
+"""Ports that will still be free when a worker binds them, and whether one of another machine is open."""
 
+import errno
 import random
 import socket
 from pathlib import Path
 
 _FALLBACK_EPHEMERAL_LOW, _LOWEST = 32768, 20000
+_UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES, errno.EPERM})
+_ANSWERS_S = 4.0
+"""The kernel asks again after one second and after three."""
+
+PortRange = tuple[int, int]
+"""The first and the last of those that firewalls leave open."""
 
 
 def is_free(address: str, port: int) -> bool:
@@ -19,19 +26,33 @@ def is_free(address: str, port: int) -> bool:
         return True
 
 
-def fresh_port(address: str, avoid: frozenset[int]) -> int:
-    """A free port below the kernel's range for outgoing connections.
+def fresh_port(address: str, avoid: frozenset[int], ports: PortRange | None = None) -> int:
+    """A free port of ``ports``, without them one below the kernel's range for outgoing connections.
 
     A port that ``bind(0)`` gives away can be taken by any outgoing connection
     before the worker binds it, one or two seconds later; one from below that
     range can only be taken by another listener. OSError: none is free.
     """
-    low = min(_LOWEST, _ephemeral_low() - 1000)
-    candidates = random.sample(range(low, _ephemeral_low()), k=200)
-    for port in candidates:
-        if port not in avoid and is_free(address, port):
+    low, high = ports or (min(_LOWEST, _ephemeral_low() - 1000), _ephemeral_low() - 1)
+    candidates = random.sample(range(low, high + 1), k=min(200, high + 1 - low))
+    for port in sorted(candidates, key=avoid.__contains__):  # in a small range their turn comes again
+        if is_free(address, port):
             return port
-    raise OSError(f"no free port on {address} in {low}-{_ephemeral_low() - 1}")
+    raise OSError(f"no free port on {address} in {low}-{high}")
+
+
+def port_in(address: str, ports: PortRange | None) -> int:
+    """A free port of ``ports`` to listen at, else 0, which has the kernel choose. OSError: none is free."""
+    return 0 if ports is None else fresh_port(address, frozenset(), ports)
+
+
+def is_shut(address: str, port: int) -> bool:
+    """Whether nobody answers from ``address:port``: a machine where nobody listens says so at once."""
+    try:
+        socket.create_connection((address, port), timeout=_ANSWERS_S).close()
+    except OSError as error:
+        return isinstance(error, TimeoutError) or error.errno in _UNREACHABLE
+    return False
 
 
 def _ephemeral_low() -> int:

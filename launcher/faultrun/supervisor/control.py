@@ -11,6 +11,7 @@ from faultrun.model.events import Event, FirstStep, Heartbeat
 from faultrun.model.observed.dying_gasp import SaveRequested
 from faultrun.model.observed.rejoin import MemoryFaultFound
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
+from faultrun.model.spec.run_spec import Rendezvous
 from faultrun.model.spec.windows import Deadline
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.topology import NodeId, RunId
@@ -59,7 +60,7 @@ class Control:
         next_node: NextNode | None = None,
     ) -> None:
         self._memory = memory
-        self.next_node = next_node or NextNode(RunId(""), NodeId(""), "", memory, reactor)
+        self.next_node = next_node or NextNode(RunId(""), NodeId(""), Rendezvous(), memory, reactor)
         self.next_node.tell = self._tell
         self._stop_window_s = stop_window_s
         self.path, self._listener = listen_at(*places_in(log_dir))

@@ -12,6 +12,8 @@ from faultrun.cli.options.node_addresses import endpoints, lease_ttl
 from faultrun.errors import FaultrunError
 from faultrun.model.spec.nodes_spec import AgreementSpec, EtcdAccess, OnAgreementLoss
 from faultrun.model.spec.run_spec import RunSpec
+from faultrun.model.topology import NodeId, node_folder
+from faultrun.platforms.this_machine import address_towards
 from support.asking import plan, plan_of_several
 from support.checkpoints.platform_files import table_v1
 
@@ -94,6 +96,21 @@ def test_msruns_line_needs_no_service_the_first_node_serves(script: str, mindspo
     assert (first.run_id, other.run_id) == ("127.0.0.1-8118", "127.0.0.1-8118")
     assert (first.node, other.node) == (f"{HOST}-0", f"{HOST}-1")
     assert agreed(*line, "--node_rank=1", script).etcd.endpoints == ("127.0.0.1:29500",)
+
+
+@pytest.mark.parametrize(("rank", "name"), [(0, HOST), (1, f"{HOST}-1"), (2, f"{HOST}-2")])
+@pytest.mark.parametrize("first", ["leader", "log_dir"])
+def test_nodes_of_one_machine_have_names_of_their_own(
+    rank: int, name: str, first: str, tmp_path: Path, script: str
+) -> None:
+    line = ("--nnodes=3", f"--node_rank={rank}", f"--log_dir={tmp_path}")
+    if first == "leader":
+        named = f"--master_addr={address_towards(ELSEWHERE)}"
+    else:
+        named = f"--rdzv-endpoint=http://{ELSEWHERE}:2379"
+        (folder := tmp_path / node_folder(NodeId(HOST))).mkdir()
+        (folder / "run.json").write_text(json.dumps({"spec": {"agreement": {"node_rank": 0}}}))
+    assert plan_of_several(*line, named, "--rdzv-id=a", script).node == name
 
 
 def test_the_port_that_is_named_is_etcds_where_the_first_node_serves_else_the_workers(script: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from faultrun.model.events import Timer
 from faultrun.model.plan import Ledger, Plan, Reason
+from faultrun.model.spec.run_spec import Rendezvous
 from faultrun.model.topology import BootId, NodeId, NodeSlots, RunId, Topology
 from faultrun.model.wire import parse
 from faultrun.sdk.snapshots.buffer import SnapshotOwner, Snapshots, Texts, bytes_needed
@@ -47,7 +48,7 @@ class Side:
     def __post_init__(self) -> None:
         self.memory = SnapshotMemory(lambda: self.free)
         self.next_node = NextNode(
-            RunId("run"), NodeId("ab"[self.rank]), "127.0.0.1", self.memory, self.reactor
+            RunId("run"), NodeId("ab"[self.rank]), Rendezvous(), self.memory, self.reactor
         )
         self.next_node.tell = lambda rank, line: self.told.append({"to": rank, **(parse(line) or {})})
 

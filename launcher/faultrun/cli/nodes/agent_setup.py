@@ -78,6 +78,7 @@ def member_work(
         clock=clock,
         deadline=deadline,
         serves=bool(agreement.serve_at),
+        ports=spec.rendezvous.ports,
     )
 
     def work(orders: Orders, words: int) -> None:

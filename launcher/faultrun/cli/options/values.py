@@ -85,6 +85,13 @@ def whole(low: int, high: int) -> Callable[[str], int]:
     return read
 
 
+def ports(text: str) -> tuple[int, int]:
+    """The first and the last of a range of ports; one port alone is a range, too."""
+    first, _, last = text.partition("-")
+    low = whole(1, 65_535)(first)
+    return low, whole(low, 65_535)(last or first)
+
+
 def or_none(reads: Callable[[str], _T], nothing: N) -> Callable[[str], _T | N]:
     """As ``reads``, but an empty text and ``none`` mean ``nothing``."""
     return lambda text: nothing if text in _NONE else reads(text)

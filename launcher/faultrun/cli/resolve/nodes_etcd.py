@@ -14,9 +14,10 @@ from faultrun.cli.options.settings import INSIDE_WORKER, Settings
 from faultrun.cli.options.values import switch
 from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.workers import Workers
+from faultrun.journal.logdir import read_record, recorded
 from faultrun.model.spec.nodes_spec import AgreementSpec, EtcdAccess
 from faultrun.model.spec.run_spec import Framework
-from faultrun.model.topology import NodeId
+from faultrun.model.topology import NodeId, node_folder
 from faultrun.platforms import this_machine
 
 _BACKENDS = ("etcd", "etcd-v2", "c10d", "static")
@@ -97,7 +98,7 @@ def _with_leader(
         serves = settings.read(Settings.rdzv_conf, lambda _: switch(conf["is_host"])) or False
     addr = own if serves and own else _own_address(ctx, [leader.host])
     return NodeIdentity(
-        name=_name(ctx, rank, on_one_machine=_loopback(leader.host)),
+        name=_name(ctx, rank, on_one_machine=_loopback(leader.host) or (own != "" and bool(rank))),
         addr=addr,
         agreement=_spec(
             ctx,
@@ -173,12 +174,16 @@ def _node_rank(ctx: ResolveContext, workers: Workers) -> int | None:
 def _name(ctx: ResolveContext, rank: int | None, *, on_one_machine: bool) -> NodeId:
     """The machine's or pod's name: it is the same when the supervisor is started again.
 
-    Nodes that meet at a loopback address are all on this machine: its name does not tell them apart.
+    Nodes that meet at a loopback address are all on this machine, and so is one of another rank that has the
+    address or the log_dir of the first: the machine's name does not tell them apart.
     """
     if ctx.settings.node_name:
         return NodeId(ctx.settings.node_name)
     host = this_machine.hostname()
-    return NodeId(f"{host}-{rank}" if on_one_machine and rank is not None else host)
+    record = read_record(Path(ctx.settings.log_dir) / node_folder(NodeId(host)))
+    had = recorded(record, "spec", "agreement", "node_rank")
+    beside = on_one_machine or (had is not None and had != rank)
+    return NodeId(f"{host}-{rank}" if beside and rank is not None else host)
 
 
 def _own_address(ctx: ResolveContext, towards: list[str]) -> str:

@@ -39,6 +39,7 @@ def resolve_meeting(ctx: ResolveContext, framework: Framework, node: NodeIdentit
         master_addr=_address(settings, host, framework) if node is None else host,
         port=port,
         fixed_port=settings.fixed_port,
+        ports=settings.master_port_range,
         cluster_time_out_s=patience_s,
         rank_table_wait_s=settings.rank_table_wait,
     )

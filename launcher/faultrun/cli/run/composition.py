@@ -147,8 +147,7 @@ class Supervisor:
         reactor = Reactor(clock)
         windows = self._spec.supervision.windows
         memory = SnapshotMemory(spendable_bytes)
-        addr = self._spec.rendezvous.master_addr
-        neighbour = NextNode(self._spec.run_id, self._spec.node, addr, memory, reactor)
+        neighbour = NextNode(self._spec.run_id, self._spec.node, self._spec.rendezvous, memory, reactor)
         control = self._kept(Control(self.log_dir, reactor, windows.stop_grace_s, memory, neighbour))
         self._write_record(control)
         writer = JournalWriter(self.journal, next_seq=self._next_seq, node=self._spec.node, boot=self._boot)

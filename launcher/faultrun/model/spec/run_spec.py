@@ -100,11 +100,15 @@ class MsScheduler(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendezvous:
-    """Where the workers meet if rank 0 is here. ``port``: of the first start, or of all (``fixed_port``)."""
+    """Where the workers meet if rank 0 is here. ``port``: of the first start, or of all (``fixed_port``).
+
+    ``ports``: the first and the last of those that nodes may use of one another; None: any.
+    """
 
     master_addr: str = "127.0.0.1"
     port: int | None = None
     fixed_port: bool = False
+    ports: tuple[int, int] | None = None
     cluster_time_out_s: int = 600
     rank_table_file: str = ""
     rank_table_wait_s: float = 300.0

@@ -9,7 +9,7 @@ import os
 import selectors
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -38,7 +38,7 @@ from faultrun.nodes.etcd.prefix_watch import PrefixWatch
 from faultrun.nodes.etcd.store import PrefixState
 from faultrun.nodes.protocol.judge import judge
 from faultrun.nodes.values import membership
-from faultrun.nodes.values.roster import Alarm, PlanHeader
+from faultrun.nodes.values.roster import Alarm, PlanHeader, PlanPhase, RosterEntry
 from faultrun.nodes.values.transaction import Transaction
 from faultrun.workers.forked_helper import Orders
 from faultrun.workers.sweep import sweep
@@ -85,6 +85,7 @@ class MemberProcess:
         self._peers = PeerMessages(setting, selector, own, self._header, self._heard_of_ranks, try_now)
         self._terms = replace(setting.terms, peer_addr=self._peers.addr)
         self._over = self._quiet = False
+        self._looked_for = -1
         self._fact: NodeFact | None = None
         self._raised: Alarm | None = None
         self._remembered = membership.Remembered()
@@ -179,6 +180,19 @@ class MemberProcess:
         else:
             self._unwatch("node/")
         self._aloud.tell(judged)
+        header, members = self._header(), known.members
+        if header is None or header.phase is not PlanPhase.GO or header.incarnation <= self._looked_for:
+            return
+        if any(one.boot == self._peers.boot for one in members):
+            first, self._looked_for = self._looked_for < 0, header.incarnation
+            self._errands.send("look", partial(self._looks_for, header, members, members if first else ()))
+
+    def _looks_for(
+        self, header: PlanHeader, members: Sequence[RosterEntry], new: Sequence[RosterEntry]
+    ) -> Callable[[], object]:
+        for one in self._peers.look_for(header, members[0].node, new):
+            self._errands.bring(partial(self._words.write, {pipe.SAYS: one}))
+        return lambda: None
 
     def _own_state(self) -> membership.OwnState | None:
         if self._fact is None:

@@ -22,6 +22,7 @@ from faultrun.model.spec.nodes_spec import EtcdAccess
 from faultrun.model.topology import BootId, RunId
 from faultrun.nodes.agent.pipe_protocol import ALARM, FACT, LEAVE, RANKS, SAYS, TELLS, UNTIL, WHY
 from faultrun.nodes.values.membership import NodeSettings
+from faultrun.platforms.ports import PortRange
 from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.workers.deadman import Deadman
@@ -39,7 +40,7 @@ class MemberSetting:
 
     ``terms`` are without the address of that process, which listens at ``host``. ``deadline`` is the
     deadman's: only the supervisor moves it, so it shows whether that one is well. ``serves``: etcd is
-    this node's own, and ends with it.
+    this node's own, and ends with it. ``ports`` are those that firewalls leave open.
     """
 
     run_id: RunId
@@ -51,6 +52,7 @@ class MemberSetting:
     clock: RunClock
     deadline: SharedDeadline
     serves: bool = False
+    ports: PortRange | None = None
 
 
 MemberWork = Callable[[Orders, int], object]

@@ -1,7 +1,7 @@
 """What the member process says to those of other nodes, and hears from them, without the store."""
 
 import selectors
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from faultrun.journal.codec import decode, encode
@@ -15,9 +15,10 @@ from faultrun.nodes.peers.seal import Seal
 from faultrun.nodes.protocol import lease_deadline
 from faultrun.nodes.values.membership import AskPeers, OwnState, PeerAnswer, PeerQuestion, PeerWord, WarnPeers
 from faultrun.nodes.values.roster import Alarm, PlanHeader, RosterEntry
+from faultrun.platforms.ports import is_shut, port_in
 
 _LONGEST_S = 1.0
-_LONGEST_WORD = 500
+_LONGEST_WORD, _MOST_LOOKED_FOR = 500, 16
 _WARNS, _ASKS, _RANKS = "warns", "asks", "ranks"
 
 
@@ -41,7 +42,9 @@ class PeerMessages:
         self._answers: dict[tuple[NodeId, BootId], PeerAnswer] = {}
         self._warnings: dict[int, Alarm] = {}
         self._words: dict[tuple[NodeId, BootId], PeerWord] = {}
-        self._listener = PeerListener((setting.host, 0), selector, self._seal, self._reply)
+        self._listener = PeerListener(
+            (setting.host, port_in(setting.host, setting.ports)), selector, self._seal, self._reply
+        )
         self.addr = f"{f'[{setting.host}]' if ':' in setting.host else setting.host}:{self._listener.port}"
 
     @property
@@ -90,6 +93,18 @@ class PeerMessages:
         """Tell every member that the incarnation is over."""
         ask_all(self._calls(act.members, {_WARNS: encode(act.alarm)}), _LONGEST_S)
         return lambda: None
+
+    def look_for(self, header: PlanHeader, first: NodeId, members: Sequence[RosterEntry]) -> Iterator[str]:
+        """Ports that cannot be reached from here, of ``members`` and where all meet on ``first``; it waits.
+
+        Nobody need listen where the ranks will meet; a member listens where it says.
+        """
+        meet = (first, f"{header.master_addr}:{header.master_port}")
+        for node, place in (meet, *((one.node, one.peer_addr) for one in members))[:_MOST_LOOKED_FOR]:
+            host, _, port = place.rpartition(":")
+            if node != self._node and is_shut(host.strip("[]"), int(port)):
+                what = f"port {port} of node {node} is not reachable from {self._node}"
+                yield f"{what}: a firewall? --master_port_range=A-B names ports that are open"
 
     def _answered(self, found: Mapping[tuple[NodeId, BootId], PeerAnswer]) -> None:
         self._answers.update(found)

@@ -53,7 +53,7 @@ class Exchange:
         self._run_id, self._secret = str(told["run_id"]), str(told["secret"])
         host = str(told["host"])
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, 0), family=family)
+        self._listener = socket.create_server((host, int(told["port"])), family=family)
         self._own: dict[int, tuple[Snapshots, int]] = {}
         self._rooms: queue.SimpleQueue[mmap.mmap | str] = queue.SimpleQueue()
         self._next = ""

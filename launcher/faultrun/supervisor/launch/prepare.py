@@ -298,7 +298,7 @@ class MasterPort:
         if self._rendezvous.port is not None and (self._rendezvous.fixed_port or not self._used):
             return 0
         with suppress(OSError):  # told when it is needed
-            self._ahead = fresh_port(self._address(), self._used)
+            self._ahead = fresh_port(self._address(), self._used, self._rendezvous.ports)
         return self._ahead
 
     def choose(self) -> int:
@@ -317,7 +317,8 @@ class MasterPort:
                 )
             self._say(f"port {wanted} of {rendezvous.master_addr} is taken; using another")
         ahead = self._ahead
-        port = ahead if ahead and is_free(address, ahead) else fresh_port(address, self._used)
+        if not (port := ahead if ahead and is_free(address, ahead) else 0):
+            port = fresh_port(address, self._used, rendezvous.ports)
         self._ahead, self._used = 0, self._used | {port}
         return port
 

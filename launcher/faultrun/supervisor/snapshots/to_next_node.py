@@ -16,8 +16,10 @@ from faultrun.core.control_messages import short, whole
 from faultrun.model.events import Event
 from faultrun.model.observed.rendezvous_store import meeting_secret
 from faultrun.model.plan import Plan
+from faultrun.model.spec.run_spec import Rendezvous
 from faultrun.model.topology import BootId, NodeId, RunId
 from faultrun.model.wire import message, parse
+from faultrun.platforms.ports import port_in
 from faultrun.supervisor.control_connections import ControlPeer
 from faultrun.supervisor.reactor import Reactor
 from faultrun.supervisor.snapshots.memory import NoMemory, SnapshotMemory
@@ -34,12 +36,17 @@ _MOST_BYTES = 1 << 46
 
 
 class NextNode:
-    """Of the node ``node``, which listens at ``host``. Main thread."""
+    """Of the node ``node``, which listens where its workers do. Main thread."""
 
     def __init__(
-        self, run_id: RunId, node: NodeId, host: str, memory: SnapshotMemory, reactor: Reactor
+        self,
+        run_id: RunId,
+        node: NodeId,
+        meeting: Rendezvous,
+        memory: SnapshotMemory,
+        reactor: Reactor,
     ) -> None:
-        self._run_id, self._node, self._host = run_id, node, host
+        self._run_id, self._node, self._host, self._ports = run_id, node, meeting.master_addr, meeting.ports
         self._memory, self._reactor = memory, reactor
         self._plan: Plan | None = None
         self._shards: set[int] = set()
@@ -128,12 +135,13 @@ class NextNode:
         if self._program is None:
             secret = f"copies {meeting_secret(self._run_id, self._plan)}"
             try:
+                port = port_in(self._host, self._ports)
                 program = _Program(self._reactor, self._heard)
             except OSError as error:
                 self._tell_end(f"its program cannot be started: {error.strerror}")
                 return
             self._program = program
-            program.say("begin", run_id=self._run_id, secret=secret, host=self._host)
+            program.say("begin", run_id=self._run_id, secret=secret, host=self._host, port=port)
         self._program.say_with(fd, "rank", rank=rank, fds=1)
 
     def _heard(self, program: "_Program", told: dict[str, Any] | None) -> None:

@@ -13,6 +13,7 @@ from faultrun.model.observed.rendezvous_store import TCP, meeting_secret
 from faultrun.model.plan import Plan
 from faultrun.model.spec.run_spec import RunSpec
 from faultrun.model.wire import PROGRESS_VARIABLE
+from faultrun.platforms.ports import port_in
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.launch.environment import SupervisorEnv
 from faultrun.supervisor.launch.launch import Launches
@@ -69,7 +70,9 @@ class Newcomers:
         now_s, why = self._reactor.now(), ""
         try:
             world = self._spec.topology.world_size
-            self._place = RendezvousStore(self._reactor, self._spec.rendezvous.master_addr, world)
+            host = self._spec.rendezvous.master_addr
+            port = port_in(host, self._spec.rendezvous.ports)
+            self._place = RendezvousStore(self._reactor, host, world, port=port)
         except OSError as error:
             why = f"this node cannot listen for survivors of the others: {error.strerror}"
         port = 0 if self._place is None else self._place.port

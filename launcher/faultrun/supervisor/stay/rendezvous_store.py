@@ -37,11 +37,13 @@ class _Guest:
 
 
 class RendezvousStore:
-    """Of ``ranks``, at ``host``, any port; OSError when it cannot. Nobody is known before ``opens``."""
+    """Of ``ranks``, at ``host``, where ``port`` 0 is any; OSError if it cannot. ``opens`` lets ranks in."""
 
-    def __init__(self, reactor: Reactor, host: str, ranks: int, most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(
+        self, reactor: Reactor, host: str, ranks: int, most_bytes: int = _MOST_BYTES, port: int = 0
+    ) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, 0), family=family, backlog=1024)
+        self._listener = socket.create_server((host, port), family=family, backlog=1024)
         self._listener.setblocking(False)
         self._reactor = reactor
         self._most_strangers = ranks + _SPARE_STRANGERS

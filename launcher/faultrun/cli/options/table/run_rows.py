@@ -91,6 +91,8 @@ class MeetingOptions(Options):
     """Port of the first start; restarts take a fresh one."""
     fixed_port = Flag()
     """Keep the same port for every restart."""
+    master_port_range = Option("A-B", values.ports, default=None, shown="any", example="29500-29599")
+    """Ports that nodes may use of one another, where firewalls leave only some open."""
     cluster_time_out = Option(
         "SECONDS", values.patience_s, default=_RENDEZVOUS.cluster_time_out_s, example="300"
     )
