@@ -281,7 +281,12 @@ def test_a_socket_that_is_cleaned_away_is_made_again_however_long_its_path(
         folder.rmdir()
     elif clean == "something else lies there":
         control.path.write_text("")
-    reactor.call_at(reactor.now() + 3.0, lambda: (folder.mkdir(exist_ok=True), ())[1])
+
+    def comes_back() -> tuple[()]:
+        folder.mkdir(exist_ok=True)
+        return ()
+
+    reactor.call_at(reactor.now() + 3.0, comes_back)
     with socket.socket(socket.AF_UNIX) as peer:
         until_s = reactor.now() + 30.0
         while reactor.now() < until_s:
