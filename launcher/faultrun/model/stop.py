@@ -1,10 +1,10 @@
 """Somebody wants the run to end: who, how often, and whether impatiently."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from faultrun.model.event_base import Fact
+from faultrun.model.event_base import UNLESS_USED, Fact
 
 SAME_STOP_S = 2.0
 """One stop may come as two signals: a trap passes on what the group got, systemd sends SIGHUP too. And it may
@@ -54,10 +54,14 @@ def meant_most(stops: Sequence[StopSource]) -> StopSource | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested(Fact):
-    """Somebody wants the run to end, saved. ``late_s``: for so long the platform's clock has been running."""
+    """Somebody wants the run to end, saved. ``late_s``: for so long the platform's clock has been running.
+
+    ``by_s``: then the platform ends what still runs, as it said when it was asked.
+    """
 
     source: StopSource
     late_s: float = 0.0
+    by_s: float | None = field(default=None, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,9 +61,10 @@ def test_a_hook_that_was_late_has_used_up_its_part_of_the_window(late_s: float, 
 
 
 @pytest.mark.parametrize(
-    ("left_s", "window_s"), [(86_395.0, 20.0), (9.0, 9.0), (0.2, 1.0), (-3.0, 20.0), (None, 20.0)]
+    ("left_s", "window_s"),
+    [(86_395.0, 20.0), (90.0, 90.0), (9.0, 9.0), (0.2, 1.0), (-3.0, 20.0), (None, 20.0)],
 )
-def test_the_platforms_end_of_the_job_cuts_the_window_however_long_the_run_has_lasted(
+def test_the_window_is_as_long_as_the_platform_leaves_time_however_long_the_run_has_lasted(
     left_s: float | None, window_s: float
 ) -> None:
     """An end that is over was moved, or something else ends the job."""

@@ -15,7 +15,7 @@ from faultrun.model.observed.platform_notice import ResetNotice
 from faultrun.model.observed.saves import CheckpointsOpened
 from faultrun.model.plan import Attempt, Ledger, Plan, Reason
 from faultrun.model.run import Phase
-from faultrun.model.spec.windows import Windows
+from faultrun.model.spec.windows import Deadline, Windows
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from support.stories.story import NODE, SIGKILL, STAYING, WINDOWS, Story, checkpoint, first_plan, topology
@@ -332,4 +332,5 @@ def test_the_window_ends_when_our_ranks_have_saved_whoever_else_there_is() -> No
     over(story.reported(r0=5, r1=5))
     story.saved(0, 5, group=(0, 2)).saved(1, 5, group=(1, 3)).read_back(0)
     assert not story.performed(Kill)
-    assert story.read_back(1).performed(Kill) == [Kill(ranks=frozenset({0, 1}))]
+    (kill,) = story.read_back(1).performed(Kill)
+    assert (kill.ranks, kill.writers_until) == ({0, 1}, Deadline(at_s=30))

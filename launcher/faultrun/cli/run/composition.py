@@ -27,6 +27,7 @@ from faultrun.cli.run.start_and_end import (
     other_script,
     tells_apart,
 )
+from faultrun.cli.run.told_by_signals import Told
 from faultrun.core.diagnosis.signature_table import ROWS
 from faultrun.core.phases.begin import plan_to_go_on_from
 from faultrun.core.redact import without_logins
@@ -36,11 +37,9 @@ from faultrun.frameworks.mindspore import needs_scheduler
 from faultrun.journal.append import JournalWriter, utc_now
 from faultrun.journal.codec import encode
 from faultrun.journal.logdir import claim, mark_ended, write_record
-from faultrun.model.events import Event, RunStarted
-from faultrun.model.observed.dying_gasp import SaveRequested
+from faultrun.model.events import RunStarted
 from faultrun.model.run import RunState
-from faultrun.model.spec.run_spec import MsScheduler, RunSpec, SignalAnswer
-from faultrun.model.stop import StopRequested, StopSource
+from faultrun.model.spec.run_spec import MsScheduler, RunSpec
 from faultrun.model.topology import BootId
 from faultrun.nodes.agent.agreement import LEAVING_S, NodesAgreement
 from faultrun.nodes.agent.served_etcd import ServedEtcd
@@ -84,14 +83,6 @@ class _Closes(Protocol):
 
 
 C = TypeVar("C", bound=_Closes)
-
-_STOPS = {
-    1: StopSource.SIGHUP,
-    2: StopSource.SIGINT,
-    10: StopSource.SIGUSR1,
-    12: StopSource.SIGUSR2,
-    15: StopSource.SIGTERM,
-}
 
 
 class Supervisor:
@@ -168,7 +159,15 @@ class Supervisor:
         saves.attach(world.readings, finder.first_save)
         self._stack.callback(world.settle)
         self._stack.callback(devices.abandon)
-        self._listen_to_signals(reactor, group, control)
+        told = Told(
+            supervision=self._spec.supervision,
+            reactor=reactor,
+            group=group,
+            control=control,
+            tasks=world.checks,
+            say=self._say,
+        )
+        told.listen(self._kept(SignalPipe()), self._process.environ)
         reactor.post(self._started(clock, helpers.fault_files))
         for lost in lost_workers(self._state, self._spec.logs, self.log_dir, clock):
             reactor.post(lost)
@@ -321,30 +320,3 @@ class Supervisor:
                 "spec": without_logins(encode(without_secrets(self._spec))),
             },
         )
-
-    def _listen_to_signals(self, reactor: Reactor, group: WorkerGroup, control: Control) -> None:
-        pipe = self._kept(SignalPipe())
-        answers = dict(self._spec.supervision.signals)
-
-        def drain() -> list[Event]:
-            events: list[Event] = []
-            for signum in pipe.drain():
-                if (source := _STOPS.get(signum)) is None:
-                    events.extend(group.reap_strangers())
-                    continue
-                match answers.get(signum, SignalAnswer.STOP):
-                    case SignalAnswer.STOP:
-                        now_s = reactor.clock.now()
-                        number = group.incarnation.number
-                        events.append(StopRequested(at_s=now_s, incarnation=number, source=source))
-                    case SignalAnswer.SAVE:
-                        now_s, window_s = reactor.clock.now(), self._spec.supervision.windows.stop_grace_s
-                        number = group.incarnation.number
-                        events.append(SaveRequested(at_s=now_s, incarnation=number, window_s=window_s))
-                        asked = len(control.connected)
-                        self._say(f"{source.value}: {asked} workers asked to save and go on")
-                    case SignalAnswer.IGNORE:
-                        self._say(f"{source.value} ignored (--signals)")
-            return events
-
-        reactor.watch(pipe.fd, drain)

@@ -138,7 +138,8 @@ def stop(state: RunState, event: StopRequested, incident: Incident | None = None
         return Step(state=state, why=f"{event.source.value} comes too late: every rank has finished")
     before = state.stop or Stop(source=event.source)
     again = before.is_repeated_by(event)
-    failed = state.life.incident
+    failed, by_s = state.life.incident, state.stop_by_s if event.by_s is None else event.by_s
+    state = replace(state, stop_by_s=by_s)
     if (state := one_stop.as_one(replace(state, stop=before.heard(event)))).phase.without_workers:
         return node_statement.await_plan(state, event.at_s, NodeStatus.JOINED, "told to stop; no worker runs")
     deadline = grace_window.deadline(state, event.at_s, event.late_s)

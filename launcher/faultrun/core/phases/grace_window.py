@@ -20,6 +20,9 @@ from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspFailed, Gas
 from faultrun.model.run import Drain, Life, Promise, Run, RunState
 from faultrun.model.spec.windows import NO_DEADLINE, NO_TIME, Deadline, Windows
 
+_WARNED_S = 600.0
+"""A platform warns no sooner: with more time than that, something else has told the run to stop."""
+
 _MAY_BE_LATE_S = 3.0
 """Of the margin that a stop's window keeps from the platform's; the rest is for the end of all processes."""
 
@@ -40,6 +43,7 @@ def after_fault(windows: Windows, now_s: float) -> Deadline:
 def _after_stop(state: RunState, now_s: float, late_s: float) -> Deadline:
     """The moment is no later than the end that the platform has set for the job, where that is still to come.
 
+    It is that end where the user has named no window, and the end is so near that the stop is its warning.
     An end that is over was moved (``scontrol update``) or comes with a period of its own. Windows leave the
     platform's clock some seconds for what comes before and after the save; only what is later than
     ``_MAY_BE_LATE_S`` is taken from them.
@@ -49,7 +53,8 @@ def _after_stop(state: RunState, now_s: float, late_s: float) -> Deadline:
     window_s = max(min(1.0, stop_grace_s), stop_grace_s - over_s)
     left_s = None if state.stop_by_s is None else state.stop_by_s - now_s
     if left_s is not None and left_s > 0:
-        window_s = min(window_s, max(1.0, left_s))
+        warned = state.windows.stop_grace_source == Windows().stop_grace_source and left_s <= _WARNED_S
+        window_s = max(1.0, left_s) if warned else min(window_s, max(1.0, left_s))
     return Deadline.after(window_s, now_s)
 
 
@@ -63,7 +68,11 @@ def for_memory(state: RunState) -> Deadline:
 
 def source(state: RunState) -> str:
     """What says how long the window is, for people."""
-    return "--grace" if state.stop is None else f"stop window: {state.windows.stop_grace_source}"
+    if state.stop is None:
+        return "--grace"
+    by_s = None if state.life.drain is None else state.life.drain.deadline.at_s
+    at_its_end = by_s is not None and state.stop_by_s is not None and abs(state.stop_by_s - by_s) < 1.0
+    return f"stop window: {'SLURM ends the job then' if at_its_end else state.windows.stop_grace_source}"
 
 
 def acknowledged(drain: Drain, event: GaspAcknowledged) -> Drain:

@@ -1,0 +1,70 @@
+"""What signals to this process mean: stop, save and go on, or nothing. In a job of SLURM, until when."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from faultrun.model.events import Event
+from faultrun.model.observed.dying_gasp import SaveRequested
+from faultrun.model.spec.run_spec import SignalAnswer, Supervision
+from faultrun.model.spec.windows import PLATFORM_MARGIN_S
+from faultrun.model.stop import StopRequested, StopSource
+from faultrun.supervisor.control import Control
+from faultrun.supervisor.platform.slurm_job import asks_slurm, ends_at_utc_s
+from faultrun.supervisor.reactor import BackgroundTasks, Reactor
+from faultrun.supervisor.workers.worker_group import WorkerGroup
+from faultrun.workers.signals import SignalPipe
+
+_STOPS = {
+    1: StopSource.SIGHUP,
+    2: StopSource.SIGINT,
+    10: StopSource.SIGUSR1,
+    12: StopSource.SIGUSR2,
+    15: StopSource.SIGTERM,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """Whom signals are passed on to. ``tasks`` ask SLURM, once and before anybody else is told."""
+
+    supervision: Supervision
+    reactor: Reactor
+    group: WorkerGroup
+    control: Control
+    tasks: BackgroundTasks
+    say: Callable[[str], None]
+
+    def listen(self, pipe: SignalPipe, environ: Mapping[str, str]) -> None:
+        """Have them heard from now on."""
+        unasked = [environ["SLURM_JOB_ID"]] if asks_slurm(environ) else []
+        self.reactor.watch(pipe.fd, lambda: self._drain(pipe, unasked))
+
+    def _drain(self, pipe: SignalPipe, unasked: list[str]) -> Iterable[Event]:
+        answers = dict(self.supervision.signals)
+        for signum in pipe.drain():
+            if (source := _STOPS.get(signum)) is None:
+                yield from self.group.reap_strangers()
+                continue
+            now_s, number = self.reactor.now(), self.group.incarnation.number
+            match answers.get(signum, SignalAnswer.STOP):
+                case SignalAnswer.STOP:
+                    stop = StopRequested(at_s=now_s, incarnation=number, source=source)
+                    if unasked:
+                        job_id = unasked.pop()
+                        self.tasks.send(partial(self._as_slurm_says, stop, job_id))
+                    else:
+                        yield stop
+                case SignalAnswer.SAVE:
+                    window_s = self.supervision.windows.stop_grace_s
+                    yield SaveRequested(at_s=now_s, incarnation=number, window_s=window_s)
+                    asked = len(self.control.connected)
+                    self.say(f"{source.value}: {asked} workers asked to save and go on")
+                case SignalAnswer.IGNORE:
+                    self.say(f"{source.value} ignored (--signals)")
+
+    def _as_slurm_says(self, stop: StopRequested, job_id: str) -> Iterable[Event]:
+        end_utc_s = ends_at_utc_s(job_id, time.time())
+        by_s = self.reactor.clock.of_utc_s(None if end_utc_s is None else end_utc_s - PLATFORM_MARGIN_S)
+        yield replace(stop, at_s=self.reactor.now(), by_s=by_s)
