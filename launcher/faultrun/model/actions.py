@@ -121,13 +121,14 @@ class Sweep:
     """Kill helpers and escaped descendants of the incarnation, read the death notes; answers Drained.
 
     Before that, what memory snapshots hold and no save of ``saves`` does is written until ``write_by``, as
-    the dead would have saved it.
+    the dead would have saved it. ``finished``: every rank ended with 0, and what they left may be left.
     """
 
     incarnation: int
     dead: tuple[int, ...]
     saves: tuple[Save, ...] = ()
     write_by: Deadline = field(default=NO_TIME, metadata={"wire": "write_by_s"})
+    finished: bool = field(default=False, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -269,12 +269,14 @@ class Drained(Fact):
     """No worker of the incarnation is left on this node.
 
     ``stragglers`` are pids that survived SIGKILL for the whole reap window.
-    ``swept`` counts escaped descendants that were found by tag and killed.
+    ``swept`` counts escaped descendants that were found by tag and killed. ``left`` says who ran on when
+    every rank had ended with 0, and what became of it.
     """
 
     stragglers: tuple[int, ...]
     swept: int
     notes: tuple[DeathNote, ...]
+    left: str = field(default="", metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ _TIMER_ABSTIME = 1
 _NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 10, 1000
 _PATIENCE_S = 10.0
+_LEAVE = b"!"
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -31,7 +32,7 @@ class Deadman:
     """
 
     def __init__(self, boot: str) -> None:
-        self.deadline = SharedDeadline()
+        self.deadline, self.leaves = SharedDeadline(), False
         read_end, self._held_by_us_alone = os.pipe2(_NONBLOCK_CLOEXEC)
         work = _Watch(self.deadline, frozenset({boot}), read_end).run
         self.pid = Forked(work, keep=(read_end,)).pid
@@ -47,12 +48,18 @@ class Deadman:
         if sooner:
             os.write(self._held_by_us_alone, b".")
 
+    def leave(self) -> None:
+        """Nothing is to be killed any more: what lives may outlive us."""
+        self.leaves = True
+        os.write(self._held_by_us_alone, _LEAVE)
+
 
 class _Watch:
     """In the child: kills when the deadline passes, and ends once the supervisor is gone."""
 
     def __init__(self, deadline: SharedDeadline, boots: frozenset[str], rope: int) -> None:
         self._deadline, self._boots, self._rope = deadline, boots, rope
+        self._leaves = False
         self._rung = select.poll()
         self._rung.register(rope, select.POLLIN)
 
@@ -69,7 +76,8 @@ class _Watch:
                 killed = self._kill()
                 pause_ms = _FIRST_PAUSE_MS if killed else min(2 * pause_ms, _LONGEST_PAUSE_MS)
                 self._rung.poll(pause_ms)
-        sweep(self._boots, patience_s=_PATIENCE_S)
+        if not self._leaves:
+            sweep(self._boots, patience_s=_PATIENCE_S)
 
     def _kill(self) -> int:
         """One look; how many were found. Whoever is started under a new deadline is not to be met by it."""
@@ -85,8 +93,8 @@ class _Watch:
     def _alone(self) -> bool:
         """Whether the other end is closed, which only the supervisor has. What it writes means: look."""
         try:
-            while os.read(self._rope, 64):
-                pass
+            while told := os.read(self._rope, 64):
+                self._leaves |= _LEAVE in told
         except BlockingIOError:
             return False
         return True

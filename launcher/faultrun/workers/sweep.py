@@ -1,5 +1,6 @@
 """Find what escaped from its session: every process that carries our tag, in limits or environment."""
 
+import math
 import os
 import re
 import resource
@@ -7,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +21,7 @@ TAG_VARIABLE = "FAULTRUN_BOOT_ID"
 _CLEAN_UP_S = 1.0
 """How long those that clean up after others may take once the others are gone."""
 
+_ENDS_SOON_S, _WORDS = 0.5, 80
 _EMPTY_LOOKS = 2
 _TEARDOWN_S = 0.003  # the kernel tears processes down at its own pace
 _EXEC_S = 0.001
@@ -174,6 +177,29 @@ def sweep_ranks(boot: str, ranks: frozenset[int], incarnation: int, *, spare: fr
             of_them = int(told[b"RANK"]) in ranks and int(told[b"FAULTRUN_INCARNATION"]) <= incarnation
             if of_them and not cleans_up(pid):
                 kill_tagged(pid, frozenset({boot}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What ranks left running that ended with 0, and whether it ``lives_on``."""
+
+    pids: frozenset[int] = frozenset()
+    lives_on: bool = False
+    words: str = ""
+
+
+def left_running(boot: str, may_s: float, spare: frozenset[int]) -> Left:
+    """What is tagged and still lives after ``may_s``; where it may for ever, after what ends by itself."""
+    until_s = time.monotonic() + (_ENDS_SOON_S if may_s == math.inf else may_s)
+    while (pids := frozenset(tagged(frozenset({boot}))) - spare) and time.monotonic() < until_s:
+        _await_end(min(pids), min(until_s, time.monotonic() + _ENDS_SOON_S))
+    if not pids:
+        return Left()
+    commands = {pid: told_by(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace") for pid in pids}
+    who = ", ".join(f"{commands[pid].strip()[:_WORDS]} (pid {pid})" for pid in sorted(pids))
+    fate = "it lives on" if may_s == math.inf else f"killed after {may_s:g} s"
+    words = f"left running by ranks that ended with 0: {who}; {fate} (--leave_running)"
+    return Left(pids=pids, lives_on=may_s == math.inf, words=words)
 
 
 def sweep_session(leader: int, boot: str) -> tuple[()]:

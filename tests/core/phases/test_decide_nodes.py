@@ -333,4 +333,4 @@ def test_the_window_ends_when_our_ranks_have_saved_whoever_else_there_is() -> No
     story.saved(0, 5, group=(0, 2)).saved(1, 5, group=(1, 3)).read_back(0)
     assert not story.performed(Kill)
     (kill,) = story.read_back(1).performed(Kill)
-    assert (kill.ranks, kill.writers_until) == ({0, 1}, Deadline(at_s=30))
+    assert (kill.ranks, kill.writers_until) == (frozenset({0, 1}), Deadline(at_s=30))

@@ -111,6 +111,12 @@ def seconds(longest_s: float = DAY_S) -> Callable[[str], float]:
     return read
 
 
+def leave_running(text: str) -> float:
+    """A duration, ``forever`` or ``none``."""
+    words = {"forever": math.inf, "none": 0.0}
+    return words[text] if text in words else seconds()(text)
+
+
 def size(text: str) -> int:
     """Bytes: ``200m``, ``1g``, ``64k`` or a plain number."""
     if (found := re.fullmatch(r"(\d{1,15})([kmgt]?)(?:i?b)?", text.strip().lower())) is None:

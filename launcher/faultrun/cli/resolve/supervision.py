@@ -44,6 +44,9 @@ def resolve_supervision(ctx: ResolveContext) -> Supervision:
     if in_container and not settings.join:
         because = "PID 1 of a container stays in the foreground, or the container would end"
         ctx.no_effect(because, Settings.join)
+    windows, leave_s = resolve_windows(settings, ctx.environ), settings.leave_running
+    if leave_s is None:
+        leave_s = windows.stop_grace_s if in_container else math.inf
     return Supervision(
         policy=RestartPolicy(
             max_restarts=settings.max_restarts,
@@ -52,12 +55,13 @@ def resolve_supervision(ctx: ResolveContext) -> Supervision:
             backoff_max_s=longest_s,
             exit_codes=settings.worker_exit_codes,
         ),
-        windows=resolve_windows(settings, ctx.environ),
+        windows=windows,
         exit_code_on_stop=settings.exit_code_on_stop,
         join=settings.join or in_container,
         signals=settings.signals,
         signatures=settings.signatures or (),
         hang=_hang(settings),
+        leave_running_s=leave_s,
     )
 
 

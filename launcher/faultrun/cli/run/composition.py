@@ -240,6 +240,7 @@ class Supervisor:
             exits=self._kept(ExitInspector((*self._spec.supervision.signatures, *ROWS), clock)),
             streams=helpers.streams,
             deadline=helpers.deadman.deadline,
+            leave=helpers.deadman.leave,
             fork_server=helpers.fork_server,
         )
 

@@ -51,8 +51,9 @@ def fork_helpers(
         stack.enter_context(closing(fault_files))
     for sidecar in sidecars(spec, log_dir, next_seq, row):
         stack.enter_context(closing(sidecar))
-    stack.callback(sweep, frozenset({boot}), patience_s=LEFTOVERS_PATIENCE_S)
     deadman = Deadman(boot)
+    boots = frozenset({boot})
+    stack.callback(lambda: deadman.leaves or sweep(boots, patience_s=LEFTOVERS_PATIENCE_S))
     become_subreaper()
     streams = Streams(logs, log_dir, follower, rotator)
     fork_server = stack.enter_context(closing(ForkServer()))

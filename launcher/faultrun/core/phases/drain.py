@@ -289,7 +289,9 @@ def _sweep(state: RunState) -> Sweep:
     """End what the workers left behind, keep what memory holds, and read what all of them said last."""
     ranks = (*(exit_.rank for exit_ in state.life.exits), *sorted(state.life.alive))
     write_by = grace_window.for_memory(state)
-    return Sweep(incarnation=state.incarnation, dead=ranks, saves=state.life.saves, write_by=write_by)
+    ends = state.life.drain is None and state.stop is None and state.failure is None
+    swept = Sweep(incarnation=state.incarnation, dead=ranks, saves=state.life.saves, write_by=write_by)
+    return replace(swept, finished=ends and len(state.topology.nodes) == 1)
 
 
 def unkillable(state: RunState) -> Step:

@@ -1,5 +1,6 @@
 """What the user asked for, validated: the command line, environment and config file become this once."""
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -233,7 +234,8 @@ class SignalAnswer(Enum):
 class Supervision:
     """How failures are answered and how the run ends. Signals that ``signals`` does not name mean STOP.
 
-    ``signatures`` are the user's own rows of the table of known failures.
+    ``signatures`` are the user's own rows of the table of known failures. ``leave_running_s``: for so long
+    may run what ranks left that ended with 0; for ever it is left.
     """
 
     policy: RestartPolicy = RestartPolicy()
@@ -243,6 +245,7 @@ class Supervision:
     signals: tuple[tuple[int, SignalAnswer], ...] = ()
     signatures: tuple[Row, ...] = ()
     hang: HangPolicy = HangPolicy()
+    leave_running_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,7 +117,7 @@ class ConsoleReporter:
                     self._warn(f"{event.why}\n  {step.why}")
             case GaspSaved() if before is not None and not before.run.save_folders:
                 self._saves_elsewhere(event.rank, step.state.run.save_folders)
-            case FirstSaveTold(words=words, before=False):
+            case FirstSaveTold(words=words, before=False) | Drained(left=words) if words:
                 self._say(words)
             case PlanAdopted():
                 self._adopted(event, before)

@@ -26,4 +26,5 @@ class SupervisorEnv:
     exits: ExitInspector
     streams: Streams
     deadline: SharedDeadline
+    leave: Callable[[], None]
     fork_server: ForkServer

@@ -81,7 +81,7 @@ class Launches:
             memory_nodes=_share_of(self._spec.binding.memory_nodes, placement.slot),
             deadline=self._env.deadline,
             at_once=True,
-            hooked=bool(program_at(self._spec.command.prefix)),
+            hooked=bool(program_at((*self._spec.command.prefix, *command.args))),
         )
 
     def foreseen(self, rank: int) -> Launch | None:

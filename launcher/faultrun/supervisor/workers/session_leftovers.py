@@ -25,7 +25,11 @@ from faultrun.workers.rank_processes import Below
 from faultrun.workers.shared_deadline import boottime
 from faultrun.workers.sweep import pidfd_of
 
-_SENT_TO_ALL = {StopSource.SIGHUP: 1, StopSource.SIGUSR1: 10, StopSource.SIGUSR2: 12}
+_SENT_TO_ALL: dict[StopSource | None, int] = {
+    StopSource.SIGHUP: 1,
+    StopSource.SIGUSR1: 10,
+    StopSource.SIGUSR2: 12,
+}
 """Signals that mean a stop, may come to every process of a job, and are not ours to ask with."""
 
 _LAST_WORD_S = 5.0
@@ -58,25 +62,27 @@ class SessionLeftovers:
         its end. A leader that has not left by a third of the window has told nobody: then who leads a session
         below it is asked, too.
         """
+        asked = _Asked(at_s=boottime(), stop=order.stop is not None, signum=_SENT_TO_ALL.get(order.stop, 0))
         leaders = [workers[rank] for rank in sorted(order.ranks) if rank in workers]
-        signum = 0 if order.stop is None else _SENT_TO_ALL.get(order.stop, 0)
-        busy = [worker for worker in leaders if signum and answers(worker.pid, signum)]
+        busy = [worker for worker in leaders if asked.signum and answers(worker.pid, asked.signum)]
         with undisturbed():
             for worker in leaders:
                 if worker not in busy:
                     worker.signal_leader(signal.SIGTERM)
                 worker.signal_leader(signal.SIGCONT)
             done_s = self.reactor.now()
-        self.promise(order.ranks, stop=order.stop is not None, signum=signum)
+        self._promise(order.ranks, asked)
         left_s = order.deadline.left_s(done_s)
         late_s = order.deadline.at_s - min(_LAST_WORD_S, left_s / 6)
         self.reactor.call_at(late_s, partial(_ask_late, busy))
         self.reactor.call_at(done_s + left_s / 3, partial(self._ask_below, dict(workers)))
         return done_s
 
-    def promise(self, ranks: frozenset[int], *, stop: bool, signum: int = 0) -> None:
+    def promise(self, ranks: frozenset[int], *, stop: bool) -> None:
         """These have been asked to save, and have until they are killed."""
-        asked = _Asked(at_s=boottime(), stop=stop, signum=signum)
+        self._promise(ranks, _Asked(at_s=boottime(), stop=stop, signum=0))
+
+    def _promise(self, ranks: frozenset[int], asked: _Asked) -> None:
         self._asked |= dict.fromkeys(ranks, asked)
         for rank in ranks & self._left.keys():
             self._left[rank].ask(asked)

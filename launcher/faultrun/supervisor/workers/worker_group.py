@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 from faultrun.core.phases import grace_window
@@ -42,7 +43,7 @@ from faultrun.workers.priority import as_usual, without_preempting
 from faultrun.workers.process import Process, reap_strangers, start, undisturbed, why_not_started
 from faultrun.workers.rank_processes import Below, below
 from faultrun.workers.shared_deadline import boottime
-from faultrun.workers.sweep import Strangers, sweep, sweep_ranks, sweep_session
+from faultrun.workers.sweep import Left, Strangers, left_running, sweep, sweep_ranks, sweep_session
 
 _SWEEP_PATIENCE_S = 10.0
 _OVERDUE = "etcd, or this supervisor, did not answer in time"
@@ -214,6 +215,11 @@ class WorkerGroup:
         logs, page = self.incarnation.logs, self.incarnation.page
         boots, spare = frozenset({self._env.boot}), self.standbys.pids()
         patience_s, strangers = _SWEEP_PATIENCE_S, self._strangers
+        may_s = self._spec.supervision.leave_running_s
+        left = left_running(self._env.boot, may_s, spare) if order.finished else Left()
+        if left.lives_on:
+            self._env.leave()
+            spare |= left.pids
         swept, stragglers = sweep(boots, patience_s=patience_s, spare=spare, strangers=strangers)
         now_s, windows = self._reactor.now(), self._spec.supervision.windows
         yield from kept.write(order, grace_window.after_fault(windows, now_s), now_s)
@@ -223,7 +229,8 @@ class WorkerGroup:
                 logs.drop_unused()
             notes = self._env.exits.notes(order.dead, logs, page.reporting())
         at_s, incarnation = self._reactor.now(), order.incarnation
-        yield Drained(at_s=at_s, incarnation=incarnation, stragglers=stragglers, swept=swept, notes=notes)
+        drained = Drained(at_s=at_s, incarnation=incarnation, stragglers=stragglers, swept=swept, notes=notes)
+        yield replace(drained, left=left.words)
 
     @property
     def elsewhere(self) -> int:

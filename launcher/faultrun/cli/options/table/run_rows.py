@@ -223,6 +223,14 @@ class FailureOptions(Options):
         example="USR1=save",
     )
     """What TERM, INT, HUP, USR1 or USR2 to faultrun means: stop, save (and go on) or ignore."""
+    leave_running = Option(
+        "TIME|forever|none",
+        values.leave_running,
+        default=None,
+        shown="forever; as PID 1 the stop window",
+        example="10m",
+    )
+    """How long what ranks left running that ended with 0 may go on (on one node); the end names it."""
     shutdown_timeout = Option(
         "SECONDS", values.seconds(), default=None, example="60", dashes=True, torch=True
     )

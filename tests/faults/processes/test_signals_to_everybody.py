@@ -1,0 +1,164 @@
+"""A platform signals every process of a job, in any order: that is one stop, and who saves has the time."""
+
+import os
+import signal
+import sys
+import time
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from support.machine.processes import children, lives, wait_until
+from support.runs import Launcher, Run
+
+SAVES = (
+    "import time\n"
+    "told = []\n"
+    "def save(signum, _):\n"
+    "    told.append(signum)\n"
+    "    if len(told) > 1: say('told twice')\n"
+    "    say('saving'); time.sleep(0.5); say('saved')\n"
+    "    sys.exit(143)\n"
+    "signal.signal(signal.SIG{}, save)\n"
+    "train()"
+)
+WRAPPERS = {
+    "itself": "exec {python}",
+    "below a shell": "{python}; echo goes on",
+    "in a session of its own": "setsid -w {python}; true",
+    "a wrapper that exits": "trap 'exit 0' TERM; setsid {python} & wait",
+}
+
+
+def everybody(pid: int) -> list[int]:
+    return [pid, *(one for child in children(pid) for one in everybody(child))]
+
+
+def told(run: Run, signum: int, order: str) -> None:
+    """The fork server and the deadman hold every signal back."""
+    job = everybody(run.pid)
+    if order == "leaves first":
+        job = [pid for pid in reversed(job) if pid != run.pid]
+    for pid in job:
+        os.kill(pid, signum)
+    if order == "leaves first":
+        time.sleep(0.2)
+        run.signal(signum)
+
+
+def python(launcher: Launcher, code: str) -> str:
+    """The command of a Python that comes to ``site``, as those of users do."""
+    return f"{sys.executable} {launcher.program(code)[-1]}"
+
+
+@pytest.mark.parametrize(
+    ("name", "order"), [*product(["USR1", "USR2", "HUP"], ["supervisor first", "leaves first"])]
+)
+def test_a_rank_that_answers_sigterm_outlives_what_everybody_gets_and_saves(
+    launcher: Launcher, name: str, order: str
+) -> None:
+    signum = signal.Signals[f"SIG{name}"]
+    words = python(launcher, SAVES.format("TERM")).split()
+    run = launcher.command("--worker_num=2", *words).trains(range(2))
+    told(run, signum, order)
+    assert run.ends() == (129 if name == "HUP" else 143)
+    assert ["saved" in run.log(rank) for rank in range(2)] == [True, True]
+    assert not any("twice" in run.log(rank) for rank in range(2))
+    assert "incident" not in run.text
+    assert f"stopped by SIG{name}" in run.text
+
+
+def test_a_handler_of_the_scripts_own_has_the_window_before_sigterm(launcher: Launcher) -> None:
+    run = launcher.command("--worker_num=2", *python(launcher, SAVES.format("USR1")).split()).trains(range(2))
+    told(run, signal.SIGUSR1, "leaves first")
+    assert run.ends() == 143
+    assert ["saved" in run.log(rank) for rank in range(2)] == [True, True]
+
+
+def test_a_save_that_everybody_is_asked_for_ends_nobody(launcher: Launcher) -> None:
+    code = "import time\ntime.sleep(0.1)\nsay('ready')\ntime.sleep(2)"
+    run = launcher.command("--worker_num=2", "--signals=USR1=save", *python(launcher, code).split())
+    told(run.trains(range(2)), signal.SIGUSR1, "leaves first")
+    assert run.ends() == 0
+    assert len(run.events("IncarnationStarted")) == 1
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_what_a_wrapper_starts_is_asked_once_and_awaited(launcher: Launcher, name: str) -> None:
+    script = launcher.folder / "train.sh"
+    script.write_text(WRAPPERS[name].format(python=python(launcher, SAVES.format("TERM"))))
+    run = launcher.command("--worker_num=2", "--stop_grace=60s", "bash", str(script)).trains(range(2))
+    run.signal(signal.SIGTERM)
+    assert run.ends(30) == 143
+    assert ["saved" in run.log(rank) for rank in range(2)] == [True, True]
+    assert not any("twice" in run.log(rank) for rank in range(2))
+
+
+@pytest.mark.parametrize("name", ["below a shell", "in a session of its own"])
+def test_a_wrapper_that_dies_of_what_everybody_gets_was_part_of_the_stop(
+    launcher: Launcher, name: str
+) -> None:
+    script = launcher.folder / "train.sh"
+    ignores = "signal.signal(signal.SIGUSR1, signal.SIG_IGN)\n"
+    script.write_text(WRAPPERS[name].format(python=python(launcher, ignores + SAVES.format("TERM"))))
+    run = launcher.command("--worker_num=2", "bash", str(script)).trains(range(2))
+    told(run, signal.SIGUSR1, "leaves first")
+    assert run.ends(30) == 143
+    assert ["saved" in run.log(rank) for rank in range(2)] == [True, True]
+    assert "incident" not in run.text
+
+
+SAVER = "import time; time.sleep(0.7); open('saved', 'w').close()"
+HANDS_OVER = (
+    "import subprocess\n"
+    f"def hand_over(*_): subprocess.Popen([sys.executable, '-c', {SAVER!r}]); os._exit(143)\n"
+    "signal.signal(signal.SIGTERM, hand_over)\n"
+)
+
+
+@pytest.mark.parametrize("why", ["a stop", "a fault"])
+def test_a_process_that_was_handed_the_state_may_save_it(launcher: Launcher, why: str) -> None:
+    run = launcher.run(f"{HANDS_OVER}train_in_the_first_life()").trains(range(2))
+    if why == "a fault":
+        run.kill(1)
+        assert run.ends(30) == 0
+    else:
+        run.signal(signal.SIGTERM)
+        assert run.ends(30) == 143
+    assert (launcher.folder / "saved").exists()
+
+
+@pytest.mark.parametrize(("option", "done"), [("forever", True), ("30s", True), ("none", False)])
+def test_what_is_left_running_at_an_end_with_0_is_named_and_has_its_time(
+    launcher: Launcher, option: str, done: bool
+) -> None:
+    code = f"import subprocess\nsubprocess.Popen([sys.executable, '-c', {SAVER!r}], start_new_session=True)"
+    run = launcher.run(code, f"--leave_running={option}", workers=1)
+    assert run.ends(30) == 0
+    (left,) = run.events("Drained")
+    assert ("saved" in left.get("left", "")) == (option != "30s"), "what has ended needs no name"
+    if done:
+        saved: Path = launcher.folder / "saved"
+        wait_until(saved.exists, while_runs=os.getpid(), what="the save")
+    else:
+        assert not (launcher.folder / "saved").exists()
+
+
+SHARES = (
+    "from multiprocessing import shared_memory\n"
+    "name = f'faultrun-test-{os.environ[\"TEST_MARK\"]}-{rank}'\n"
+    "shm = shared_memory.SharedMemory(name=name, create=True, size=99)\n"
+    "train_in_the_first_life()\n"
+    "shm.close(); shm.unlink()\n"
+)
+
+
+def test_named_memory_of_a_killed_rank_is_gone_before_the_restart(launcher: Launcher) -> None:
+    run = launcher.command("--worker_num=2", *python(launcher, SHARES).split()).trains(range(2))
+    trackers = [one for rank in range(2) for one in children(run.worker(rank))]
+    assert trackers
+    run.kill(1)
+    assert run.ends(30) == 0, run.log(1, 1)
+    assert not any(map(lives, trackers))
+    assert len(run.events("IncarnationStarted")) == 2
