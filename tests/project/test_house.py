@@ -116,7 +116,7 @@ def test_what_users_import_beside_a_framework_is_where_it_was(module: str) -> No
 
 
 def test_the_tour_is_an_afternoon_through_files_that_there_are() -> None:
-    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    page = (ROOT / "launcher" / "DESIGN.md").read_text(encoding="utf-8")
     tour = page.partition("## The tour")[2].partition("\n## ")[0]
     files = re.findall(r"^\| \d+ \| `([\w/]+\.py)` \|", tour, re.MULTILINE)
     lines = sum(len((PACKAGE / file).read_text(encoding="utf-8").splitlines()) for file in files)
@@ -124,9 +124,25 @@ def test_the_tour_is_an_afternoon_through_files_that_there_are() -> None:
     assert lines <= 3600
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "launcher/DESIGN.md"])
+DECISIONS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "decisions").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "launcher/DESIGN.md", *DECISIONS])
 def test_a_file_that_these_pages_name_is_there(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8").partition("\n## Decisions")[0]
+    text = (ROOT / page).read_text(encoding="utf-8")
     named = {one for one in re.findall(r"`([\w/]+/\w+\.py)`", text) if not re.search(r"[A-Z]", one)}
-    assert len(named) > 10
+    assert page in DECISIONS or len(named) > 10
     assert {one for one in named if not any((root / one).exists() for root in (PACKAGE, ROOT))} == set()
+
+
+def test_the_design_is_read_at_one_sitting_and_leads_to_every_decision() -> None:
+    text = (ROOT / "launcher" / "DESIGN.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 400
+    assert {page for page in DECISIONS if f"(../{page})" not in text} == set()
+
+
+@pytest.mark.parametrize("page", [page for page in DECISIONS if not page.endswith("README.md")])
+def test_a_decision_has_a_date_a_problem_and_what_was_decided(page: str) -> None:
+    whole = re.compile(r"[^\n]+\n\n\*2026-\d\d-\d\d\*\n\n.*\*\*Problem\.\*\*.*\*\*Decision\.\*\*", re.DOTALL)
+    entries = re.split(r"^## ", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    assert [one[:80] for one in entries if not one.startswith("A sketch") and not whole.match(one)] == []

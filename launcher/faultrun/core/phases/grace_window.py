@@ -10,7 +10,7 @@ other nodes have windows of their own.
 
 Groups may differ too: a rank that was killed in its update leaves its group a step behind. Each group is
 waited for until it has its own newest step; the run then resumes from the newest step that all of them have
-on a disk. Nobody is asked for an older step, for no worker holds one (DESIGN.md).
+on a disk. No rank is asked for an older step, for none holds one (docs/decisions/checkpoints.md).
 """
 
 from dataclasses import replace

@@ -16,7 +16,7 @@ from faultrun.workers.process import Process, start
 from faultrun.workers.standby import Listener
 
 _HEAD_START_S = 0.1
-"""Measured: torch's rendezvous ends 0.36 s earlier with 2 workers, 0.3 s with 4 (medians, DESIGN.md)."""
+"""Measured: torch's rendezvous ends 0.36 s earlier with 2 workers, 0.3 s with 4 (docs/decisions)."""
 
 
 class Schedulers:
