@@ -118,12 +118,13 @@ def reached(log_dir: str, environ: Mapping[str, str]) -> Reach:
     """
     folder = Path(log_dir)
     record, named = read_record(folder), environ.get(SOCKET_VARIABLE)
-    if not record.get("socket") and not named:
+    known = bool(record) or supervisor_of(folder, record) is not None
+    if not known and not named:
         variable = Settings.log_dir.variable
         because = f"there is no {folder / 'run.json'} that names one"
         hint = f"{which_log_dir(folder)}, or {variable}=DIR"
         raise LogDirError(f"no run is known in {log_dir}", because=because, hint=hint)
-    sockets = tuple(sockets_of(folder, record)) if record.get("socket") else (str(named),)
+    sockets = tuple(sockets_of(folder, record)) if known else (str(named),)
     return Reach(folder=folder, record=record, sockets=sockets)
 
 
@@ -221,28 +222,31 @@ def _see_it_leave(reach: Reach, talk: Conversation) -> None:
         talk.hang_up_at_exit()
         return
     talk.close()
-    until_s = time.monotonic() + _LEAVES_S
-    while supervisor_of(reach.folder, reach.record) is not None and time.monotonic() < until_s:
+    _leaves(reach, _LEAVES_S)
+
+
+def _leaves(reach: Reach, within_s: float) -> bool:
+    until_s = time.monotonic() + within_s
+    while supervisor_of(reach.folder, reach.record) is not None:
+        if time.monotonic() > until_s:
+            return False
         time.sleep(_LOOK_AGAIN_S)
+    return True
 
 
 def _end_unheard(reach: Reach, timeout: float | None, *, heard: bool) -> str:
     """Wait for the end of a supervisor that does not answer; by SIGTERM, unless it has ``heard`` of it."""
     if (lives := supervisor_of(reach.folder, reach.record)) is None:
         return "the run has ended" if heard else _NOBODY
-    windows = recorded_as(reach.record, Windows, "spec", "supervision", "windows")
-    until_s = time.monotonic() + (windows.stop_grace_s + _REAP_S if timeout is None else timeout)
     if not heard:
         told = "its end is waited for"
         with suppress(OSError):
             os.kill(lives.pid or _NO_PROCESS, signal.SIGTERM)
             told = f"it was sent SIGTERM, and {told}"
         say(f"{_unheard(reach, lives)}: {told}")
-    while supervisor_of(reach.folder, reach.record) is not None:
-        if time.monotonic() > until_s:
-            return ""
-        time.sleep(_LOOK_AGAIN_S)
-    return "the run has ended"
+    windows = recorded_as(reach.record, Windows, "spec", "supervision", "windows")
+    gone = _leaves(reach, windows.stop_grace_s + _REAP_S if timeout is None else timeout)
+    return "the run has ended" if gone else ""
 
 
 def _unheard(reach: Reach, lives: Busy) -> str:
