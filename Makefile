@@ -14,7 +14,7 @@ FAULTS ?= 500
 MINUTES ?= 60
 WALKS ?= 10
 
-.PHONY: help setup deepspeed demo docs check check-model test test-all tensorflow pythons bench bench-all bench-scale bench-nodes soak soak-gasps soak-day soak-everything soak-hostile soak-layouts soak-loops soak-nodes soak-pauses soak-properties soak-slurm soak-stay matrix codes format clean
+.PHONY: help setup deepspeed demo docs check check-model test test-all tensorflow pythons bench bench-all bench-scale bench-nodes soak soak-containers soak-gasps soak-day soak-everything soak-hostile soak-layouts soak-loops soak-nodes soak-pauses soak-properties soak-slurm soak-stay matrix codes format clean
 
 help:
 	@echo "make demo    install into .venv, train on 4 workers, kill two, watch a warm restart and a cold one"
@@ -44,6 +44,7 @@ help:
 	@echo "make soak-pauses N=200 SEED=1: healthy pauses of 1 to 120 s, of which none may be killed, and hangs with a limit"
 	@echo "make soak-properties EXAMPLES=20000 SEED=1 TESTS=tests/core: the property tests, with that many examples each"
 	@echo "make soak-slurm  a rendered job in a real SLURM (apt-get install slurm-wlm munge; root): killed, requeued, preempted, cancelled, a node lost"
+	@echo "make soak-containers  faultrun as PID 1 of containers (apt-get install podman runc; root)"
 	@echo "make soak-gasps  the same with the SDK, half as many stopped: at most one step lost, bit for bit"
 
 setup: $(STAMP)
@@ -145,6 +146,9 @@ soak-stay: $(STAMP)
 soak-everything: $(STAMP)
 	PYTHONPATH=launcher:tests:. $(BIN)/python -m benchmarks.campaigns.everything --faults $(N) --seed $(SEED) --minutes $(MINUTES) \
 		--keep benchmarks/results/attempts/thousand-$(SEED).jsonl --page benchmarks/results/thousand.md
+
+soak-containers: $(STAMP)
+	PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=launcher:. unshare --mount $(BIN)/python -m benchmarks.campaigns.containers
 
 soak-slurm: $(STAMP)
 	PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=launcher:tests:. unshare --mount $(BIN)/python -m benchmarks.campaigns.slurm

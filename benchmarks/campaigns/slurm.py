@@ -25,8 +25,8 @@ from support.nodes.hosts import Host, Network, network
 _PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "scontrol", "scancel", "srun", "unshare")
 _NODES = ("n0", "n1", "n2")
 _PAGE = Path(__file__).parents[1] / "results" / "slurm.md"
-_SCRIPT = """
-import sys, time
+TRAINS = """
+import os, sys, time
 from faultrun import sdk
 
 at = 0
@@ -91,7 +91,7 @@ class Job:
     def __init__(self, desk: Host, hosts: Network, folder: Path, values: tuple[str, ...]) -> None:
         self._desk, self.hosts, self.folder = desk, hosts, folder
         folder.mkdir()
-        (folder / "train.py").write_text(_SCRIPT)
+        (folder / "train.py").write_text(TRAINS)
         given = {"name": "soak", "gres": "", "devices": "2", "time_limit": "00:10:00", "warning": "60"}
         given |= {"script": str(folder / "train.py"), "checkpoint_dir": str(folder / "ckpt")}
         given |= {"log_dir": str(folder / "log"), "output": str(folder / "out.txt")}
