@@ -1,6 +1,7 @@
 """Gathers the evidence about dead workers: a glance while they die, the reading once all are gone."""
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -42,13 +43,14 @@ class ExitInspector:
         self._rows, self._clock = rows, clock
         self._kernel = KernelLog()
         self._seen: dict[int, _Glance] = {}
-        self._groups = ""
+        self._groups, self._began_ns = "", 0
         self._own: Path | None = None
         self._counted: dict[Path | None, int] = {}
 
     def begin(self) -> None:
         """A new incarnation: what was before is not about it."""
         self._seen.clear()
+        self._began_ns = time.time_ns()
         self._kernel.mark()
         groups = text_of(_GROUPS)
         if groups != self._groups:  # its mount is looked for only then: all nodes may wait for this start
@@ -86,7 +88,7 @@ class ExitInspector:
             if glance is not None:
                 known = self._by_kernel(glance, kernel_records) or note.finding
                 known = known or _log_disk_full(glance.status, note, logs.folder)
-                note = replace(note, finding=known)
+                note = replace(note, finding=_left_over(note, self._began_ns) or known)
             found.append(replace(note, reports=rank in reporting))
         return tuple(found)
 
@@ -168,6 +170,27 @@ def _log_disk_full(status: ExitStatus, note: DeathNote, folder: Path) -> Finding
         says="the disk is full",
         line=f"no room in {folder}, where its output goes",
         hint="df -h and df -i of the log_dir",
+    )
+
+
+def _left_over(note: DeathNote, began_ns: int) -> Finding | None:
+    """Named memory that an earlier life made is in the way of a rank that makes it again."""
+    raised = note.raised
+    named = None if raised is None else re.search(rf"'(?:{_SHM})?/?([^'/]+)'", raised.message)
+    if raised is None or raised.kind != "FileExistsError" or named is None:
+        return None
+    try:
+        made_ns = (left := Path(_SHM) / named[1]).stat().st_ctime_ns
+    except OSError:
+        return None
+    if made_ns >= began_ns:
+        return None
+    return Finding(
+        name="left-over",
+        fault_class=FaultClass.TRANSIENT,
+        says=f"{left} is left over from rank {note.rank}",
+        line=f"an earlier life made {left}",
+        hint=f"rm {left}; a name with FAULTRUN_INCARNATION in it meets nothing of before",
     )
 
 

@@ -162,3 +162,15 @@ def test_named_memory_of_a_killed_rank_is_gone_before_the_restart(launcher: Laun
     assert run.ends(30) == 0, run.log(1, 1)
     assert not any(map(lives, trackers))
     assert len(run.events("IncarnationStarted")) == 2
+
+
+def test_what_is_still_in_the_way_is_named_by_the_card(launcher: Launcher) -> None:
+    left = Path(f"/dev/shm/faultrun-test-{os.getpid()}")
+    code = f"if rank == 1: os.open({str(left)!r}, os.O_CREAT | os.O_EXCL)\ntrain_in_the_first_life()"
+    run = launcher.run(code, "--max_restarts=1").trains(range(2))
+    try:
+        run.kill(1)
+        assert run.ends(30) == 1
+        assert f"{left} is left over from rank 1" in run.card(2)
+    finally:
+        left.unlink()
