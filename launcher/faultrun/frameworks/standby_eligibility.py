@@ -46,6 +46,11 @@ def program_at(argv: Sequence[str]) -> int:
     return 0
 
 
+def comes_to_hook(argv: Sequence[str]) -> bool:
+    """Whether the Python that the command is, or the first that it starts, comes to our hook if it can."""
+    return bool(program_at(argv)) or not re.fullmatch(_INTERPRETER, Path(argv[0]).name)
+
+
 def doubts(source: Path | None, search: Sequence[Path], framework: Framework) -> Iterator[str]:
     """What speaks against standbys, each as a phrase; reads the program and its local modules."""
     if framework not in ESTIMATES_BYTES:

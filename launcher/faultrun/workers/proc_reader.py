@@ -109,7 +109,7 @@ class Member:
     began_s: float = 0.0
 
 
-def members(leader: int, too: Callable[[int], bool] = lambda _: False) -> dict[int, Member]:
+def members(leader: int, too: "Callable[[os.DirEntry[str]], bool]" = lambda _: False) -> dict[int, Member]:
     """Every living process of the session that ``leader`` began, by pid, without ``leader``.
 
     ``too``: whether one of another session is with them.
@@ -120,7 +120,7 @@ def members(leader: int, too: Callable[[int], bool] = lambda _: False) -> dict[i
         if pid == leader:
             continue
         with suppress(OSError):
-            if (session := os.getsid(pid)) != leader and not too(pid):
+            if (session := os.getsid(pid)) != leader and not too(entry):
                 continue
             if (fields := _stat(pid)) and fields[0] not in "ZX":
                 program = not int(fields[6]) & _FORKED_ONLY

@@ -12,11 +12,14 @@ from pathlib import Path
 
 from faultrun.files import text_of
 from faultrun.workers.proc_reader import Member, above, members, to_ask
-from faultrun.workers.sweep import TAG_VARIABLE, cleans_up, told_by
+from faultrun.workers.sweep import TAG_VARIABLE, Strangers, cleans_up, told_by
 
 _PROC = Path("/proc")
 _COPIES = (b"--multiprocessing-fork", b"multiprocessing.forkserver", b"compile_worker")
 """In the command of a program that a framework starts as it would fork: loaders, pools, their servers."""
+
+Passed = tuple[frozenset[int], Strangers]
+"""Sessions of others, and processes that are known to be none of ours."""
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
@@ -54,15 +57,18 @@ class Below:
         return one.session == pid and one.program and one.hears
 
 
-def below(leader: int, rank: int, boot: str, others: frozenset[int], roots: Sequence[str]) -> Below:
-    """What lives below ``rank`` of the supervisor ``boot``, but those of the sessions ``others``.
+def below(rank: int, leader: int, boot: str, passed: Passed, roots: Sequence[str]) -> Below:
+    """What lives below a rank of the supervisor ``boot``, but for those that are ``passed`` by.
 
-    Outside of its leader's session it is known by the environment at exec.
+    Outside of its leader's session it is known by its environment at exec. ``roots``: checkpoint folders.
     """
-    own = {f"{TAG_VARIABLE}={boot}".encode(), f"RANK={rank}".encode()}
+    own, (others, strangers) = {f"{TAG_VARIABLE}={boot}".encode(), f"RANK={rank}".encode()}, passed
 
-    def is_below(pid: int) -> bool:
-        return os.getsid(pid) not in others and own <= set(told_by(pid, "environ").split(b"\0"))
+    def is_below(entry: "os.DirEntry[str]") -> bool:
+        pid = int(entry.name)
+        if strangers.has(entry) or os.getsid(pid) in others:
+            return False
+        return own <= set(told_by(pid, "environ").split(b"\0"))
 
     found = members(leader, is_below)
     for pid, one in found.items():

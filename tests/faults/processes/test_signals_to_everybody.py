@@ -76,9 +76,12 @@ def test_a_handler_of_the_scripts_own_has_the_window_before_sigterm(launcher: La
     assert ["saved" in run.log(rank) for rank in range(2)] == [True, True]
 
 
-def test_a_save_that_everybody_is_asked_for_ends_nobody(launcher: Launcher) -> None:
-    code = "import time\ntime.sleep(0.1)\nsay('ready')\ntime.sleep(2)"
-    run = launcher.command("--worker_num=2", "--signals=USR1=save", *python(launcher, code).split())
+@pytest.mark.parametrize("name", ["itself", "below a shell", "in a session of its own"])
+def test_a_save_that_everybody_is_asked_for_ends_nobody(launcher: Launcher, name: str) -> None:
+    script = launcher.folder / "train.sh"
+    code = "import time\nsay('ready')\ntime.sleep(2)"
+    script.write_text(WRAPPERS[name].format(python=python(launcher, code)))
+    run = launcher.command("--worker_num=2", "--signals=USR1=save", "bash", str(script))
     told(run.trains(range(2)), signal.SIGUSR1, "leaves first")
     assert run.ends() == 0
     assert len(run.events("IncarnationStarted")) == 1
@@ -100,8 +103,7 @@ def test_a_wrapper_that_dies_of_what_everybody_gets_was_part_of_the_stop(
     launcher: Launcher, name: str
 ) -> None:
     script = launcher.folder / "train.sh"
-    ignores = "signal.signal(signal.SIGUSR1, signal.SIG_IGN)\n"
-    script.write_text(WRAPPERS[name].format(python=python(launcher, ignores + SAVES.format("TERM"))))
+    script.write_text(WRAPPERS[name].format(python=python(launcher, SAVES.format("TERM"))))
     run = launcher.command("--worker_num=2", "bash", str(script)).trains(range(2))
     told(run, signal.SIGUSR1, "leaves first")
     assert run.ends(30) == 143

@@ -1,9 +1,9 @@
 """Where a rank begins, and a standby waits: ``site`` runs this before Python opens the user's program.
 
-Every Python that becomes a rank is executed with this folder first on ``PYTHONPATH``. It outlives from here
-on what platforms send to every process. A standby is executed with the very command line of its worker. When
-``wait`` returns, Python goes on as if nothing had been: the program becomes ``__main__`` by Python's own
-hands, with no frame of ours below it. Children have the ``PYTHONPATH`` of the user.
+Every rank is executed with this folder first on ``PYTHONPATH``. The Python that it is, or starts first,
+outlives from here on what platforms send to every process; its children have the user's ``PYTHONPATH``. A
+standby is executed with the very command line of its worker. When ``wait`` returns, Python goes on as if
+nothing had been: the program becomes ``__main__`` by Python's own hands, with no frame of ours below it.
 """
 
 import importlib.util
@@ -19,13 +19,13 @@ _BEFORE = frozenset(sys.modules)
 def _wait() -> None:
     """Load the package beside this folder under a name of its own, have it wait, and forget it."""
     told = os.environ.pop("FAULTRUN_STANDBY_CHANNEL", "")
-    ours, _, theirs = os.environ.get("PYTHONPATH", "").partition(os.pathsep)
+    ours = os.path.dirname(os.path.abspath(__file__))
+    theirs = [
+        one for one in os.environ.pop("PYTHONPATH", "").split(os.pathsep) if os.path.abspath(one) != ours
+    ]
     if theirs:
-        os.environ["PYTHONPATH"] = theirs
-    else:
-        os.environ.pop("PYTHONPATH", None)
-    while ours in sys.path:
-        sys.path.remove(ours)
+        os.environ["PYTHONPATH"] = os.pathsep.join(theirs)
+    sys.path[:] = [one for one in sys.path if os.path.abspath(one) != ours]
     sys.path_importer_cache.pop(ours, None)
     if told != "probe":
         _executed("faultrun_signals", f"{_FOLDER}/../sdk/worker/stop_signals.py").outlive()

@@ -6,7 +6,7 @@ from pathlib import Path
 from faultrun.checkpoints.formats.mindspore.group_info import GROUP_INFO_NAME
 from faultrun.frameworks.environment import WorkerLaunchSpec, WorkerPlacement, worker_environment
 from faultrun.frameworks.mindspore import needs_scheduler
-from faultrun.frameworks.standby_eligibility import program_at
+from faultrun.frameworks.standby_eligibility import comes_to_hook
 from faultrun.model.actions import Spawn
 from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.spec.run_spec import RunSpec
@@ -81,7 +81,7 @@ class Launches:
             memory_nodes=_share_of(self._spec.binding.memory_nodes, placement.slot),
             deadline=self._env.deadline,
             at_once=True,
-            hooked=bool(program_at((*self._spec.command.prefix, *command.args))),
+            hooked=comes_to_hook((*self._spec.command.prefix, *command.args)),
         )
 
     def foreseen(self, rank: int) -> Launch | None:

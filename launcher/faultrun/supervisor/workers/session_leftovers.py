@@ -16,6 +16,7 @@ from faultrun.core.phases.one_stop import STOP_SIGNALS
 from faultrun.model.actions import RequestGasp
 from faultrun.model.events import Event
 from faultrun.model.exits import ExitStatus, Signaled
+from faultrun.model.spec.run_spec import SignalAnswer
 from faultrun.model.spec.windows import Deadline
 from faultrun.model.stop import SAME_STOP_S, StopSource
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor, Ready
@@ -32,6 +33,7 @@ _SENT_TO_ALL: dict[StopSource | None, int] = {
 }
 """Signals that mean a stop, may come to every process of a job, and are not ours to ask with."""
 
+Answers = tuple[tuple[int, SignalAnswer], ...]
 _LAST_WORD_S = 5.0
 Look = Callable[[int, int], Below]
 """What is below a rank, by rank and leader; called from the helper thread."""
@@ -49,8 +51,10 @@ class _Asked:
 class SessionLeftovers:
     """Those of all ranks of one incarnation. All but ``look`` belongs to the loop's thread."""
 
-    def __init__(self, reactor: Reactor, tasks: BackgroundTasks, look: Look) -> None:
+    def __init__(self, reactor: Reactor, tasks: BackgroundTasks, look: Look, answers: Answers = ()) -> None:
+        """``answers``: a signal that is not to stop the run ends no rank of which a program lives on."""
         self.reactor, self._tasks, self._look = reactor, tasks, look
+        self._lived_through = {signum for signum, answer in answers if answer is not SignalAnswer.STOP}
         self._asked: dict[int, _Asked] = {}
         self._left: dict[int, _Left] = {}
         self.writers_only = False
@@ -99,13 +103,21 @@ class SessionLeftovers:
             return False
         left = _Left(self, rank, leader, over, wrapper=stopped or is_shell(leader))
         self._left[rank] = left
-        if asked is None:
+        left.alone = isinstance(ended, Signaled) and ended.signum in self._lived_through
+        if asked is None and left.alone:
+            left.look()
+        elif asked is None:
             at_s = self.reactor.now() + SAME_STOP_S
             self.reactor.call_at(at_s, lambda: () if rank in self._asked else self._give_up((rank,)))
             left.look()
         else:
             left.ask(asked)
         return True
+
+    def instead(self, rank: int) -> ExitStatus | None:
+        """How the last program ended of a rank that went on without its leader; None for any other."""
+        left = self._left.get(rank)
+        return left.last if left is not None and left.alone else None
 
     def kill(self, ranks: frozenset[int], writers_until: Deadline) -> None:
         """These are being killed: until then nobody is awaited but who has a checkpoint open."""
@@ -152,6 +164,7 @@ class _Left:
     ) -> None:
         self._of_all, self._rank, self._leader, self._over = of_all, rank, leader, over
         self._wrapper = wrapper
+        self.alone, self.last = False, None  # type: bool, ExitStatus | None
         self._asked: _Asked | None = None
         self._told: set[int] = set()
         self._pidfds: dict[int, int] = {}
@@ -204,6 +217,8 @@ class _Left:
         return ()
 
     def _ended(self, pid: int) -> Iterable[Event]:
+        with suppress(OSError):  # it is ours to ask since its parent has ended
+            self.last = Process(pid, self._pidfds[pid]).ended_as()
         self._forget(pid)
         self.look()
         return ()

@@ -62,10 +62,11 @@ class WorkerGroup:
         self.standbys = standbys
         self.leaving = False
         self.request: RequestGasp | None = None
-        self._spec, self._env, self._reactor = spec, env, reactor
-        self._control = control
+        self._spec, self._env, self._reactor, self._control = spec, env, reactor, control
         self.looks = BackgroundTasks(reactor)
-        self._orphans = SessionLeftovers(reactor, self.looks, self.below)
+        answers = spec.supervision.signals
+        self._left_below = partial(SessionLeftovers, reactor, self.looks, self.below, answers)
+        self._orphans = self._left_below()
         self._began_s = boottime()
         self._workers: dict[int, Process] = {}
         self._roots = tuple(os.path.realpath(root) for root in spec.recovery.checkpoint_dirs)
@@ -79,7 +80,7 @@ class WorkerGroup:
         number, kept = order.plan.incarnation, order.plan.kept
         self._began_s = boottime()
         self.leaving, self.request = False, None
-        self._orphans = SessionLeftovers(self._reactor, self.looks, self.below)
+        self._orphans = self._left_below()
         self._strangers = Strangers()
         self.standbys.begin(number)
         files = self._env.streams.files(order.plan.started)
@@ -179,7 +180,7 @@ class WorkerGroup:
         """What lives below a rank; called from the helper thread."""
         others = {worker.pid for worker in self.workers().values()} - {leader}
         spared = self.standbys.pids() | self._schedulers.pids() | self._env.fork_server.pids | others
-        return below(leader, rank, self._env.boot, spared, self._roots)
+        return below(rank, leader, self._env.boot, (spared, self._strangers), self._roots)
 
     def restore_policy(self, order: RestoreScheduling) -> None:
         """Schedule the workers as any process, if they are still those that were meant."""
@@ -299,20 +300,20 @@ class WorkerGroup:
 
     def _worker_gone(self, rank: int) -> Iterable[Event]:
         worker = self._workers[rank]
-        # What a clean end leaves behind is swept last.
-        page = self.incarnation.page
-        ended, done = worker.ended_as(), page is not None and page.done(rank)
-        if ended is not None and not ended_well(ended, done=done):
+        page = self.incarnation.page  # what a clean end leaves behind is swept last
+        ended, done = self._orphans.instead(rank), page is not None and page.done(rank)
+        ended = ended or worker.ended_as()
+        if ended and not ended_well(ended, done=done):
             self._env.exits.saw(rank, worker.pid, ended)
             self.looks.send(lambda: sweep_session(worker.pid, self._env.boot))
-        status = worker.reap()
-        assert status is not None, "a readable pidfd is a process that ended"
+        worker.reap()
+        assert ended is not None, "a readable pidfd is a process that ended"
         del self._workers[rank], self.incarnation.pids[rank]
         if (instead := self.standbys.unanswered(rank, restart=not self.leaving)) is not None:
             self._start_instead(rank, instead)
             return
         yield from self.incarnation.newest_steps()
-        if status == Signaled(signum=signal.SIGKILL) and self._env.deadline.killed_at_s >= self._began_s:
+        if ended == Signaled(signum=signal.SIGKILL) and self._env.deadline.killed_at_s >= self._began_s:
             # There may be more time by now. The member process tells the same in its own time.
             yield MembershipLost(at_s=self._reactor.now(), incarnation=self.incarnation.number, why=_OVERDUE)
         left = WorkerExit(
@@ -321,7 +322,7 @@ class WorkerGroup:
             node=self._spec.node,
             rank=rank,
             pid=worker.pid,
-            status=status,
+            status=ended,
             done=done,
         )
         yield left
