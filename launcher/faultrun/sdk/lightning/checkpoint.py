@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import Any
 
 from faultrun.sdk.lightning.progress import Counters, FitPlace, resumable
-from faultrun.sdk.torch.state.boundary import Objects, device_of
-from faultrun.sdk.torch.state.state_dict import Parts, unwrapped_optimizer, with_numbers
+from faultrun.sdk.torch.state.boundary import Objects, device_of, with_numbers
+from faultrun.sdk.torch.state.state_dict import Parts, unwrapped_optimizer
 
 STATE_KEY = "DyingGasp"
 """Under which this callback's own state is in a checkpoint's ``callbacks``."""

@@ -30,7 +30,13 @@ from faultrun.sdk.torch.snapshots.last_boundary import LastBoundary
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.state.boundary import Objects, device_of
 from faultrun.sdk.torch.state.shards import ModuleState, is_spread, replica_group_of
-from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
+from faultrun.sdk.torch.state.state_dict import (
+    Parts,
+    is_compiled,
+    own_numbers,
+    unwrapped,
+    unwrapped_optimizer,
+)
 from faultrun.sdk.torch.stay.rejoin import Rejoin
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of
@@ -75,7 +81,7 @@ def protect(
             shards=ModuleState(inner) if state_fn is None and is_spread(inner) else None,
             model=inner,
             optimizers=updating,
-            objects=Objects(objects or {}),
+            objects=Objects({**(objects or {}), **own_numbers(optimizers)}),
             wrapped=(model,),
             device=device_of(inner),
             watched=() if is_compiled(model) else (inner,),

@@ -50,6 +50,7 @@ class Guard:
         """How it outlives a peer; None without faultrun."""
         self.last_boundary: LastBoundary | None = None
         """Keeps it for saves between two; None where others do, or nobody can."""
+        self._told = False
         if training.worker is not None:
             training.watch(self._before_update, self._after_forward)
 
@@ -88,6 +89,8 @@ class Guard:
             return None
         state = read_state(point.path)
         if is_ours(state):
+            if (state := self.training.of_this_stage(state)) is None:
+                return None
             self.load(state)
             self._tell_whose_buffers(state["rank"])
         elif load is not None:
@@ -235,7 +238,20 @@ class Guard:
 
     @property
     def _loops(self) -> Loops:
-        return Loops(self.training, self.rejoin, self.step)
+        return Loops(self.training, self.rejoin, self.step, self._goes_on)
+
+    def _goes_on(self) -> None:
+        if not self.training.goes_on():
+            return
+        if not self._told:
+            self._told = True
+            told(
+                f"something is drawn or changed behind step {self.training.position.step}, which is not done"
+                " again: after a fault in between training goes on as of that step's end"
+            )
+        for copies in (self.rejoin, self.last_boundary):
+            if copies is not None:
+                copies.renews()
 
     def _before_update(self, *_: object) -> None:
         if self.rejoin is not None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 
 from faultrun.errors import FaultrunError
-from faultrun.sdk.torch.state.boundary import Boundary, nothing_is_missing, passes
+from faultrun.sdk.torch.state.boundary import Boundary, passes
 from faultrun.sdk.torch.state.state_dict import emptied, is_ours, read_state
 from faultrun.sdk.torch.state.trees import copied, same
 from faultrun.sdk.torch.training import Training
@@ -120,7 +120,7 @@ class TorchProvider(StateProvider):
                 " or call guard.close() on the first, where it is to be replaced"
             )
             raise FaultrunError("two trainings cannot be protected at once", because=because, hint=hint)
-        self._training.is_over = True
+        self._training.ends_stage()
 
     def newest(self) -> int | None:
         """The step of the last boundary."""
@@ -145,6 +145,8 @@ class TorchProvider(StateProvider):
         try:
             if phase is UpdatePhase.CLEAN:
                 self._chosen = self._settled_by(min(order.until_s, time.monotonic() + _DEVICE_BEHIND_S))
+                if self._chosen is self._training.history[-1] and self._training.is_touched:
+                    raise NotSaved("parameters were changed since the last step, and by no update")
             if (boundary := self._chosen) is None:
                 raise NotSaved("the device stands in the middle of an update")
             if (there := self._there_already(boundary.position.step)) is not None:
@@ -195,9 +197,8 @@ class TorchProvider(StateProvider):
         last = training.history[-1] if training.history else None
         if last is None or step not in (None, last.position.step + 1):
             return None
-        before = training.history[-2] if len(training.history) > 1 else None
-        now = training.boundary_now(training.recorder.helper_slot)
-        if nothing_is_missing(before, last, now, training.parts.objects.uncounted) and is_reached(training):
+        now = training.whole_now()
+        if now is not None and is_reached(training):
             return now._replace(position=now.position._replace(step=now.position.step + 1))
         return settled(training)
 
@@ -213,8 +214,7 @@ class TorchProvider(StateProvider):
 
     def _check_still(self, boundary: Boundary) -> None:
         """A main thread that was taken for stuck may have moved after all, past no lock."""
-        objects = self._training.parts.objects
-        if not same(boundary.objects, objects.capture()) or boundary.versions != objects.versions():
+        if not same(boundary.objects, self._training.parts.objects.now()):
             raise NotSaved("the step went on while it was being saved")
 
 

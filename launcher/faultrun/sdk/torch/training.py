@@ -4,12 +4,16 @@ It knows nobody who uses it: neither the script's ``Guard``, nor the helper thre
 outlives a peer (``stay``).
 """
 
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
-from faultrun.errors import FaultrunError
+import torch
+
+from faultrun.errors import CannotNow, FaultrunError
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.session import ResumePoint
 from faultrun.sdk.torch.group.process_group import meetings
@@ -19,8 +23,10 @@ from faultrun.sdk.torch.state.boundary import Boundary, Passage
 from faultrun.sdk.torch.state.check import BEGINNING, BOUNDARY, check_of, living
 from faultrun.sdk.torch.state.rng import Rng, cuda_rng_if_used, reseeded, restore_rng, rng_from_plain
 from faultrun.sdk.torch.state.rng_recorder import recorder_of
-from faultrun.sdk.torch.state.state_dict import Parts, assemble, batches_done, load_into
+from faultrun.sdk.torch.state.state_dict import Parts, assemble, batches_done, load_into, read_state
 from faultrun.sdk.torch.state.trees import copied
+from faultrun.sdk.torch.state.updated import groups_of
+from faultrun.sdk.torch.state.whole_steps import WholeSteps
 from faultrun.sdk.torch.stay.redo import Redo
 from faultrun.sdk.worker.save_files import Position, SaveWriter
 from faultrun.sdk.worker.state_provider import check_folder
@@ -61,17 +67,27 @@ class Training:
         self.inside = True
         """Whether this rank has its place among the others; one that takes a dead one's has it late."""
         device_rng = cuda_rng_if_used if worker is None else self.parts.device.rng
-        self.recorder = recorder_of(writer, ahead, device_rng, kept=worker is not None)
+        noted = self.parts.objects.noted if worker is not None else None
+        self.recorder = recorder_of(writer, ahead, device_rng, noted)
         self.check = check_of(writer) if worker is not None else None
         self.reading = EpochPlace()
         self.redo = Redo()
         self._updates = [] if worker is None else [0] * len(self.parts.optimizers)
-        self._told_of_steps = False
+        self.whole = WholeSteps()
+        self._mark_of_parameters: Any = None
+        """As they were at the last boundary."""
+        self._ran = False
+        """Whether the model ran since then, which may change its buffers."""
+        self._told: set[str] = set()
         self._draws_late = False
         """Whether random numbers are drawn where nobody notes them, so that the update does."""
         self.meets_between_updates = False
         """Whether ranks were seen to meet between the first update of a step and its last."""
+        if worker is not None:
+            self.parts.stage = worker.providers + 1
         self._met: int | None = None
+        self._met_last = 0
+        """As the first update of a step began, and as the last one ended."""
         self.kept: tuple[Boundary, Any] | None = None
         """A boundary, and a copy of its state on the host."""
         self.is_over = False
@@ -114,12 +130,18 @@ class Training:
 
     def after_forward(self, model: Any, *_: object) -> None:
         """From here on the survivors can finish this step without us, and we may wait for them."""
+        self._ran = True
         self.works_at(WorkPhase.COLLECTIVE if model.training else WorkPhase.EVALUATING)
         if model.training:
             self.note_under_way()
 
     def begin(self) -> None:
         """The state changes from here on. Blocks while it is being read."""
+        if self.is_touched:
+            self._tell(
+                f"parameters are changed before step {self.position.step + 1} makes an update, and nothing is"
+                " saved there; change them in `with guard.updating():`"
+            )
         self.lock.begin()
         if self._met is None and self.worker is not None:
             self._met = meetings()
@@ -129,8 +151,9 @@ class Training:
 
     def end(self) -> None:
         """That change is made."""
-        if not self.meets_between_updates and self._met is not None:
-            self.meets_between_updates = meetings() != self._met
+        if self._met is not None:
+            self._met_last = meetings()
+            self.meets_between_updates |= self._met_last != self._met
         self.lock.end()
 
     def step(self, n: int | None = None, epoch: int | None = None) -> None:
@@ -143,38 +166,71 @@ class Training:
         self.position = Position(
             last.step + 1 if n is None else n, last.epoch if epoch is None else epoch, last.step_in_epoch
         )
-        if self.has_no_update:
-            self._tell(
-                f"step {self.position.step} ends without an update, and saves are as of the last one: was"
-                " guard.step() called twice, or the update skipped, perhaps by an exception that was caught?"
-            )
+        before = self.history[-1] if self.history else None
+        if before is not None and self._updates and not self.has_update:
+            self._ends_without_update()
         else:
+            late = self._met_late
             self.note_boundary()
             if self.worker is not None:
-                self.parts.updated.look(self.history[-1].groups, self.history[-1].trained)
-                if not self._draws_late and self.writer.session.world_size > 1:
-                    self._see_late_draws(self.history[-1])
+                self._ended_step(before, self.history[-1], late)
         if self.worker is not None:
             self.worker.step(self.position.step, self.position.epoch)
 
     @property
-    def has_no_update(self) -> bool:
-        """Whether nothing was updated since the last boundary, which stays the place to go on from.
+    def has_update(self) -> bool:
+        """Whether something was done since the last boundary that ends a step: an update, or a scaler's skip.
 
-        The error of a collective may have left the update out, and the script have caught it. An attempt
-        that ends is told of such an error.
+        Without one that boundary stays the place to go on from: the error of a collective may have left the
+        update out, and the script have caught it.
         """
-        if not (self.history and self._updates) or self.redo.attempted:
-            return False
-        return self.lock.phase is UpdatePhase.CLEAN and not self.parts.objects.has_scaler
+        then = self.history[-1].objects if self.history else {}
+        return self.lock.phase is not UpdatePhase.CLEAN or self.parts.objects.have_skipped(then)
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether parameters were changed since the last boundary, and no update has begun. Any thread."""
+        is_known = self.lock.phase is UpdatePhase.CLEAN and self._mark_of_parameters is not None
+        return is_known and self.parts.updated.mark() != self._mark_of_parameters
+
+    def whole_now(self) -> Boundary | None:
+        """What the step under way would end with, if all of it is done. Any thread, as ``boundary_now``."""
+        now = self.boundary_now(self.recorder.helper_slot)
+        last, objects = self.history[-1], self.parts.objects
+        return now if self.whole.is_whole(last, now, self._met_late, objects) else None
+
+    @property
+    def _met_late(self) -> int:
+        return 0 if self._met is None else meetings() - self._met_last
+
+    def _ends_without_update(self) -> None:
+        step = self.position.step
+        if self.is_touched:
+            because = "parameters have changed, and no optimizer that is protected has made a step"
+            hint = "protect the optimizer whose step() is called, or change them in `with guard.updating():`"
+            raise FaultrunError(f"step {step} could not be saved", because=because, hint=hint)
+        self._tell(
+            f"step {step} ends without an update, and saves are as of the last one: was guard.step() called"
+            " twice, or the update skipped, perhaps by an exception that was caught?"
+        )
+
+    def _ended_step(self, before: Boundary | None, now: Boundary, late: int) -> None:
+        parts = self.parts
+        parts.updated.look(now.groups, now.trained)
+        if before is not None and now.position.step == before.position.step + 1:
+            self.whole.ended(before, now, late, parts.objects)
+        # then nobody knows at once whether a step is whole
+        self.meets_between_updates |= bool(late) and (self.whole.vary or bool(parts.objects.large))
+        if not self._draws_late and self.writer.session.world_size > 1:
+            self._see_late_draws(now)
 
     def _see_late_draws(self, ended: Boundary) -> None:
         step, before = ended.position.step, [one.rng for one in self.history][-2:-1]
         self._draws_late = not self.recorder.was_under_way(ended.rng, step)
         if self._draws_late and not any(self.recorder.are_same(one, ended.rng) for one in before):
             told(
-                f"step {step} draws random numbers behind the model's forward pass, or beside it; of a rank"
-                " that dies there it is taken that it drew as many as in the step before"
+                f"step {step} draws random numbers behind the model's forward pass, or beside it, or changes"
+                " objects; of a rank that dies there it is taken that it drew as many as in the step before"
             )
 
     def takes_batch(self, epoch: int) -> None:
@@ -190,8 +246,9 @@ class Training:
         """
 
         def capture() -> None:
-            self._met = None
+            self._met, self._ran = None, False
             if self.worker is not None:
+                self._mark_of_parameters = self.parts.updated.mark()
                 boundary = self.boundary_now() if now is None else now()
                 if self._mark is not None:
                     boundary = boundary._replace(passage=Passage(done=self._mark()))
@@ -199,6 +256,27 @@ class Training:
 
         self.lock.boundary(capture)
         self.checks(BOUNDARY)
+
+    def goes_on(self) -> bool:
+        """The script asks for its next step: what it changed since the last one's end belongs to that.
+
+        Whether there was anything, such as random numbers that it drew.
+        """
+        last = self.history[-1] if self.history else None
+        if last is None or last.position != self.position or last.position.step + 1 in self.redo.noted:
+            return False
+        if self.lock.phase is not UpdatePhase.CLEAN:
+            return False
+        is_still = self.recorder.is_still(last.rng, last.position, self.reading.loader_state())
+        if is_still and not (self._ran or self.is_touched or self.has_changed(last)):
+            return False
+        self.note_boundary(lambda: self.boundary_now(self.history.pop().rng))
+        return True
+
+    def has_changed(self, last: Boundary) -> bool:
+        """Whether hyperparameters or objects have, since that boundary."""
+        parts = self.parts
+        return parts.updated.have_changed(last.groups) or parts.objects.have_changed(last.objects)
 
     def checks(self, when: str, batch: Any = None, *, drawn: bool = False) -> None:
         """In check mode: the state before a step that comes again is that of the first try. FaultrunError.
@@ -231,17 +309,16 @@ class Training:
         rng = recorder.step(*place) if slot is None else recorder.record(slot, *place)
         buffers = None
         if slot in (recorder.main_slot, recorder.helper_slot):
-            buffers = copied(parts.buffers.now())
+            buffers, states = copied(parts.buffers.now()), copied(objects.now())
         else:
             parts.buffers.capture()
+            states = objects.capture()
         # a scheduler may change the hyperparameters before the next update
-        groups = [[group.copy() for group in one.param_groups] for one in parts.optimizers]
+        groups = [groups_of(one) for one in parts.optimizers]
         updates = tuple(self._updates) or (0,) * len(groups)
         began = self.reading.epoch_rng
-        states, versions, trained = objects.capture(), objects.versions(), parts.updated.now()
-        return Boundary(
-            self.position, rng, groups, states, versions, updates, trained, began, buffers=buffers
-        )
+        trained = parts.updated.now()
+        return Boundary(self.position, rng, groups, states, updates, trained, began, buffers=buffers)
 
     def state_at(self, boundary: Boundary) -> dict[str, Any]:
         """The state at ``boundary``, where it lies. Any thread, while the main thread changes nothing."""
@@ -270,6 +347,8 @@ class Training:
             if self.check is not None:
                 self.check.excuse("buffer", f"they come from rank {state['rank']}'s save")
             rng, epoch_rng = self._own_numbers(position, rng, epoch_rng)
+            if rng is not None and rng.noted:
+                self.parts.objects.put_noted(rng.noted)
         if self.worker is not None:  # of other launchers nobody knows here how many ranks there are
             done = batches_done(state, self.writer.session.batch_ranks)
             position = position._replace(step_in_epoch=done)
@@ -299,17 +378,15 @@ class Training:
         if not self.history:
             self.note_boundary()
 
-    def begin_step(self, step: int, *, at_boundary: bool) -> None:
-        """``step`` is about to be yielded, perhaps again. ``at_boundary``: nothing of it was fetched yet."""
+    def begin_step(self, step: int) -> None:
+        """``step`` is about to be yielded, perhaps again."""
         recorder, slot = self.recorder, self.recorder.redo_slot
         if step in self.redo.noted:
             recorder.take(slot, self.redo.noted[step])
             restore_rng(recorder.read(slot), self.reading.generator)
             return
-        recorder.record(slot, self.position, loader := self.reading.loader_state())
+        recorder.record(slot, self.position, self.reading.loader_state())
         self.redo.keep(self.redo.noted, step, recorder.content(slot))
-        if at_boundary and self.history:  # what the script did since the last step has drawn some
-            recorder.record(self.history[-1].rng, self.position, loader)
 
     def note_under_way(self, *, updated: bool = False) -> None:
         """Note the random numbers of the step under way: others can finish it without us from here on."""
@@ -322,10 +399,7 @@ class Training:
         last, parts, redo = self.history[-1], self.parts, self.redo
         parts.buffers.put_back()
         parts.updated.put_back(last.groups, last.trained)
-        for optimizer, groups in zip(parts.optimizers, last.groups, strict=True):
-            for group, captured in zip(optimizer.param_groups, groups, strict=True):
-                group.update({key: one for key, one in captured.items() if key != "params"})
-        parts.objects.load_small(last.objects)
+        parts.objects.put_back(last.objects)
         rng = self.recorder.read(last.rng)
         if redo.in_function or last.position.step + 1 in redo.noted:
             # else nothing of the step was done, and what was drawn since the last one is the script's own
@@ -344,15 +418,54 @@ class Training:
             self.reading.resumes_here()
         self.note_boundary()
 
+    def ends_stage(self) -> None:
+        """Another training follows in this script. This one's end is kept, for a resume in the next one."""
+        self.is_over = True
+        if self.history:
+            boundary = self.reading.ended(self.position) or self.boundary_now(self.recorder.main_slot)
+            partial = self._end_of_stage.with_suffix(".tmp")
+            try:
+                partial.parent.mkdir(parents=True, exist_ok=True)
+                torch.save(self.host_state_at(boundary), partial)
+                partial.rename(self._end_of_stage)
+            except OSError as error:
+                told(f"after a restart this script's {self.parts.stage}. training cannot be skipped: {error}")
+
+    def of_this_stage(self, state: dict[str, Any]) -> dict[str, Any] | None:
+        """``state``, if it is of this training of the script, or this one's end, if it is of a later one.
+
+        None: it is of an earlier one, and this one begins. FaultrunError: nobody knows how it ended.
+        """
+        there, here = state.get("stage", self.parts.stage), self.parts.stage
+        if there < here:
+            told(f"the recovery point is of this script's {there}. training; the {here}. one begins")
+            return None
+        if there == here:
+            return state
+        ended: dict[str, Any] | None = None
+        with contextlib.suppress(OSError):
+            ended = read_state(str(self._end_of_stage))
+        if ended is None:
+            raise CannotNow(
+                f"the recovery point is of this script's {there}. training, and this is its {here}. one",
+                because=f"how that ended is not known: {self._end_of_stage} cannot be read",
+                hint="run each training by a faultrun command and with a --checkpoint_dir of its own",
+            )
+        return ended
+
+    @property
+    def _end_of_stage(self) -> Path:
+        return self.writer.own_folder / f"end-of-training-{self.parts.stage}"
+
     @property
     def may_be_followed(self) -> bool:
         """Whether another may take its place: it has trained, now or in an earlier process, or is over."""
         return self.is_over or self.position.step > 0 or any(self._updates)
 
     def _tell(self, what: str) -> None:
-        """Once: the script may mean it."""
-        if not self._told_of_steps:
-            self._told_of_steps = True
+        """Once for what begins so: the script may mean it."""
+        if (begins := what.partition(" ")[0]) not in self._told:
+            self._told.add(begins)
             told(what)
 
     def works_at(self, phase: WorkPhase) -> WorkPhase:

@@ -19,7 +19,7 @@ from transformers import Trainer, TrainerCallback
 from faultrun.errors import CannotNow, FaultrunError
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.torch.provider import keep
-from faultrun.sdk.torch.state.boundary import Boundary, Objects, device_of
+from faultrun.sdk.torch.state.boundary import Objects, device_of
 from faultrun.sdk.torch.state.rng import restore_rng
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.torch.training import Training
@@ -54,7 +54,7 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         self._trainer: Any = None
         self._output_dir = ""
         self._epoch = self._batches = 0
-        self._changed = False
+        self._evaluates = False
 
     @property
     def checkpoint(self) -> str | None:
@@ -105,7 +105,7 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         self._find_place(state)
         point = writer.session.point
         if state.global_step == (point.step if point is not None else 0):
-            _look_again(training)  # what it begins from is its first place to go on from
+            training.begin_here()  # what it begins from is its first place to go on from
         training.in_loop = True
         self._works_at(WorkPhase.UNKNOWN)
 
@@ -113,9 +113,8 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         """The last moment before an order is drawn: what the end of the epoch changed is known by now."""
         if self._training is None:
             return
-        if state.global_step and self._training.history and self._changed:
-            _look_again(self._training)
-        self._changed = False
+        if state.global_step:
+            self._training.goes_on()
         self._find_place(state)
         self._begin_order(self._training)
 
@@ -123,9 +122,8 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         """An update begins: its first batch is worked at."""
         if self._training is None:
             return
-        if self._changed and self._batches:
-            _look_again(self._training)
-        self._changed = False
+        if self._batches:
+            self._training.goes_on()
         self._takes_a_batch()
         self._works_at(WorkPhase.COMPUTING)
 
@@ -146,26 +144,23 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
 
     def on_prediction_step(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
         """Opening the data of an evaluation draws a random number; nothing after that does."""
-        training = self._training
-        if training is not None and training.in_loop and not self._changed and training.history:
-            _look_again(training)
-        self._after_the_step(WorkPhase.EVALUATING)
+        if self._training is not None and self._training.in_loop and not self._evaluates:
+            self._training.goes_on()
+        self._evaluates = True
+        self._works_at(WorkPhase.EVALUATING)
 
     def on_evaluate(self, _args: Any, _state: Any, control: Any, **_others: Any) -> None:
         """An evaluation is over; a plateau schedule and the best metric follow, and saving."""
-        self._after_the_step(WorkPhase.SAVING if control.should_save else WorkPhase.UNKNOWN)
-
-    def on_log(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
-        """The list of logs has grown."""
-        self._changed = True
+        self._evaluates = False
+        self._works_at(WorkPhase.SAVING if control.should_save else WorkPhase.UNKNOWN)
 
     def on_save(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
         """A checkpoint of Trainer's own is written."""
-        self._after_the_step(WorkPhase.UNKNOWN)
+        self._works_at(WorkPhase.UNKNOWN)
 
     def on_epoch_end(self, _args: Any, _state: Any, control: Any, **_others: Any) -> None:
         """What comes between epochs takes its time."""
-        self._after_the_step(WorkPhase.SAVING if control.should_save else WorkPhase.UNKNOWN)
+        self._works_at(WorkPhase.SAVING if control.should_save else WorkPhase.UNKNOWN)
 
     def on_train_end(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
         """Training is over, but the script may evaluate and save: only it can say that all is done."""
@@ -229,12 +224,6 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
             step = self._training.position.step
             self._training.position = Position(step, self._epoch, self._batches)
 
-    def _after_the_step(self, phase: WorkPhase) -> None:
-        """Something that is no update: the state of the last step is looked at once more when it is over."""
-        if self._training is not None and self._training.in_loop:
-            self._changed = True
-        self._works_at(phase)
-
     def _works_at(self, phase: WorkPhase) -> None:
         if self._worker is not None and self._training is not None:
             self._worker.works_at(phase)
@@ -261,19 +250,6 @@ def _parts(trainer: Any) -> Parts:
         device=device_of(model),
         watched=() if is_compiled(trainer.model_wrapped) else (model,),
     )
-
-
-def _look_again(training: Training) -> None:
-    """The state of the last step as it is now: besides the parameters, more may have changed since."""
-
-    def now() -> Boundary:
-        history = training.history
-        if not history or history[-1].position.step != training.position.step:
-            return training.boundary_now()
-        training.position = history[-1].position
-        return training.boundary_now(history.pop().rng)
-
-    training.note_boundary(now)
 
 
 def _refuse_sharded(trainer: Any) -> None:

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from transformers.trainer_callback import ExportableState
 
+from faultrun.sdk.torch.state.boundary import with_numbers
 from faultrun.sdk.torch.state.rng import Rng
-from faultrun.sdk.torch.state.state_dict import with_numbers
 
 OPTIMIZER = "optimizer.pt"
 SCHEDULER = "scheduler.pt"

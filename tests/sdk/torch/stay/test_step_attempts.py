@@ -67,7 +67,7 @@ class Rejoin:
 
     def found_broken(self) -> None: ...
 
-    enter = check = stepped = forward_done = found_broken
+    enter = check = stepped = forward_done = renews = found_broken
 
 
 @dataclass
@@ -148,6 +148,7 @@ def test_an_attempt_that_is_kept_for_all_steps_tells_of_the_last(tmp_path: Path)
             if is_lost:
                 job.rejoin.is_lost = True
                 raise RuntimeError("a peer is gone")
+            job.optimizer.step()
         told.append((job.guard.global_step, attempt.done))
     assert told == [(1, True), (1, False), (2, True)]
 

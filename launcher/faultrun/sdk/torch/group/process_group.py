@@ -9,6 +9,7 @@ builds its model and comes to its first step without peers.
 import contextlib
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
@@ -52,6 +53,8 @@ class TrainingGroup:
         self._before: set[tuple[int, int]] | None = connections()
         self._own: frozenset[tuple[int, int]] = frozenset()
         self._forms_within: timedelta | None = None
+        self.failed: Exception | None = None
+        """What a collective has raised last, whether the script has caught it or not."""
         self._level: Any = dist.get_debug_level()
         """Of torch's own checks, which a group that does nothing cannot have."""
 
@@ -132,6 +135,7 @@ class TrainingGroup:
 
     def form(self, join: Join, is_over: Callable[[], bool]) -> None:
         """Enter the group of ``join`` with all ranks. GroupBroken as soon as ``is_over``; RuntimeError."""
+        self.failed = None
         resumes = self._resumes and join.all_stayed and dist.is_initialized()
         if not resumes:
             self._drop()  # a newcomer's does nothing
@@ -177,11 +181,26 @@ def init_process_group(backend: str | None = None, **how: Any) -> None:
     c10d: Any = dist.distributed_c10d
     named = backend or str(c10d.BackendConfig(c10d.Backend("undefined")))
     _group = TrainingGroup(named, {key: one for key, one in how.items() if key not in _RENDEZVOUS})
+    _hear_of_errors(_group)
     if this.session.is_newcomer:
         _fake(this.session.rank, this.session.world_size)
         return
     dist.init_process_group(backend, **how)
     _group.settled()
+
+
+def _hear_of_errors(group: TrainingGroup) -> None:
+    """Each error of a collective is described for torch's log, where it is raised."""
+    logger: Any = sys.modules.get("torch.distributed.c10d_logger")
+    if (describe := getattr(logger, "_get_msg_dict", None)) is None:
+        return
+
+    def heard(*call: Any, **named: Any) -> Any:
+        if isinstance(error := sys.exc_info()[1], RuntimeError):
+            group.failed = RuntimeError(str(error))
+        return describe(*call, **named)
+
+    logger._get_msg_dict = heard
 
 
 def _know_groups_of_gloo() -> None:

@@ -41,6 +41,12 @@ class LastBoundary:
             interval.copied(time.perf_counter() - began_s)
         self._went_on_s = time.perf_counter()
 
+    def renews(self) -> None:
+        """More belongs to the newest boundary than when it was copied, if it was."""
+        training = self._training
+        if training.kept is not None and training.kept[0].position == training.history[-1].position:
+            self._copy()
+
     def _copy(self) -> None:
         training = self._training
         boundary, training.kept = training.history[-1], None

@@ -134,6 +134,11 @@ class StateCopies:
         if self._shard is not None:
             self._shard.copy_now(there=self._snapshots is not None and not self.full)
 
+    def renews(self) -> None:
+        """As ``copy_now``, if the newest boundary was copied: more belongs to it now."""
+        if self._shard is not None and self._training.history[-1].position.step in self.steps:
+            self.copy_now()
+
     def note_own(self) -> None:
         """The step under way may be finished by the others from here on: keep our own part of it."""
         if self._snapshots is not None and self._shard is None:

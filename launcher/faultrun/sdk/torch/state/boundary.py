@@ -11,17 +11,33 @@ really done is told by events that were recorded along the way (``DeviceMark``).
 
 import time
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 
+from faultrun.errors import FaultrunError
 from faultrun.sdk.torch.state.rng import Rng
-from faultrun.sdk.torch.state.shards import ModuleState, is_dtensor, is_spread, meshes_of, packed
-from faultrun.sdk.torch.state.trees import SMALL_BYTES, bytes_of, copied, map_tensors, same
+from faultrun.sdk.torch.state.shards import ModuleState, is_spread, meshes_of, packed, unpacked
+from faultrun.sdk.torch.state.trees import (
+    SMALL_BYTES,
+    bytes_of,
+    copied,
+    from_bytes,
+    map_tensors,
+    same,
+    to_bytes,
+)
 from faultrun.sdk.worker.save_files import Position
 
 _LOOK_S = 0.002
+OF_LIBRARIES = ("torch.", "accelerate.", "transformers.", "lightning.", "pytorch_lightning.", "faultrun.")
+
+HIDDEN = "faultrun."
+"""What the names of objects begin with that the script has not given, and an earlier save need not have."""
+
+_Mark = tuple[int, int]
 
 DeviceMark = Callable[[], bool]
 """Whether the device has come past this place of the program. Never waits."""
@@ -64,55 +80,114 @@ class Boundary(NamedTuple):
     rng: int
     groups: list[list[dict[str, Any]]]
     objects: dict[str, Any]
-    versions: dict[str, int]
     updates: tuple[int, ...]
     trained: list[bool]
     epoch_rng: Rng | None = None
     passage: Passage | None = None
     buffers: dict[str, Any] | None = None
 
-    def says_the_same(self, other: "Boundary") -> bool:
-        """Whether hyperparameters and objects are the same there."""
-        ours, theirs = (
-            [
-                {name: one for name, one in group.items() if name != "params"}
-                for each in groups
-                for group in each
-            ]
-            for groups in (self.groups, other.groups)
-        )
-        return same(ours, theirs) and same(self.objects, other.objects)
-
 
 class Objects:
-    """All with a ``state_dict`` besides model and optimizers: the small captured, the large read live."""
+    """All with a ``state_dict`` besides model and optimizers. Any thread, while the main thread stands still.
+
+    Every boundary has copies of a small one's tensors; of a large one there is one copy, of the newest.
+    """
 
     def __init__(self, objects: Mapping[str, Any]) -> None:
         self._objects = dict(objects)
         self._readers = {name: _reader_of(one) for name, one in objects.items()}
-        states = {name: read() for name, read in self._readers.items()}
-        large = {name for name, state in states.items() if _total(packed(state), bytes_of) > SMALL_BYTES}
-        self._small = {name: one for name, one in objects.items() if name not in large}
-        self._large = {name: read for name, read in self._readers.items() if name in large}
-        self.uncounted = frozenset(name for name in large if _total(states[name], is_dtensor))
-        """The large ones with DTensors, whose versions stay when ``torch._foreach`` functions change them."""
+        self._copies: dict[str, list[Any]] = {}
+        self._seen: dict[str, tuple[Any, list[_Mark | None]]] = {}
+        """The states as they were last copied, kept so that no other tensor is taken for one of theirs."""
+        self._own = {
+            name: one for name, one in objects.items() if not type(one).__module__.startswith(OF_LIBRARIES)
+        }
+
+    def add(self, name: str, one: Any) -> None:
+        """One more, before the first boundary; ``name`` begins as what is hidden."""
+        self._objects[name], self._readers[name] = one, _reader_of(one)
 
     @property
-    def has_scaler(self) -> bool:
-        """Whether one of them may find gradients to be worth nothing."""
-        return any(hasattr(one, "_growth_tracker") for one in self._objects.values())
+    def large(self) -> frozenset[str]:
+        """Those of which the newest boundary alone has a copy."""
+        return frozenset(self._copies)
+
+    def now(self) -> dict[str, Any]:
+        """Their states, where they are."""
+        return {name: _state_of(one, self._readers[name]) for name, one in self._objects.items()}
 
     def capture(self) -> dict[str, Any]:
-        """Copies of the small ones' states."""
-        return {name: _frozen_state(one, self._readers[name]) for name, one in self._small.items()}
+        """Copies of the states. FaultrunError: there is no room for one."""
+        return {name: self._copied(name, state) for name, state in self.now().items()}
 
-    def versions(self) -> dict[str, int]:
-        """For each large one, a number that grows when a tensor of it is changed in place."""
-        return {name: _total(read(), _version_of) for name, read in self._large.items()}
+    def _copied(self, name: str, state: Any) -> Any:
+        kept, new, marks = iter(self._copies.pop(name, ())), [], []
 
-    def live(self) -> dict[str, Any]:
-        """The large ones' states as they are."""
-        return {name: packed(read()) for name, read in self._large.items()}
+        def copy(tensor: Any) -> Any:
+            old, tensor = next(kept, None), tensor.detach()
+            if old is None or (old.shape, old.dtype, old.device) != (
+                tensor.shape,
+                tensor.dtype,
+                tensor.device,
+            ):
+                old = tensor.clone()
+            else:
+                old.copy_(tensor)
+            new.append(old)
+            marks.append(_mark_of(tensor))
+            return old
+
+        try:
+            found = map_tensors(state, copy, deepcopy)
+        except (MemoryError, RuntimeError) as error:
+            size_mib = _total(state, bytes_of) >> 20
+            because = (
+                f"there is no room for a copy of its {size_mib} MiB, which every step may change: {error}"
+            )
+            hint = "leave it out of objects, and save it with your own checkpoints"
+            raise FaultrunError(
+                f"objects[{name!r}] cannot be protected", because=because, hint=hint
+            ) from error
+        if sum(map(bytes_of, new)) > SMALL_BYTES:
+            self._copies[name] = new
+        self._seen[name] = state, marks
+        return found
+
+    def have_changed(self, last: Mapping[str, Any]) -> bool:
+        """Whether any has since it was copied as ``last``; of what is large, as far as torch counts that."""
+
+        def alike(then: Any, now: Any) -> bool:
+            mark = next(marks)
+            return bool(torch.equal(then, now)) if mark is None else mark == _mark_of(now)
+
+        for name, state in self.now().items():
+            marks = iter(self._seen[name][1])
+            if not same(last[name], state, alike):
+                return True
+        return False
+
+    def have_skipped(self, last: Mapping[str, Any]) -> bool:
+        """Whether a GradScaler has found gradients worth nothing since ``last``, and changed its scale."""
+        now = self.now()
+        return any(
+            not last or not same(with_numbers(last[name]), with_numbers(now[name]))
+            for name, one in self._objects.items()
+            if hasattr(one, "_growth_tracker")
+        )
+
+    def noted(self) -> bytes:
+        """The states of the script's own small objects, which need not be alike on all ranks."""
+        parts = []
+        for name, one in self._own.items():
+            if name not in self._copies and (content := to_bytes([name, one.state_dict()])):
+                parts.append(content)
+        return to_bytes(parts) or b""
+
+    def put_noted(self, content: bytes) -> None:
+        """Put back what ``noted`` returned."""
+        for part in from_bytes(content):
+            name, state = from_bytes(part)
+            self._own[name].load_state_dict(state)
 
     def meshes(self, name: str) -> tuple[Any, ...]:
         """Over which the state of this one is spread now."""
@@ -123,14 +198,14 @@ class Objects:
         return {name: one.state_dict() for name, one in self._objects.items()}
 
     def load(self, states: Mapping[str, Any]) -> None:
-        """Put every state back. KeyError when one is missing."""
+        """Put every state back. KeyError when one of the script's is missing."""
         for name, one in self._objects.items():
-            one.load_state_dict(states[name])
+            if name in states or not name.startswith(HIDDEN):
+                one.load_state_dict(states[name])
 
-    def load_small(self, states: Mapping[str, Any]) -> None:
+    def put_back(self, states: Mapping[str, Any]) -> None:
         """Put back what ``capture`` returned."""
-        for name, one in self._small.items():
-            one.load_state_dict(copied(states[name]))
+        self.load({name: unpacked(copied(one), self.meshes(name)) for name, one in states.items()})
 
 
 def passes(mark: DeviceMark, timeout_s: float) -> bool:
@@ -143,30 +218,6 @@ def passes(mark: DeviceMark, timeout_s: float) -> bool:
     return True
 
 
-def nothing_is_missing(
-    before: Boundary | None, last: Boundary, now: Boundary, uncounted: frozenset[str] = frozenset()
-) -> bool:
-    """Whether all that moved in the last whole step has moved again since: then this step is whole too.
-
-    ``now`` is taken after an update, before the script said that the step is
-    complete. A step of which no earlier one is known counts only if there is
-    a single optimizer and nothing else to move. An object that is ``uncounted`` must be seen to move.
-    """
-    if before is None:
-        return now.updates == (last.updates[0] + 1,) if len(now.updates) == 1 and not now.objects else False
-    usual = [b - a for a, b in zip(before.updates, last.updates, strict=True)]
-    since = [b - a for a, b in zip(last.updates, now.updates, strict=True)]
-    if usual != since:
-        return False
-    for name, state in last.objects.items():
-        if not same(before.objects[name], state) and same(state, now.objects[name]):
-            return False
-    return all(
-        version != now.versions[name] or (before.versions[name] == version and name not in uncounted)
-        for name, version in last.versions.items()
-    )
-
-
 def _reader_of(one: Any) -> Callable[[], Any]:
     """A sharded module's hooks are not for other threads; whatever else is asked itself."""
     if isinstance(one, torch.nn.Module) and is_spread(one):
@@ -175,23 +226,32 @@ def _reader_of(one: Any) -> Callable[[], Any]:
     return reader
 
 
-def _frozen_state(one: Any, read: Callable[[], Any]) -> Any:
+def _state_of(one: Any, read: Callable[[], Any]) -> Any:
     scale = getattr(one, "_scale", None)
     if isinstance(scale, torch.Tensor) and scale.is_cuda and hasattr(one, "_growth_tracker"):
         # GradScaler.state_dict without its wait for the device: numbers are read when they are saved
         return {
-            "scale": scale.detach().clone(),
+            "scale": scale,
             "growth_factor": one.get_growth_factor(),
             "backoff_factor": one.get_backoff_factor(),
             "growth_interval": one.get_growth_interval(),
-            "_growth_tracker": one._growth_tracker.detach().clone(),
+            "_growth_tracker": one._growth_tracker,
         }
-    return copied(packed(read()))
+    return packed(read())
 
 
-def _version_of(tensor: Any) -> int:
-    version: int = tensor._version
-    return version
+def with_numbers(state: Any) -> Any:
+    """``GradScaler`` wants numbers where a tensor was captured without waiting for the device."""
+    if isinstance(state, dict) and "_growth_tracker" in state:
+        return map_tensors(state, lambda tensor: tensor.item())
+    return state
+
+
+def _mark_of(tensor: Any) -> _Mark | None:
+    """Where it is and how often it was written to; None where its numbers are compared."""
+    if tensor.device.type == "cpu" and bytes_of(tensor) <= SMALL_BYTES:
+        return None
+    return tensor.data_ptr(), -1 if tensor.is_inference() else tensor._version
 
 
 def _total(state: Any, number_of: Callable[[Any], int]) -> int:

@@ -129,7 +129,7 @@ def living(parts: Parts, loader: Any, batch: Any = None) -> Digests:
                 found[f"{'tensor' if isinstance(one, torch.Tensor) else 'number'} {path}.{name}"] = one
     states = {str(number): one.state_dict() for number, one in enumerate(parts.optimizers)}
     rng = current_rng(loader)
-    values = [getattr(rng, name) for name in Rng.__slots__]
+    values = [getattr(rng, name) for name in Rng.__slots__ if name != "noted"]
     random = zip(("torch", "Python", "numpy", "CUDA", "loader"), values, strict=True)
     found.update({f"{_RANDOM}{name}": one for name, one in random if one is not None})
     for kind, state in {"optimizer": states, "object": parts.objects.states(), "batch": batch}.items():

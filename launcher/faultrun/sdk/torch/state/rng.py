@@ -26,13 +26,17 @@ _ABSENT = b"\0"
 
 @dataclass(frozen=True, slots=True)
 class Rng:
-    """The state of every generator; None where it was not in use. ``loader`` is the data loader's own."""
+    """The state of every generator; None where it was not in use. ``loader`` is the data loader's own.
+
+    ``noted`` is what ``Objects.noted`` told beside them, and is in no save.
+    """
 
     cpu: Any
     python: tuple[Any, ...]
     numpy: tuple[Any, ...] | None
     cuda: Any
     loader: Any
+    noted: bytes = b""
 
 
 def current_rng(loader: Any = None) -> Rng:

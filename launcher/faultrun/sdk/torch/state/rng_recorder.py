@@ -32,8 +32,8 @@ _KEPT = 4
 """Steps, and as many epochs, that a rank has resumed at."""
 _COPIED = 2
 """Steps of which copies are kept: ranks may differ by one copy."""
-_HEADER = struct.Struct("<QqqqIII")
-"""Run, step, epoch, batches; lengths of torch's, CUDA's and the loader's states (0: none)."""
+_HEADER = struct.Struct("<QqqqIIII")
+"""Run, step, epoch, batches; lengths of torch's, CUDA's, the loader's and the objects' states (0: none)."""
 _RUN = struct.Struct("<Q")
 _PYTHON_AT = 64
 _NUMPY_AT = _PYTHON_AT + AREA_BYTES
@@ -58,7 +58,12 @@ class RngRecorder:
     """Of the file of a rank, in its own folder."""
 
     def __init__(
-        self, path: Path | None, run_id: str, steps: int, device_rng: Callable[[], Any] | None = None
+        self,
+        path: Path | None,
+        run_id: str,
+        steps: int,
+        device_rng: Callable[[], Any] | None = None,
+        noted: Callable[[], bytes] | None = None,
     ) -> None:
         self._run = zlib.crc32(run_id.encode()) + 1
         self._steps = steps
@@ -75,7 +80,7 @@ class RngRecorder:
         self._turn_copied = 0
         self._page = _mapped(path, self._copied.stop * _SLOT_BYTES)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._page))
-        self._device_rng = device_rng
+        self._device_rng, self._noted = device_rng, noted
         self._python, self._numpy = PythonRng(), NumpyRng()
 
     def step(self, position: Position, loader: Any) -> int:
@@ -100,13 +105,17 @@ class RngRecorder:
         """Whether nothing was drawn between these two."""
         return self.content(slot)[_PYTHON_AT:] == self.content(other)[_PYTHON_AT:]
 
+    def is_still(self, slot: int, position: Position, loader: Any) -> bool:
+        """Whether nothing was drawn since these numbers were noted."""
+        return self.are_same(slot, self.record(self.main_slot, position, loader))
+
     def epoch(self, position: Position, loader: Any) -> int:
         """Record the beginning of an epoch; the slot."""
         self._turn_epoch ^= 1
         return self.record(self._steps + 2 + self._turn_epoch, position, loader)
 
-    def record(self, slot: int, position: Position, loader: Any) -> int:
-        """Record in this slot, which is returned."""
+    def record(self, slot: int, position: Position, loader: Any, noted: bytes | None = None) -> int:
+        """Record in this slot, which is returned; what is ``noted`` beside, by default as it is now."""
         start = slot * _SLOT_BYTES
         _RUN.pack_into(self._page, start, 0)  # of no run until it is whole
         self._put(start + _PYTHON_AT, self._python.packed())
@@ -114,27 +123,35 @@ class RngRecorder:
         state = memoryview(torch.default_generator.get_state().numpy())
         self._put(start + _TENSORS_AT, state)
         device = kept = 0
+        at = start + _TENSORS_AT + len(state)
         if loader is not None or self._device_rng is not None:
-            device, kept = self._put_others(self._address + start + _TENSORS_AT + len(state), loader)
+            device, kept = self._put_others(self._address + at, loader)
+        if noted is None:
+            noted = b"" if self._noted is None else self._noted()
+        if at + device + kept + len(noted) > start + _SLOT_BYTES:
+            noted = b""
+        self._put(at + device + kept, noted)
         step, epoch, batches = position
         place = (-1 if epoch is None else epoch, -1 if batches is None else batches)
-        _HEADER.pack_into(self._page, start, self._run, step, *place, len(state), device, kept)
+        _HEADER.pack_into(self._page, start, self._run, step, *place, len(state), device, kept, len(noted))
         return slot
 
     def read(self, slot: int) -> Rng:
         """What was recorded in ``slot``."""
         start = slot * _SLOT_BYTES
         tensors, at = [], start + _TENSORS_AT
-        for length in _HEADER.unpack_from(self._page, start)[4:]:
+        *lengths, noted = _HEADER.unpack_from(self._page, start)[4:]
+        for length in lengths:
             tensors.append(_tensor(self._page[at : at + length]))
             at += length
         python = PythonRng.unpacked(self._page[start + _PYTHON_AT : start + _NUMPY_AT])
         numpy = NumpyRng.unpacked(self._page[start + _NUMPY_AT : start + _TENSORS_AT])
-        return Rng(cpu=tensors[0], python=python, numpy=numpy, cuda=tensors[1], loader=tensors[2])
+        own = self._page[at : at + noted]
+        return Rng(cpu=tensors[0], python=python, numpy=numpy, cuda=tensors[1], loader=tensors[2], noted=own)
 
-    def keep(self, position: Position, loader: Any) -> None:
+    def keep(self, position: Position, loader: Any, noted: bytes | None = None) -> None:
         """Record what a checkpoint is about to be taken at, instead of the oldest that was kept."""
-        self.record(self._kept_slot(self._kept_steps, lambda key: key == position), position, loader)
+        self.record(self._kept_slot(self._kept_steps, lambda key: key == position), position, loader, noted)
 
     def keep_copied(self, slot: int) -> None:
         """The state of the step that is recorded in ``slot`` was copied, and may be saved much later."""
@@ -172,7 +189,7 @@ class RngRecorder:
             if found is not None:
                 before = current_rng()
                 restore_rng(found)
-                self.keep(position, found.loader)
+                self.keep(position, found.loader, found.noted)
                 restore_rng(before)
             return found or noted
         return None
@@ -235,13 +252,16 @@ class RngRecorder:
 
 
 def recorder_of(
-    writer: SaveWriter, steps: int, device_rng: Callable[[], Any] | None, *, kept: bool
+    writer: SaveWriter,
+    steps: int,
+    device_rng: Callable[[], Any] | None,
+    noted: Callable[[], bytes] | None,
 ) -> RngRecorder:
-    """In a file where there is a run to come back to (``kept``) and it can be mapped; else in memory."""
-    if kept:
+    """In a file where there is a run to come back to, and something ``noted``, if it can be mapped."""
+    if noted is not None:
         with contextlib.suppress(OSError, ValueError):
             path = writer.own_folder / RngRecorder.file_name
-            return RngRecorder(path, writer.session.run_id, steps, device_rng)
+            return RngRecorder(path, writer.session.run_id, steps, device_rng, noted)
     return RngRecorder(None, writer.session.run_id, steps, device_rng)
 
 

@@ -1,8 +1,8 @@
 """The saved state of one rank as one dict: made of live tensors and a boundary, and put back.
 
-    {"faultrun": 1, "global_step", "epoch", "step_in_epoch", "rank", "world_size",
+    {"faultrun": 1, "stage", "global_step", "epoch", "step_in_epoch", "rank", "world_size",
      "batch_ranks" (of how many ranks' batches a step is made), "model", "optimizer" (a list when there are
-     several), "updated" (``updated.py``), "objects", "rng", "epoch_rng", "buffers"}
+     several), "updated" and "others" (``updated.py``), "objects", "rng", "epoch_rng", "buffers"}
 
 ``buffers`` are those that ``model`` has not, or that have another shape or type than when training began.
 
@@ -11,7 +11,7 @@ holds this rank's piece (``shards``).
 """
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from faultrun.sdk.session import Session
-from faultrun.sdk.torch.state.boundary import Boundary, Device, Objects
+from faultrun.sdk.torch.state.boundary import HIDDEN, OF_LIBRARIES, Boundary, Device, Objects, with_numbers
 from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.rng import Rng, rng_to_plain
 from faultrun.sdk.torch.state.shards import ModuleState, meshes_of, packed, unpacked
@@ -28,6 +28,7 @@ from faultrun.sdk.torch.state.updated import Updated
 from faultrun.sdk.worker.save_files import Position
 
 _SCHEMA = 1
+EXTRA = f"{HIDDEN}extra state of modules"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +36,7 @@ class Parts:
     """What is protected. ``model`` is the user's own module, out of its wrappers; ``wrapped``: in them.
 
     ``shards`` is its state where it is spread over a mesh, else None.
+    ``stage``: the how many-th training of the script it is.
     ``watched``: modules on whose forward pass a hook is put; in a compiled model it would be compiled too.
     """
 
@@ -45,18 +47,75 @@ class Parts:
     watched: tuple[Any, ...] = ()
     shards: ModuleState | None = None
     wrapped: tuple[Any, ...] = ()
+    stage: int = 1
     buffers: Buffers = field(init=False)
     updated: Updated = field(init=False)
 
     def __post_init__(self) -> None:
         self.buffers = Buffers(self.model)
         self.updated = Updated(self.model, self.optimizers, self.wrapped)
+        if (extra := ExtraState(self.model)).is_there:
+            self.objects.add(EXTRA, extra)
 
     def forget_gradients(self) -> None:
         """Of the whole model, and of whatever else is updated: a step is taken back."""
         updated = (group["params"] for one in self.optimizers for group in one.param_groups)
         for parameter in chain(self.model.parameters(), *updated):
             parameter.grad = None
+
+
+class ExtraState:
+    """What modules keep that is no tensor (``get_extra_state``), by its name in the model's state."""
+
+    def __init__(self, model: Any) -> None:
+        empty = torch.nn.Module.get_extra_state
+        named = model.named_modules(remove_duplicate=False)
+        self._modules = {
+            f"{path}{'.' if path else ''}_extra_state": one
+            for path, one in named
+            if type(one).get_extra_state is not empty
+        }
+
+    @property
+    def is_there(self) -> bool:
+        """Whether any module keeps something."""
+        return bool(self._modules)
+
+    def state_dict(self) -> dict[str, Any]:
+        """As it is now."""
+        return {name: one.get_extra_state() for name, one in self._modules.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """As it was."""
+        for name, one in self._modules.items():
+            one.set_extra_state(state[name])
+
+
+class OwnNumbers:
+    """Numbers and words in the attributes of what passes on to an optimizer: a learning rate may follow."""
+
+    def __init__(self, around: Any) -> None:
+        self._around = around
+
+    def state_dict(self) -> dict[str, Any]:
+        """As they are now."""
+        return {name: one for name, one in vars(self._around).items() if isinstance(one, int | float | str)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """As they were."""
+        vars(self._around).update(state)
+
+
+def own_numbers(optimizers: Sequence[Any]) -> dict[str, Any]:
+    """Objects for what the script has put around its optimizers; libraries' are known."""
+    found = {}
+    for number, one in enumerate(optimizers):
+        around = one
+        while unwrapped_optimizer(around) is not around:
+            if not type(around).__module__.startswith(OF_LIBRARIES):
+                found[f"{HIDDEN}{type(around).__name__} {number}"] = OwnNumbers(around)
+            around = around.optimizer
+    return found
 
 
 def unwrapped(model: Any) -> Any:
@@ -109,6 +168,7 @@ def assemble(
     ]
     model = parts.model.state_dict() if parts.shards is None else packed(parts.shards.read())
     buffers = parts.buffers.copies if boundary.buffers is None else boundary.buffers
+    model.update(boundary.objects.get(EXTRA, {}))
     unlike = {}
     for name, kept in buffers.items():
         if (live := model.get(name)) is not None:
@@ -117,6 +177,7 @@ def assemble(
             unlike[name] = kept
     return {
         "faultrun": _SCHEMA,
+        "stage": parts.stage,
         "global_step": position.step,
         "epoch": position.epoch,
         "step_in_epoch": position.step_in_epoch,
@@ -127,7 +188,8 @@ def assemble(
         "buffers": unlike,
         "optimizer": optimizers[0] if len(optimizers) == 1 else optimizers,
         "updated": parts.updated.told(boundary.groups, boundary.trained),
-        "objects": {**boundary.objects, **parts.objects.live()},
+        "others": parts.updated.others(),
+        "objects": {name: one for name, one in boundary.objects.items() if name != EXTRA},
         "rng": rng_to_plain(rng[0]),
         "epoch_rng": None if rng[1] is None else rng_to_plain(rng[1]),
     }
@@ -172,6 +234,7 @@ def load_into(parts: Parts, state: Mapping[str, Any]) -> Position:
     saved = state["optimizer"] if len(parts.optimizers) != 1 else [state["optimizer"]]
     if "updated" in state:
         parts.updated.put(state["updated"], saved)
+        parts.updated.put_others(state.get("others", ()))
     meshes = () if shards is None else shards.meshes
     for optimizer, one in zip(parts.optimizers, saved, strict=True):
         optimizer.load_state_dict({**one, "state": _spread_again(optimizer, one["state"], meshes)})
@@ -211,10 +274,3 @@ def _steps_back(one: Mapping[str, Any], ahead: int) -> dict[str, Any]:
     if isinstance(step, torch.Tensor) and not step.is_cuda:
         return {**one, "step": step - ahead}
     return dict(one)
-
-
-def with_numbers(state: Any) -> Any:
-    """``GradScaler`` wants numbers where a tensor was captured without waiting for the device."""
-    if isinstance(state, dict) and "_growth_tracker" in state:
-        return map_tensors(state, lambda tensor: tensor.item())
-    return state

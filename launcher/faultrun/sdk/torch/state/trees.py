@@ -1,7 +1,9 @@
 """States as nested containers of tensors: changed, copied and compared."""
 
 import copy
+import marshal
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -12,39 +14,84 @@ SMALL_BYTES = 1 << 16
 _LEAVES = frozenset({int, float, bool, str, type(None)})
 
 
-def map_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
-    """``value`` with ``change`` applied to every tensor in it; containers are new, of the same kinds."""
+def map_tensors(
+    value: Any, change: Callable[[Any], Any], other: Callable[[Any], Any] = lambda one: one
+) -> Any:
+    """``value`` with ``change`` applied to every tensor in it; containers are new, of the same kinds.
+
+    ``other`` is applied to what is neither a tensor nor a container, nor a plain number or word.
+    """
     if type(value) in _LEAVES:
         return value
     if isinstance(value, torch.Tensor):
         return change(value)
     if type(value) is dict:
-        return {key: map_tensors(one, change) for key, one in value.items()}
+        return {key: map_tensors(one, change, other) for key, one in value.items()}
     if isinstance(value, dict):
         new = copy.copy(value)  # a Counter made of pairs would count them
         for key, one in value.items():
-            new[key] = map_tensors(one, change)
+            new[key] = map_tensors(one, change, other)
         return new
     if type(value) in (list, tuple):
-        return type(value)(map_tensors(one, change) for one in value)
-    return value
+        return type(value)(map_tensors(one, change, other) for one in value)
+    return other(value)
 
 
 def copied(state: Any) -> Any:
     """A copy that the main thread cannot change any more."""
-    return map_tensors(state, lambda tensor: tensor.detach().clone())
+    return map_tensors(state, lambda tensor: tensor.detach().clone(), copy.deepcopy)
 
 
-def same(left: Any, right: Any) -> bool:
-    """Deep equality that knows tensors."""
+def same(left: Any, right: Any, alike: Callable[[Any, Any], bool] = torch.equal) -> bool:
+    """Deep equality that knows tensors, which are compared by ``alike``."""
     if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
         both = isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)
-        return both and bool(torch.equal(left, right))
+        return both and bool(alike(left, right))
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same(one, right[key]) for key, one in left.items())
+        return left.keys() == right.keys() and all(same(one, right[key], alike) for key, one in left.items())
     if isinstance(left, Sequence) and isinstance(right, Sequence) and not isinstance(left, str):
-        return len(left) == len(right) and all(map(same, left, right))
+        return len(left) == len(right) and all(map(same, left, right, repeat(alike)))
+    if hasattr(left, "tobytes") and hasattr(right, "tobytes"):
+        return bool(left.shape == right.shape and left.tobytes() == right.tobytes())
     return bool(left == right)
+
+
+def to_bytes(state: Any) -> bytes | None:
+    """``state`` within some ten microseconds; None if there is more in it than plain values and tensors."""
+    try:
+        return marshal.dumps(_plain(state))
+    except ValueError:
+        return None
+
+
+def from_bytes(content: bytes) -> Any:
+    """What ``to_bytes`` packed."""
+    return _tensors_in(marshal.loads(content))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and not hasattr(value, "device_mesh"):
+        flat = value.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8)
+        return frozenset({str(value.dtype)[6:]}), tuple(value.shape), flat.numpy().tobytes()
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    return type(value)(map(_plain, value)) if type(value) in (list, tuple) else value
+
+
+def _tensors_in(value: Any) -> Any:
+    match value:
+        case (frozenset() as kind, tuple() as shape, bytes() as content) if type(value) is tuple:
+            dtype = getattr(torch, *kind)
+            return (
+                torch.frombuffer(bytearray(content), dtype=dtype).reshape(shape)
+                if content
+                else torch.empty(shape, dtype=dtype)
+            )
+        case dict():
+            return {key: _tensors_in(one) for key, one in value.items()}
+        case list() | tuple():
+            return type(value)(map(_tensors_in, value))
+    return value
 
 
 def bytes_of(tensor: Any) -> int:

@@ -7,9 +7,15 @@ is known by its name in the model, by which the group is made again in a process
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from faultrun.errors import FaultrunError
+from faultrun.sdk.torch.state.rng import memory_at
+from faultrun.sdk.torch.state.shards import is_dtensor, local_of
+from faultrun.sdk.torch.state.trees import same
+
+_PIECE = 64
 
 Groups = Sequence[Sequence[Mapping[str, Any]]]
 """Each optimizer's, as they were at a boundary."""
@@ -26,6 +32,33 @@ class Updated:
         self._left_out = {name: one for name, one in named if not one.requires_grad}
         self._seen: tuple[list[int], list[bool]] | None = None
         self._name()
+        trained = (one for each in optimizers for group in each.param_groups for one in group["params"])
+        self._others = [one for one in trained if id(one) not in self._names]
+        flat = any("FullyShardedDataParallel" in type(one).__name__ for one in model.modules())
+        known = () if flat else (*self._all, *self._others)
+        self._plain = [
+            one
+            for one in known
+            if not (is_dtensor(one) or one.is_inference()) and one.layout == torch.strided
+        ]
+
+    def mark(self) -> tuple[Any, ...]:
+        """What is another once a parameter was written to: how often all were, a piece of the first and last.
+
+        The pieces tell of a change that torch does not count (``one.data.copy_``), on a CPU.
+        """
+        ends = [one for one in (*self._plain[:1], *self._plain[-1:]) if one.device.type == "cpu"]
+        pieces = [bytes(memory_at(one.data_ptr(), min(_PIECE, one.nbytes))) for one in ends if one.nbytes]
+        return sum([one._version for one in self._plain]), *pieces
+
+    def others(self) -> list[Any]:
+        """What is updated and not the model's, such as a criterion's parameters: where it is."""
+        return [local_of(one.detach()) for one in self._others]
+
+    def put_others(self, saved: Sequence[Any]) -> None:
+        """Have these values there. An earlier version has saved none."""
+        for one, values in zip(self.others(), saved, strict=False):
+            one.copy_(values)
 
     def now(self) -> list[bool]:
         """Whether each of the model's parameters is trained, and not frozen."""
@@ -36,6 +69,17 @@ class Updated:
         if (seen := ([*map(len, groups)], trained)) != self._seen:
             self._seen = seen
             self._check()
+
+    def have_changed(self, groups: Groups) -> bool:
+        """Whether hyperparameters have, since they were ``groups``; numbers on a device are not looked at."""
+        then = [group for each in groups for group in each]
+        now = [group for one in self._optimizers for group in one.param_groups]
+        alike = (
+            group.keys() == live.keys()
+            and all(key == "params" or same(one, live[key], _on_host) for key, one in group.items())
+            for group, live in zip(then, now, strict=False)
+        )
+        return len(then) != len(now) or not all(alike)
 
     def told(self, groups: Groups, trained: Sequence[bool]) -> dict[str, Any]:
         """What a save holds of a boundary, by name ("" for what has none), as ``put`` takes it."""
@@ -57,12 +101,18 @@ class Updated:
         self._check()
 
     def put_back(self, groups: Groups, trained: Sequence[bool]) -> None:
-        """Let go of what was added since that boundary, and freeze what was frozen there."""
+        """Let go of what was added since that boundary, and have its hyperparameters, and frozen what was."""
         for optimizer, kept in zip(self._optimizers, groups, strict=True):
             for group in optimizer.param_groups[len(kept) :]:
                 for parameter in group["params"]:
                     optimizer.state.pop(parameter, None)
             del optimizer.param_groups[len(kept) :]
+            for group, then in zip(optimizer.param_groups, kept, strict=True):
+                for key, one in then.items():
+                    if isinstance(one, torch.Tensor) and isinstance(group.get(key), torch.Tensor):
+                        group[key].copy_(one)  # a scheduler may write into it
+                    elif key != "params":
+                        group[key] = one
         _freeze(self._all, trained)
 
     def _named(self, params: Sequence[Any]) -> list[str]:
@@ -83,6 +133,18 @@ class Updated:
     def _name(self) -> None:
         named = [*self._model.named_parameters()]
         self._names, self._all = {id(one): name for name, one in named}, [one for _, one in named]
+
+
+def groups_of(optimizer: Any) -> list[dict[str, Any]]:
+    """Its groups, with copies of hyperparameters: a learning rate may be a tensor that is written into."""
+    return [
+        {key: one.clone() if isinstance(one, torch.Tensor) else one for key, one in group.items()}
+        for group in optimizer.param_groups
+    ]
+
+
+def _on_host(left: Any, right: Any) -> bool:
+    return left.device.type != "cpu" or bool(torch.equal(left, right))
 
 
 def _freeze(parameters: Sequence[Any], trained: Sequence[bool | None]) -> None:

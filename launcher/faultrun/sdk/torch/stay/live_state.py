@@ -7,7 +7,6 @@ from faultrun.sdk.stay.common_step import NOTHING, CommonStep, From
 from faultrun.sdk.torch.group.ddp import Averaging
 from faultrun.sdk.torch.group.transfer import receive, send
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
-from faultrun.sdk.torch.state.boundary import nothing_is_missing
 from faultrun.sdk.torch.state.trees import copied
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.update_lock import UpdatePhase
@@ -93,13 +92,10 @@ class LiveState:
     def _survived(self) -> bool:
         training = self._training
         if training.lock.phase is UpdatePhase.CLEAN:
-            return bool(training.history)
+            return bool(training.history) and not training.is_touched
         if training.lock.phase is not UpdatePhase.UPDATED or not training.history:
             return False
-        last = training.history[-1]
-        before = training.history[-2] if len(training.history) > 1 else None
-        now = training.boundary_now(training.recorder.helper_slot)
-        if not nothing_is_missing(before, last, now, training.parts.objects.uncounted):
+        if training.whole_now() is None:
             return False
         self._ends_step()
         return True

@@ -1,11 +1,37 @@
 """What is needed to do a step again: its batch, and the random numbers as it began."""
 
+import copy
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from faultrun.sdk.torch.state.rng import Rng
+from faultrun.sdk.torch.state.trees import SMALL_BYTES, bytes_of, copied, map_tensors
 
 T = TypeVar("T")
+
+
+class KeptBatch:
+    """What the loader gave for a step. Large tensors of it are copied only where that is asked for."""
+
+    def __init__(self, content: Any, *, is_copied: bool) -> None:
+        self._lent: list[tuple[Any, int]] = []
+
+        def keep(tensor: Any) -> Any:
+            if is_copied or bytes_of(tensor) <= SMALL_BYTES:
+                return tensor.clone()
+            self._lent.append((tensor, 0 if tensor.is_inference() else tensor._version))
+            return tensor
+
+        self._content = map_tensors(content, keep, copy.copy)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the script has written into a tensor of it that was not copied."""
+        return any(version != one._version for one, version in self._lent if not one.is_inference())
+
+    def again(self) -> Any:
+        """The same, for the script to do with what it likes."""
+        return copied(self._content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +40,7 @@ class Batch:
     random numbers.
     """
 
-    content: Any
+    kept: KeptBatch
     epoch: int | None
     step_in_epoch: int | None
     epoch_rng: Rng | None
@@ -29,6 +55,8 @@ class Redo:
         self.batches: dict[int, Batch] = {}
         self.kept = 2
         """For so many steps. Ranks differ by one: that under way may come again, and the one before it."""
+        self.copies_batches = False
+        """Whether the script changes its batches in place, so that even large ones are copied."""
         self.attempted = False
         """Whether the step that was yielded last has been attempted."""
         self.in_function = False

@@ -125,7 +125,7 @@ class Rejoin:
             while self._able and (self._undone is not None or self._worker.regroup.is_lost(self.incarnation)):
                 self._rejoin(timeout_s=self._worker.regroup.patience_s)
         except _ODD as odd:  # the state is whole all the same, or marked as half changed
-            raise self._gives_up(f"{type(odd).__name__}: {odd} (torch {torch.__version__})") from odd
+            raise self.gives_up(f"{type(odd).__name__}: {odd} (torch {torch.__version__})") from odd
 
     def leave_if_lost(self) -> None:
         """PeerLost once a peer is gone: in a function that has to end before the next group is formed."""
@@ -137,13 +137,24 @@ class Rejoin:
         if (broken := self.found_broken()) is not None:
             raise broken
 
-    def found_broken(self) -> PeerLost | None:
-        """Why gradients are worth nothing; asked at the end of a step, too."""
-        if self._averaging is None or self._averaging.failed is None:
+    def found_broken(self) -> Exception | None:
+        """Why gradients are worth nothing; asked at the end of a step, too.
+
+        The script itself may have caught the error of a collective.
+        """
+        if self._averaging is not None and self._averaging.failed is not None:
+            broken = PeerLost("the process group is broken")
+            broken.__cause__ = self._averaging.failed
+            return broken
+        group = self._group
+        if group is None or group.failed is None or not self._able or self._training.has_update:
             return None
-        broken = PeerLost("the process group is broken")
-        broken.__cause__ = self._averaging.failed
-        return broken
+        error, group.failed = group.failed, None
+        return error if self._worker.regroup.wait_lost(self.incarnation, self._verdict_s) else None
+
+    def renews(self) -> None:
+        """What the last boundary says has changed since it was copied."""
+        self._memory.renews()
 
     def forward_done(self) -> None:
         """Survivors can finish this step without us from here on, unless a backward pass tells it better."""
@@ -251,7 +262,7 @@ class Rejoin:
         except RuntimeError as error:
             self._training.inside = True
             if not regroup.wait_lost(self.incarnation, self._verdict_s):
-                raise self._gives_up(f"the next process group failed: {error}") from error
+                raise self.gives_up(f"the next process group failed: {error}") from error
             self._leave(error)
             return False
         self._training.inside = True
@@ -272,7 +283,7 @@ class Rejoin:
         if self._sharded is not None:
             self._sharded.enters()
             if left := self._sharded.left:
-                raise self._gives_up(f"fully_shard keeps something of the interrupted step: {left}")
+                raise self.gives_up(f"fully_shard keeps something of the interrupted step: {left}")
 
     def _leave(self, error: Exception | None) -> None:
         """Let go of all that the interrupted step holds, the group's connections in particular."""
@@ -295,13 +306,13 @@ class Rejoin:
         standings = self._memory.compared(self._state.step, device)
         common = of_shards(standings) if spread else of_replicas(standings)
         if common is None:
-            raise self._gives_up(nothing_common(standings, of_shards=spread))
+            raise self.gives_up(nothing_common(standings, of_shards=spread))
         if not self._training.redo.reaches(common.step):
-            raise self._gives_up(f"step {common.step} is too long ago to do the steps after it again")
+            raise self.gives_up(f"step {common.step} is too long ago to do the steps after it again")
         try:
             self._state.become(common, self._memory, self._averaging, device)
         except (SnapshotDamaged, ElsewhereInTheScript) as why:
-            raise self._gives_up(str(why)) from why
+            raise self.gives_up(str(why)) from why
         self._worker.regroup.times["restored"] = time.monotonic()
         return common.step
 
@@ -329,7 +340,7 @@ class Rejoin:
         self._able = False
         self._worker.say("cannot_rejoin", incarnation=self.incarnation, why=why[:2000])
 
-    def _gives_up(self, why: str) -> PeerLost:
+    def gives_up(self, why: str) -> PeerLost:
         """An error that tells of a lost peer: the request to save comes, and the process waits for it."""
         self._cannot(why)
         return PeerLost(f"this rank cannot rejoin: {why}")

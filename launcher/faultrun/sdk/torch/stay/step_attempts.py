@@ -20,7 +20,7 @@ from faultrun.sdk.torch.loader.loader_position import opened, opened_after, set_
 from faultrun.sdk.torch.state.check import BEGINNING
 from faultrun.sdk.torch.state.rng import restore_rng
 from faultrun.sdk.torch.state.shards import local_of
-from faultrun.sdk.torch.stay.redo import Batch
+from faultrun.sdk.torch.stay.redo import Batch, KeptBatch
 from faultrun.sdk.torch.stay.rejoin import Rejoin
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Position
@@ -28,17 +28,20 @@ from faultrun.sdk.worker.update_lock import UpdatePhase
 
 T = TypeVar("T")
 
+_IN_PLACE = "the script has changed the batch of the step that would come again"
+
 _ADDS_UP = "gradients are added up over several batches, which only a function for guard.run can do again"
 """Gradients that wait for an update, which a later batch makes, are in no state that is saved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """Of one guard: ``step`` counts one, ``rejoin`` is None without faultrun. Main thread."""
+    """Of one guard: ``step`` counts one, ``goes_on`` follows it; ``rejoin`` is None without faultrun."""
 
     training: Training
     rejoin: Rejoin | None
     step: Callable[[], None]
+    goes_on: Callable[[], None]
 
     def steps(self, last: int) -> Iterator[int]:
         """The steps up to ``last``, each again that was taken back."""
@@ -54,9 +57,10 @@ class Loops:
                 if rejoin is None or rejoin.finish(_meet):
                     return
                 continue
+            self.goes_on()
             step = training.position.step + 1
             if rejoin is not None:
-                training.begin_step(step, at_boundary=True)
+                training.begin_step(step)
             training.checks(BEGINNING)
             training.redo.attempted = False
             yield step
@@ -79,6 +83,7 @@ class Loops:
                 training.checks(BEGINNING, batch)
                 yield batch
                 self._step_if_changed()
+                self.goes_on()
 
     def run(self, train: Callable[[], T]) -> T:
         """``train()``, and again from the common step whenever a peer was lost in it."""
@@ -110,6 +115,7 @@ class Loops:
             yield content
             if not more:
                 self._step_if_changed()
+                self.goes_on()
         now.weight, now.accumulating = 1.0, False
 
     def _repeatable(self, rejoin: Rejoin, loader: Any, epoch: int) -> Iterator[Any]:
@@ -122,24 +128,31 @@ class Loops:
             if unended:
                 rejoin.cannot_any_more(_ADDS_UP)
             rejoin.settle()
+            self.goes_on()
             step = training.position.step + 1
+            redo.copies_batches |= any(one.kept.is_changed for one in redo.batches.values())
             batch = None if unended else redo.batches.get(step)
-            if batch is None:
+            if batch is not None:
+                if batch.kept.is_changed:
+                    raise rejoin.gives_up(_IN_PLACE)
+                content = batch.kept.again()
+            else:
                 try:
                     content = next(loaded)
                 except StopIteration:
                     rejoin.at_an_epochs_end()
                     return
-                batch = Batch(content, epoch, training.position.step_in_epoch, training.reading.epoch_rng)
+                kept = KeptBatch(content, is_copied=redo.copies_batches)
+                batch = Batch(kept, epoch, training.position.step_in_epoch, training.reading.epoch_rng)
                 redo.keep(redo.batches, step, batch)
             if not unended:
-                training.begin_step(step, at_boundary=False)
+                training.begin_step(step)
             given = training.position = Position(step - 1, batch.epoch, (batch.step_in_epoch or 0) + 1)
             training.reading.epoch_rng = batch.epoch_rng
             redo.attempted = False
             training.works_at(WorkPhase.COMPUTING)
-            training.checks(BEGINNING, batch.content)
-            yield batch.content
+            training.checks(BEGINNING, content)
+            yield content
             if not redo.attempted:
                 self._step_if_changed()
 
@@ -248,23 +261,13 @@ class StepAttempt:
 
 
 def _adds_up(training: Training) -> bool:
-    """Whether nothing was updated since the last boundary, and there are gradients.
-
-    Not where a ``GradScaler``, say, has found them to be worth nothing: that is a step without an update.
-    """
-    if training.lock.phase is not UpdatePhase.CLEAN:
-        return False
+    """Whether there are gradients, and nothing was updated or changed since the last boundary."""
     try:
-        parts = training.parts
+        if training.has_update or any(map(training.has_changed, [*training.history][-1:])):
+            return False
+        return _has_gradients(training.parts)
     except FaultrunError:  # without faultrun nothing is refused
         return False
-    if not _has_gradients(parts):
-        return False
-    if not training.history:  # without faultrun
-        return not parts.objects.has_scaler
-    last = training.history[-1]
-    groups = [[group.copy() for group in one.param_groups] for one in parts.optimizers]
-    return last.says_the_same(last._replace(groups=groups, objects=parts.objects.capture()))
 
 
 def _is_unended(training: Training) -> bool:
