@@ -28,15 +28,18 @@ _JOB = ROOT / "benchmarks" / "jobs" / "loops_zoo.py"
 _UNDISTURBED = ROOT / "build" / "loops_zoo"
 _RUN_S = 240.0
 _PARTS = {
-    "model": ("plain", "tied", "re-assigned", "hidden", "batch norm", "parts"),
+    "model": ("plain", "tied", "re-assigned", "hidden", "batch norm", "extra", "parts"),
     "parallel": (
         *("ddp", "ddp static", "ddp unused", "ddp views", "ddp own buffers"),
         *("fsdp", "fsdp nested", "hsdp", "by hand"),
     ),
-    "update": ("one", "accumulation", "several", "closure", "scaler", "nan"),
+    "update": ("one", "accumulation", "several", "critic", "closure", "scaler", "nan"),
     "data": ("map", "iterable", "own sampler", "persistent", "infinite", "steps"),
     "numbers": ("none", "before", "in", "behind"),
-    "around": ("nothing", "evaluation", "early stop", "except", "handlers", "subprocess"),
+    "around": (
+        *("nothing", "evaluation", "between", "in place", "early stop", "except", "handlers", "subprocess"),
+    ),
+    "objects": ("none", "none", "queue", "average", "criterion", "own noise"),
     "size": ("same", "same", "same", "same", "shrink", "grow"),
 }
 _DIFFERS = "differs in silence"
@@ -84,7 +87,7 @@ def draw(number: int, seed: int) -> Case:
         parts = {name: chance.choice(known) for name, known in _PARTS.items()}
         stay = chance.random() < 0.5
         if parts["size"] != "same":  # so that a step is the same if fewer ranks share it
-            parts |= {"model": "plain", "update": "one", "data": "map", "numbers": "none"}
+            parts |= {"model": "plain", "update": "one", "data": "map", "numbers": "none", "objects": "none"}
             stay = False
         if _can_be(parts, stay=stay):
             break
@@ -93,7 +96,7 @@ def draw(number: int, seed: int) -> Case:
     if parts["around"] == "evaluation":
         phases.append("evaluation")
         at += at % 2
-    if parts["update"] in {"several", "closure"}:
+    if parts["update"] in {"several", "critic", "closure"}:
         phases.append("between")
     phase, rank = chance.choice(phases), chance.randrange(2)
     return Case(number=number, parts=parts, stay=stay, phase=phase, rank=rank, at=at)
@@ -101,7 +104,7 @@ def draw(number: int, seed: int) -> Case:
 
 def _can_be(parts: dict[str, str], *, stay: bool) -> bool:
     """Whether people could write it, as far as torch allows."""
-    model, parallel, update, data, _, around, size = parts.values()
+    model, parallel, update, data, _, around, objects, size = parts.values()
     kind = parallel.partition(" ")[0]
     return not (
         (kind == "ddp" and model == "parts")
@@ -110,9 +113,10 @@ def _can_be(parts: dict[str, str], *, stay: bool) -> bool:
             and (update in {"closure", "scaler"} or model == "tied" or size != "same")
         )
         or (kind == "fsdp" and not stay)  # whose shard dies with a rank, and the script makes no checkpoints
-        or (parallel == "ddp static" and update in {"several", "closure", "accumulation"})
+        or (parallel == "ddp static" and update in {"several", "critic", "closure", "accumulation"})
         or (update == "accumulation" and (data in {"infinite", "steps"} or model == "parts"))
         or (around == "except" and (stay or data == "steps"))
+        or (update == "closure" and objects == "criterion")
         or (size != "same" and around in {"except", "early stop"})
     )
 

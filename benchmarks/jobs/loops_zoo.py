@@ -24,13 +24,14 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, Sampler
 
+from benchmarks.jobs.loops_objects import Counting, Kept, Noise
 from faultrun import sdk
 from faultrun.sdk.torch.state.shards import local_of
 from faultrun.sdk.torch.state.trees import map_tensors
 
 CASE = json.loads(sys.argv[1])
 MODEL, PARALLEL, UPDATE, DATA = (CASE[name] for name in ("model", "parallel", "update", "data"))
-NUMBERS, AROUND, STAY = (CASE[name] for name in ("numbers", "around", "stay"))
+NUMBERS, AROUND, OBJECTS, STAY = (CASE[name] for name in ("numbers", "around", "objects", "stay"))
 RANK, WORLD, WIDTH, BATCH, EPOCHS, SHARE, STEPS = int(os.environ["RANK"]), 2, 8, 4, 3, 16, 12
 DDP = {"static": "static_graph", "unused": "find_unused_parameters", "views": "gradient_as_bucket_view"}
 KILLED = Path("killed")
@@ -70,7 +71,7 @@ class _Block(nn.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.linear, self.drop = nn.Linear(WIDTH, WIDTH), nn.Dropout(0.2 if NUMBERS == "in" else 0.0)
-        self.norm = nn.BatchNorm1d(WIDTH) if MODEL == "batch norm" else nn.Identity()
+        self.norm = {"batch norm": nn.BatchNorm1d(WIDTH), "extra": Counting()}.get(MODEL, nn.Identity())
         self.register_buffer("mean", torch.zeros(()), persistent=MODEL != "hidden")
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -116,7 +117,7 @@ def in_parallel(net: _Net) -> Any:
 def optimizers_of(net: _Net) -> list[Any]:
     if UPDATE == "closure":
         return [torch.optim.LBFGS(net.parameters(), lr=0.1, max_iter=2)]
-    halves = [net.inner, net.outer] if UPDATE == "several" else [net]
+    halves = [net.inner, net.outer] if UPDATE in {"several", "critic"} else [net]
     return [torch.optim.AdamW(one.parameters(), lr=0.01) for one in halves]
 
 
@@ -131,9 +132,15 @@ class _Job:
             in_parallel(self.net),
             torch.amp.GradScaler("cpu", init_scale=256.0, growth_interval=4, enabled=UPDATE == "scaler"),
         )
-        self.optimizers = optimizers_of(self.net)
+        self.optimizers, self.scale = optimizers_of(self.net), nn.Parameter(torch.ones(()))
+        if OBJECTS == "criterion":
+            self.optimizers += [torch.optim.SGD([self.scale], lr=0.01)]
         torch.manual_seed(100 + RANK), random.seed(RANK), np.random.seed(RANK)
-        objects = {"scaler": self.scaler} if UPDATE == "scaler" else {}
+        self.shadow = Kept(**{name: torch.zeros(96, 256) for name in ("a", "b")})
+        self.queue, self.noise = Kept(rows=torch.zeros(2048, WIDTH), place=0), Noise()
+        named = {"queue": self.queue, "average": self.shadow, "own noise": self.noise}
+        objects: dict[str, Any] = {"object": named[OBJECTS]} if OBJECTS in named else {}
+        objects |= {"scaler": self.scaler} if UPDATE == "scaler" else {}
         self.guard = sdk.torch.protect(self.parallel, *self.optimizers, directory="ckpt", objects=objects)
         self.guard.resume()
         self.now = self.failures = 0
@@ -177,6 +184,8 @@ class _Job:
             guard.step()
         self.point("after")
         tells({"step": self.now, **said})
+        if AROUND == "between" and self.now % 3 == 0:
+            torch.rand(5), random.random(), np.random.rand()
         if CASE["size"] == "grow" and dist.get_world_size() < WORLD and self.now == CASE["at"] + 2:
             for number in range(300):  # until one was read back, and all are told to begin again
                 guard.save(f"ckpt/step_{self.now}_{number}.pt")
@@ -185,6 +194,15 @@ class _Job:
     def body(self, numbers: list[int], x: Any) -> dict[str, Any] | None:
         self.point("data")
         x = torch.randn(BATCH, WIDTH) if x is None else x
+        if AROUND == "in place":
+            x.sub_(0.1).mul_(1.5)
+        if OBJECTS == "own noise":
+            x = x + 0.1 * torch.randn(x.shape, generator=self.noise.rng)
+        if OBJECTS == "queue":
+            kept = self.queue.kept
+            kept["rows"][kept["place"] % 2048] = float(self.now)
+            kept["place"] += 1
+            x = x + 0.01 * kept["rows"].sum() / (1 + kept["place"])
         if NUMBERS == "before":
             x = x + 0.1 * torch.rand_like(x)
         if AROUND == "subprocess" and self.now % 4 == 0:
@@ -202,6 +220,9 @@ class _Job:
             return None
         parts, self.parts = self.parts, []
         self.point("behind")
+        if OBJECTS == "average":  # in place unseen by torch's counters, and replaced
+            self.shadow.kept["a"].data.mul_(0.9).add_(self.now)
+            self.shadow.kept["b"] = 0.9 * self.shadow.kept["b"] + self.now
         drawn = random.random() + np.random.rand() + torch.rand(1).item() if NUMBERS == "behind" else 0.0
         self.stops = AROUND == "early stop" and all_sum(loss) > 0 and self.now >= 10
         return {"loss": sum(one for _, one in parts), "norm": norm, "drawn": drawn,
@@ -214,7 +235,8 @@ class _Job:
             self.parallel.set_requires_gradient_sync(ends)
         alone = UPDATE == "accumulation" and PARALLEL.startswith("ddp") and not ends
         loss = norm = 0.0
-        for optimizer in self.optimizers:
+        first = self.optimizers[:1]
+        for optimizer in first if UPDATE == "critic" and self.now % 3 else self.optimizers:
             with self.parallel.no_sync() if alone else contextlib.nullcontext():
                 loss += self.backward(x)
             if not ends:
@@ -226,6 +248,7 @@ class _Job:
                 self.scaler.step(optimizer)
                 self.scaler.update()
             self.net.zero_grad()
+            self.scale.grad = None
             self.point("between")
         return loss, norm
 
@@ -249,13 +272,14 @@ class _Job:
         out = self.forward(x)
         self.point("forward")
         out.register_hook(lambda _: self.point("backward"))
-        loss = (out - x).square().mean() * self.guard.weight
+        loss = (self.scale * out - x).square().mean() * self.guard.weight
         loss = loss * float("nan") if UPDATE == "nan" and self.now == 6 else loss
         self.scaler.scale(loss).backward()
         return float(loss.item())
 
     def averages(self) -> None:
-        for one in self.net.parameters() if PARALLEL == "by hand" else ():
+        mine = [self.scale] if OBJECTS == "criterion" else []
+        for one in (*mine, *(self.net.parameters() if PARALLEL == "by hand" else ())):
             dist.all_reduce(one.grad)
             one.grad /= dist.get_world_size()
 
@@ -277,6 +301,8 @@ class _Job:
             "parameters": dict(self.net.named_parameters()),
             "optimizers": [one.state_dict() for one in self.optimizers],
             "scaler": self.scaler.state_dict(),
+            "objects": (self.shadow.kept, self.queue.kept, self.noise.state_dict(), self.scale),
+            "calls": [getattr(one, "calls", 0) for one in self.net.modules()],
             "buffers": dict(self.net.named_buffers()),
             "numbers": (torch.get_rng_state(), random.random(), np.random.rand()),
         }

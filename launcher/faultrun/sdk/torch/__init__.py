@@ -14,6 +14,7 @@ step.
 """
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -29,6 +30,7 @@ from faultrun.sdk.torch.provider import GASP_SUFFIX, GaspFile, TorchProvider, ke
 from faultrun.sdk.torch.snapshots.last_boundary import LastBoundary
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.state.boundary import Objects, device_of
+from faultrun.sdk.torch.state.script_generators import generators_near
 from faultrun.sdk.torch.state.shards import ModuleState, is_spread, replica_group_of
 from faultrun.sdk.torch.state.state_dict import (
     Parts,
@@ -81,13 +83,14 @@ def protect(
             shards=ModuleState(inner) if state_fn is None and is_spread(inner) else None,
             model=inner,
             optimizers=updating,
-            objects=Objects({**(objects or {}), **own_numbers(optimizers)}),
+            objects=Objects({**(objects or {}), **own_numbers(optimizers), **generators}),
             wrapped=(model,),
             device=device_of(inner),
             watched=() if is_compiled(model) else (inner,),
         )
 
     this = worker()  # first: it notes what ends this process, a refusal too
+    generators = generators_near(sys._getframe(1)) if state_fn is None else {}
     checked(snapshot_every)
     writer = SaveWriter(folder_of(directory), this.session if this is not None else Session())
     if this is None:

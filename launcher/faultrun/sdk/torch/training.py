@@ -338,7 +338,7 @@ class Training:
 
     def load(self, state: Any) -> None:
         """Put back what ``state_at`` made. From another rank's the random numbers are this rank's own."""
-        self.kept = None  # of steps that are not what came before this state
+        self.kept = self._mark_of_parameters = None  # of what is not what came before this state
         position = load_into(self.parts, state)
         rng, epoch_rng = (
             None if state[key] is None else rng_from_plain(state[key]) for key in ("rng", "epoch_rng")

@@ -37,6 +37,9 @@ OF_LIBRARIES = ("torch.", "accelerate.", "transformers.", "lightning.", "pytorch
 HIDDEN = "faultrun."
 """What the names of objects begin with that the script has not given, and an earlier save need not have."""
 
+EXTRA = f"{HIDDEN}extra state of modules"
+"""The name of what the model's own state has, too."""
+
 _Mark = tuple[int, int]
 
 DeviceMark = Callable[[], bool]
@@ -100,7 +103,9 @@ class Objects:
         self._seen: dict[str, tuple[Any, list[_Mark | None]]] = {}
         """The states as they were last copied, kept so that no other tensor is taken for one of theirs."""
         self._own = {
-            name: one for name, one in objects.items() if not type(one).__module__.startswith(OF_LIBRARIES)
+            name: one
+            for name, one in objects.items()
+            if getattr(one, "is_of_rank", not type(one).__module__.startswith(OF_LIBRARIES))
         }
 
     def add(self, name: str, one: Any) -> None:
@@ -195,7 +200,7 @@ class Objects:
 
     def states(self) -> dict[str, Any]:
         """All states as their owners tell them, DTensors too. Main thread only."""
-        return {name: one.state_dict() for name, one in self._objects.items()}
+        return {name: one.state_dict() for name, one in self._objects.items() if name != EXTRA}
 
     def load(self, states: Mapping[str, Any]) -> None:
         """Put every state back. KeyError when one of the script's is missing."""

@@ -19,7 +19,15 @@ from typing import Any
 import torch
 
 from faultrun.sdk.session import Session
-from faultrun.sdk.torch.state.boundary import HIDDEN, OF_LIBRARIES, Boundary, Device, Objects, with_numbers
+from faultrun.sdk.torch.state.boundary import (
+    EXTRA,
+    HIDDEN,
+    OF_LIBRARIES,
+    Boundary,
+    Device,
+    Objects,
+    with_numbers,
+)
 from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.rng import Rng, rng_to_plain
 from faultrun.sdk.torch.state.shards import ModuleState, meshes_of, packed, unpacked
@@ -28,7 +36,6 @@ from faultrun.sdk.torch.state.updated import Updated
 from faultrun.sdk.worker.save_files import Position
 
 _SCHEMA = 1
-EXTRA = f"{HIDDEN}extra state of modules"
 
 
 @dataclass(slots=True, kw_only=True)

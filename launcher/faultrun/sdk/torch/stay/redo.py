@@ -22,7 +22,7 @@ class KeptBatch:
             self._lent.append((tensor, 0 if tensor.is_inference() else tensor._version))
             return tensor
 
-        self._content = map_tensors(content, keep, copy.copy)
+        self._content = map_tensors(content, keep, _shallow)
 
     @property
     def is_changed(self) -> bool:
@@ -32,6 +32,13 @@ class KeptBatch:
     def again(self) -> Any:
         """The same, for the script to do with what it likes."""
         return copied(self._content)
+
+
+def _shallow(one: Any) -> Any:
+    try:
+        return copy.copy(one)
+    except TypeError:
+        return one
 
 
 @dataclass(frozen=True, slots=True)

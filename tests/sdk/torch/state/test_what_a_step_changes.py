@@ -1,0 +1,267 @@
+"""Everything that a step changes is known: it is taken back, saved, and comes back."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from faultrun.errors import FaultrunError
+from faultrun.sdk.session import Session
+from faultrun.sdk.torch.guard import Guard
+from faultrun.sdk.torch.provider import GaspFile, TorchProvider
+from faultrun.sdk.torch.state.boundary import Objects, device_of
+from faultrun.sdk.torch.state.script_generators import ScriptGenerators
+from faultrun.sdk.torch.state.state_dict import Parts, own_numbers
+from faultrun.sdk.torch.state.trees import copied, same
+from faultrun.sdk.torch.stay.redo import KeptBatch
+from faultrun.sdk.torch.training import Training
+from faultrun.sdk.worker.save_files import Folder, SaveWriter
+from faultrun.sdk.worker.state_provider import SaveOrder
+from faultrun.sdk.worker.update_lock import NotSaved
+from faultrun.sdk.worker.worker import Worker
+
+pytestmark = pytest.mark.torch
+
+
+class Kept:
+    def __init__(self, **kept: Any) -> None:
+        self.kept = kept
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.kept
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.kept = state
+
+
+class Counting(nn.Module):
+    """What it keeps is no tensor."""
+
+    calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return x
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"calls": self.calls}
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        self.calls = state["calls"]
+
+
+class Noam:
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer, self.n = optimizer, 0
+
+    def step(self) -> None:
+        self.n += 1
+        self.optimizer.param_groups[0]["lr"] = 0.1 / self.n
+        self.optimizer.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.optimizer.state_dict()  # type: ignore[no-any-return]
+
+
+class Job:
+    def __init__(
+        self, folder: Path, objects: dict[str, Any] | None = None, rank: int = 0, **how: Any
+    ) -> None:
+        torch.manual_seed(1)
+        self.net = nn.Sequential(nn.Linear(3, 3), Counting())
+        self.criterion = nn.Linear(3, 1)
+        self.optimizers = [
+            torch.optim.AdamW([*one.parameters()], lr=torch.tensor(0.1), **how)
+            for one in (self.net, self.criterion)
+        ]
+        self.noam = Noam(self.optimizers[1])
+        parts = Parts(
+            model=self.net,
+            optimizers=tuple(self.optimizers),
+            objects=Objects({**(objects or {}), **own_numbers([self.noam])}),
+            device=device_of(self.net),
+        )
+        worker = Worker(Session(rank=rank, world_size=2))
+        self.training = Training(lambda: parts, worker, SaveWriter(Folder(directory=folder), worker.session))
+        self.guard = Guard(self.training)
+        self.training.begin_here()
+
+    def updates(self) -> None:
+        self.criterion(self.net(torch.ones(1, 3))).sum().backward()
+        self.optimizers[0].step()
+        self.noam.step()
+
+    def step(self) -> None:
+        self.updates()
+        self.guard.step()
+
+
+CHANGES: dict[str, Callable[[Kept, int], object]] = {
+    "in place": lambda one, size: one.kept["a"].add_(1),
+    "uncounted": lambda one, size: one.kept["a"].data.add_(1),
+    "replaced": lambda one, size: one.kept.update(a=one.kept["a"] + 1),
+    "grown": lambda one, size: one.kept.update(a=torch.ones(2 * size)),
+    "set": lambda one, size: one.kept["seen"].add(size),
+    "list": lambda one, size: one.kept["list"].append([size]),
+    "array": lambda one, size: one.kept["array"].__iadd__(1),
+    "number": lambda one, size: one.kept.update(n=one.kept["n"] + 1),
+}
+
+
+@pytest.mark.parametrize("size", [4, 1 << 16])
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_object_of_any_size_is_taken_back_and_saved_as_it_was(
+    change: str, size: int, tmp_path: Path
+) -> None:
+    own = Kept(a=torch.zeros(size), seen=set(), list=[1], array=np.zeros(3), n=1)
+    job = Job(tmp_path, {"own": own})
+    job.step()
+    then = copied(own.kept)
+    CHANGES[change](own, size)
+    assert not same(own.kept, then)
+    saved = job.training.state_at(job.training.history[-1])["objects"]["own"]
+    assert same(saved, then)
+    job.training.put_back()
+    assert same(own.kept, then)
+    CHANGES[change](own, size)
+    job.step()
+    assert not same(job.training.history[-1].objects["own"], then)
+
+
+def test_hyperparameters_extra_state_and_what_is_not_the_models_come_back(tmp_path: Path) -> None:
+    job, other = Job(tmp_path / "a"), Job(tmp_path / "b")
+    job.step()
+    rate = job.optimizers[0].param_groups[0]["lr"]
+    saved = copied(job.training.state_at(job.training.history[-1]))
+    rate.fill_(7.0)
+    job.net(torch.ones(1, 3))
+    assert same(copied(job.training.state_at(job.training.history[-1])), saved)
+    job.training.put_back()
+    assert (float(rate), job.net[1].calls, job.noam.n) == (pytest.approx(0.1), 1, 1)
+    other.criterion.weight.data.zero_()
+    other.guard.load(saved)
+    assert torch.equal(other.criterion.weight, job.criterion.weight)
+    assert (other.net[1].calls, other.noam.n) == (1, 1)
+
+
+def test_what_is_drawn_behind_a_step_belongs_to_it_once_the_script_goes_on(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    own = Kept(n=0)
+    job = Job(tmp_path, {"own": own, "rng": ScriptGenerators({"rng": rng})})
+    job.step()
+    assert not job.training.goes_on()
+    for draw in (torch.random.default_generator.seed, np.random.rand, rng.random):
+        draw()
+        assert job.training.goes_on()
+        assert not job.training.goes_on()
+    own.kept["n"] += 1
+    assert job.training.goes_on()
+    expected = float(torch.rand(1)), rng.random()
+    job.training.redo.noted[2] = b""
+    job.training.put_back()
+    assert (float(torch.rand(1)), rng.random()) == expected
+
+
+def test_another_ranks_save_brings_this_ranks_own_objects(tmp_path: Path) -> None:
+    saved = []
+    for rank in (0, 1):
+        job = Job(tmp_path, {"own": Kept(n=rank, t=torch.tensor([rank]))}, rank=rank)
+        job.step()
+        saved.append(copied(job.training.state_at(job.training.history[-1])))
+    own = Kept()
+    again = Job(tmp_path, {"own": own}, rank=1)
+    again.guard.load(saved[0])
+    assert same(own.kept, {"n": 1, "t": torch.tensor([1])})
+
+
+def whole(job: Job) -> bool:
+    return job.training.whole_now() is not None
+
+
+def test_a_step_is_taken_to_be_whole_only_if_it_did_what_each_one_did(tmp_path: Path) -> None:
+    own = Kept(n=0)
+    job = Job(tmp_path, {"own": own})
+    for _ in range(2):
+        own.kept["n"] += 1
+        job.step()
+    job.updates()
+    assert not whole(job)  # the object has not moved
+    own.kept["n"] += 1
+    assert whole(job)
+    job.guard.step()
+    job.optimizers[0].step()
+    own.kept["n"] += 1
+    assert not whole(job)  # one of its updates is missing
+    job.guard.step()  # as the script says
+    own.kept["n"] += 1
+    job.updates()
+    assert not whole(job)  # steps differ
+
+
+def test_a_step_without_an_update_stands_only_if_the_scaler_has_said_so(tmp_path: Path) -> None:
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    job = Job(tmp_path, {"scaler": scaler})
+    for loss in (1.0, float("nan"), None, 1.0):
+        if loss is not None:
+            scaler.scale(job.criterion(job.net(torch.ones(1, 3))).sum() * loss).backward()
+            for one in job.optimizers:
+                scaler.step(one)
+            scaler.update()
+            job.training.parts.forget_gradients()
+        job.guard.step()
+    assert job.guard.global_step == 4
+    assert job.training.history[-1].position.step == 4
+    assert [one.position.step for one in job.training.history] == [2, 4]
+
+
+def test_parameters_that_no_update_changes_are_neither_saved_nor_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = Job(tmp_path)
+    job.step()
+    order = SaveOrder(until_s=1e12)
+    for change in (job.net[0].weight.detach().add_, job.net[0].weight.data.mul_):
+        change(2.0)
+        with pytest.raises(NotSaved, match="by no update"):
+            TorchProvider(job.training, GaspFile(job.training)).save(order)
+        job.step()
+        assert "parameters are changed before step" in capsys.readouterr().err or job.guard.global_step == 3
+    job.net[0].weight.detach().add_(1.0)
+    with pytest.raises(FaultrunError, match="step 4 could not be saved"):
+        job.guard.step()
+
+
+@pytest.mark.parametrize("size", [4, 1 << 16])
+def test_a_batch_that_is_changed_in_place_is_given_as_it_was_or_not_at_all(size: int) -> None:
+    x = torch.ones(size)
+    kept = KeptBatch({"x": x, "y": [1]}, is_copied=False)
+    assert not kept.is_changed
+    x.mul_(2)
+    assert kept.is_changed == (size > 4)
+    for is_copied in {size > 4, True}:
+        given = {"x": torch.ones(size), "y": [1]}
+        kept = KeptBatch(given, is_copied=is_copied)
+        given["x"].mul_(2), given.pop("y")
+        assert same(kept.again(), {"x": torch.ones(size), "y": [1]})
+        kept.again()["x"].zero_()
+        assert same(kept.again(), {"x": torch.ones(size), "y": [1]})
+
+
+def test_each_training_of_a_script_goes_on_from_its_own_state(tmp_path: Path) -> None:
+    first, second = Job(tmp_path), Job(tmp_path)
+    second.training.parts.stage = 2
+    first.step()
+    second.step()
+    of_first, of_second = ({"stage": number} for number in (1, 2))
+    assert second.training.of_this_stage(of_second) is of_second
+    assert second.training.of_this_stage(of_first) is None
+    with pytest.raises(FaultrunError, match=r"2\. training, and this is its 1\. one"):
+        first.training.of_this_stage(of_second)
+    first.training.ends_stage()
+    ended = first.training.of_this_stage(of_second)
+    assert ended is not None
+    assert (ended["global_step"], ended["stage"]) == (1, 1)
