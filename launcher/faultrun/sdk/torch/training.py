@@ -268,7 +268,7 @@ class Training:
         if self.lock.phase is not UpdatePhase.CLEAN:
             return False
         is_still = self.recorder.is_still(last.rng, last.position, self.reading.loader_state())
-        if is_still and not (self._ran or self.is_touched or self.has_changed(last)):
+        if is_still and not (self._ran or self.has_changed(last)):
             return False
         self.note_boundary(lambda: self.boundary_now(self.history.pop().rng))
         return True

@@ -48,7 +48,10 @@ def same(left: Any, right: Any, alike: Callable[[Any, Any], bool] = torch.equal)
         both = isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)
         return both and bool(alike(left, right))
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same(one, right[key], alike) for key, one in left.items())
+        return left.keys() == right.keys() and all(
+            (type(one) in _LEAVES and one is right[key]) or same(one, right[key], alike)
+            for key, one in left.items()
+        )
     if isinstance(left, Sequence) and isinstance(right, Sequence) and not isinstance(left, str):
         return len(left) == len(right) and all(map(same, left, right, repeat(alike)))
     if hasattr(left, "tobytes") and hasattr(right, "tobytes"):

@@ -76,7 +76,10 @@ class Updated:
         now = [group for one in self._optimizers for group in one.param_groups]
         alike = (
             group.keys() == live.keys()
-            and all(key == "params" or same(one, live[key], _on_host) for key, one in group.items())
+            and all(
+                key == "params" or one is live[key] or same(one, live[key], _on_host)
+                for key, one in group.items()
+            )
             for group, live in zip(then, now, strict=False)
         )
         return len(then) != len(now) or not all(alike)
