@@ -46,6 +46,8 @@ def check_shares(loader: Any) -> None:
         because = f"a {kind.__name__} goes through its samples in a way of its own"
     elif not isinstance(loader.sampler, DistributedSampler):
         because = f"its sampler is a {type(loader.sampler).__name__}, which does not say what all ranks read"
+    elif type(loader.sampler).__iter__ is not DistributedSampler.__iter__:
+        because = f"a {type(loader.sampler).__name__} shares out what ranks read in a way of its own"
     elif type(loader.batch_sampler) is not BatchSampler:
         because = "it makes no batches of one size"
     else:
