@@ -25,6 +25,7 @@ from benchmarks.harness import kept, machine
 from benchmarks.harness.launched import ROOT, clean_environ
 
 _JOB = ROOT / "benchmarks" / "jobs" / "loops_zoo.py"
+_DATA = _JOB.with_name("loops_data.py")
 _UNDISTURBED = ROOT / "build" / "loops_zoo"
 _RUN_S = 240.0
 _PARTS = {
@@ -34,10 +35,14 @@ _PARTS = {
         *("fsdp", "fsdp nested", "hsdp", "by hand"),
     ),
     "update": ("one", "accumulation", "several", "critic", "closure", "scaler", "nan"),
-    "data": ("map", "iterable", "own sampler", "persistent", "infinite", "steps"),
+    "data": (
+        *("map", "iterable", "own sampler", "persistent", "infinite", "steps"),
+        *("counts", "weights", "zip", "noise", "ahead"),
+    ),
     "numbers": ("none", "before", "in", "behind"),
     "around": (
         *("nothing", "evaluation", "between", "in place", "early stop", "except", "handlers", "subprocess"),
+        "break",
     ),
     "objects": ("none", "none", "queue", "average", "criterion", "own noise"),
     "size": ("same", "same", "same", "same", "shrink", "grow"),
@@ -117,7 +122,8 @@ def _can_be(parts: dict[str, str], *, stay: bool) -> bool:
         or (update == "accumulation" and (data in {"infinite", "steps"} or model == "parts"))
         or (around == "except" and (stay or data == "steps"))
         or (update == "closure" and objects == "criterion")
-        or (size != "same" and around in {"except", "early stop"})
+        or (around == "break" and data in {"infinite", "steps"})
+        or (size != "same" and around in {"except", "early stop", "break"})
     )
 
 
@@ -142,7 +148,7 @@ def run(case: Case, folder: Path) -> Seen:
 
 def _undisturbed(case: Case) -> tuple[list[list[Row]], str]:
     """The same composition when nobody dies, which is trained once."""
-    about = f"{case.parts} {case.stay} {_JOB.read_text()}"
+    about = f"{case.parts} {case.stay} {_JOB.read_text()} {_DATA.read_text()}"
     kept = _UNDISTURBED / f"{zlib.crc32(about.encode()):08x}.json"
     if not kept.exists():
         folder = Path(tempfile.mkdtemp())

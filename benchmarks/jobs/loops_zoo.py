@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, Sampler
 
+from benchmarks.jobs.loops_data import BATCH, RANK, SHARE, WIDTH, WORLD, loader_of, row
 from benchmarks.jobs.loops_objects import Counting, Kept, Noise
 from faultrun import sdk
 from faultrun.sdk.torch.state.shards import local_of
@@ -32,37 +31,9 @@ from faultrun.sdk.torch.state.trees import map_tensors
 CASE = json.loads(sys.argv[1])
 MODEL, PARALLEL, UPDATE, DATA = (CASE[name] for name in ("model", "parallel", "update", "data"))
 NUMBERS, AROUND, OBJECTS, STAY = (CASE[name] for name in ("numbers", "around", "objects", "stay"))
-RANK, WORLD, WIDTH, BATCH, EPOCHS, SHARE, STEPS = int(os.environ["RANK"]), 2, 8, 4, 3, 16, 12
+EPOCHS, STEPS = 3, 12
 DDP = {"static": "static_graph", "unused": "find_unused_parameters", "views": "gradient_as_bucket_view"}
 KILLED = Path("killed")
-
-
-def row(number: int) -> tuple[int, torch.Tensor]:
-    return number, torch.sin(torch.arange(WIDTH) * 0.3 + number)
-
-
-class _Rows(Dataset[Any]):  # type: ignore[misc]
-    def __len__(self) -> int:
-        return SHARE * WORLD
-
-    def __getitem__(self, number: int) -> tuple[int, torch.Tensor]:
-        return row(number)
-
-
-class _Stream(IterableDataset[Any]):  # type: ignore[misc]
-    def __iter__(self) -> Iterator[Any]:
-        yield from (row(number * WORLD + RANK) for number in range(SHARE if DATA == "iterable" else 1 << 30))
-
-
-class _OwnOrder(Sampler[int]):  # type: ignore[misc]
-    def __init__(self) -> None:
-        self.rng = np.random.default_rng(5)
-
-    def __iter__(self) -> Iterator[int]:
-        yield from (int(one) * WORLD + RANK for one in self.rng.permutation(SHARE))
-
-    def __len__(self) -> int:
-        return SHARE
 
 
 class _Block(nn.Module):  # type: ignore[misc]
@@ -144,6 +115,7 @@ class _Job:
         self.guard = sdk.torch.protect(self.parallel, *self.optimizers, directory="ckpt", objects=objects)
         self.guard.resume()
         self.now = self.failures = 0
+        self.loader: Any = None
         self.stops = False
         self.parts: list[tuple[list[int], float]] = []
 
@@ -153,20 +125,15 @@ class _Job:
             for _ in guard.steps(STEPS):
                 self.step([], None)
             return
-        if DATA in {"iterable", "infinite"}:
-            loader: DataLoader[Any] = DataLoader(_Stream(), BATCH)
-        else:
-            own, ranks = DATA == "own sampler", (dist.get_world_size(), dist.get_rank())
-            workers = int(DATA == "persistent")
-            sampler = _OwnOrder() if own else DistributedSampler(_Rows(), *ranks)
-            loader = DataLoader(
-                _Rows(), BATCH, sampler=sampler, num_workers=workers, persistent_workers=bool(workers)
-            )
-        for epoch in range(guard.epoch, 1 if DATA == "infinite" else EPOCHS):
-            for numbers, x in guard.batches(loader, epoch):
+        self.loader = loader_of(DATA)
+        epochs = 1 if DATA == "infinite" else 2 * EPOCHS if AROUND == "break" else EPOCHS
+        for epoch in range(guard.epoch, epochs):
+            for numbers, x in guard.batches(self.loader, epoch):
                 self.step(numbers.tolist(), x)
                 if self.stops or guard.global_step == STEPS:
                     return
+                if AROUND == "break" and guard.step_in_epoch >= 2:
+                    break
 
     def step(self, numbers: list[int], x: Any) -> None:
         guard, self.now = self.guard, self.guard.global_step + 1
@@ -219,6 +186,8 @@ class _Job:
         if norm is None:
             return None
         parts, self.parts = self.parts, []
+        if DATA == "weights":
+            self.loader.sampler.weights[self.now % SHARE] += 1.0
         self.point("behind")
         if OBJECTS == "average":  # in place unseen by torch's counters, and replaced
             self.shadow.kept["a"].data.mul_(0.9).add_(self.now)
