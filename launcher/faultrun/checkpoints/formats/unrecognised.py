@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"\d+")
 _OF_PEOPLE = re.compile(
     r"\..*|.*\.(?:log|txt|md|rst|out|err|json|jsonl|ya?ml|toml|ini|cfg|conf|xml|html?|csv|tsv|py|sh|ipynb|lock|pid"
     r"|png|jpe?g|svg|gif|pdf|gz|arrow|parquet|idx|so|o|pyc|sha256|meta|pb|pbtxt|mindir|onnx|model|jinja|vocab|trace)|.*tfevents.*|.*-log"
-    r"|checkpoint|latest|latest_checkpointed_iteration|random-state|state-digests",
+    r"|checkpoint|latest|latest_checkpointed_iteration|random-state|state-digests|batches-read",
     re.IGNORECASE,
 )
 

@@ -65,11 +65,12 @@ class Place:
         position, rng = self._training.position, self._training.reading.epoch_rng
         if self._training.lock.phase is UpdatePhase.UPDATED:
             position = position._replace(step=position.step + 1)
-        return {**position._asdict(), "epoch_rng": None if rng is None else rng_to_plain(rng)}
+        left = self._training.reading.was_left(position)
+        return {**position._asdict(), "epoch_rng": None if rng is None else rng_to_plain(rng), "left": left}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Called last by ``accelerator.load_state``, which has put back the random numbers of this rank."""
         training, rng = self._training, state["epoch_rng"]
         position = training.position = Position(state["step"], state["epoch"], state["step_in_epoch"])
         began = training.recorder.at_epoch(position.epoch) or (None if rng is None else rng_from_plain(rng))
-        training.reading.resumes_at(position, current_rng(), began)
+        training.reading.resumes_at(position, current_rng(), began, left=bool(state.get("left")))

@@ -12,9 +12,12 @@ No copies of parameters are made in normal training. What happens when:
 """
 
 import contextlib
+import dis
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 import torch
@@ -24,7 +27,6 @@ from faultrun.model.checkpoint import Kind
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.session import ResumePoint
 from faultrun.sdk.torch.loader.batch_shares import check_shares
-from faultrun.sdk.torch.loader.loader_position import check_positions
 from faultrun.sdk.torch.snapshots.last_boundary import LastBoundary
 from faultrun.sdk.torch.state.dcp import gathered, taken_apart
 from faultrun.sdk.torch.state.rng import restore_rng
@@ -36,6 +38,10 @@ from faultrun.sdk.worker.save_files import Position, Saved, numbered
 from faultrun.sdk.worker.training_stages import told
 
 T = TypeVar("T")
+
+_LETS_GO = frozenset({"POP_TOP", "POP_ITER", "END_FOR"})
+"""What CPython 3.10 to 3.14 does with what a loop went through as it is left by ``break`` or ``return``."""
+_BEFORE_RETURN = _LETS_GO | {"SWAP", "ROT_TWO", "NOP", "LOAD_CONST", "LOAD_FAST"}
 
 
 class Guard:
@@ -130,7 +136,12 @@ class Guard:
         rng = training.recorder.read(boundary.rng)
         objects = training.parts.objects.states()
         full = training.writer.session.full_world_size
-        return {**gathered(boundary.position, rng, boundary.epoch_rng, full), "objects": objects}
+        left = training.reading.was_left(boundary.position)
+        return {
+            **gathered(boundary.position, rng, boundary.epoch_rng, full),
+            "objects": objects,
+            "left": left,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put back what ``state_dict`` returned, among any number of ranks."""
@@ -138,26 +149,37 @@ class Guard:
         training.position, rng, epoch_rng = taken_apart(state, training.writer.session.full_world_size)
         training.parts.objects.load(state["objects"])
         restore_rng(rng)
-        training.reading.resumes_at(training.position, rng, epoch_rng)
+        training.reading.resumes_at(training.position, rng, epoch_rng, left=bool(state.get("left")))
 
     def batches(self, loader: Any, epoch: int) -> Iterator[Any]:
         """The batches of ``loader`` in ``epoch``; after a resume only those that are not done yet.
 
-        Asking for the next batch ends a step, unless ``step`` did. Samplers and loaders
-        with ``set_epoch`` are told the epoch. FaultrunError, under faultrun, for a loader
-        whose place in an epoch could not be found again. Where ranks were left out a step may have several
-        batches: see ``weight`` and ``accumulating``.
+        Asking for the next batch, or ``break``, ends a step, unless ``step`` did. Each loop has an epoch of
+        its own, of which samplers and loaders with ``set_epoch`` are told. Where ranks were left out a step
+        may have several batches: see ``weight`` and ``accumulating``. FaultrunError, under faultrun, for a
+        loader whose place in an epoch could not be found again, and for a batch that is another than before.
         """
         training = self.training
         if training.worker is not None:
-            check_positions(loader)
-            training.reading.state_of(loader).check()
+            if not training.reading.is_over(epoch):
+                training.reading.check(loader, epoch)
             if training.writer.session.full_world_size:
                 check_shares(loader)
         training.in_loop = True
-        yield from self._loops.batches(loader, epoch)
+        try:
+            yield from self._loops.batches(loader, epoch)
+        except GeneratorExit:
+            if _was_broken_off(sys._getframe(1)):
+                self._loops.step_if_changed()
+                self._leave_loop(early=True)
+            raise
+        self._leave_loop(early=training.reading.was_left(training.position))
+
+    def _leave_loop(self, *, early: bool) -> None:
+        training, last = self.training, self.training.history[-1] if self.training.history else None
         training.in_loop = False
-        training.reading.leaves(training.history[-1] if training.history else None)
+        early = early and last is not None and last.position == training.position
+        training.reading.leaves(last, training.position, early=early)
         training.works_at(WorkPhase.UNKNOWN)  # what a script does between and after its epochs takes its time
 
     def steps(self, last: int) -> Iterator[int]:
@@ -262,3 +284,11 @@ class Guard:
         self.training.after_forward(model)
         if model.training and self.rejoin is not None:
             self.rejoin.forward_done()
+
+
+def _was_broken_off(loop: FrameType) -> bool:
+    """Whether the script has left its loop by ``break``. An exception leaves it in what has raised it."""
+    code = [one for one in dis.get_instructions(loop.f_code) if one.offset >= loop.f_lasti]
+    follows = next((one.opname for one in code if one.opname not in _BEFORE_RETURN), "")
+    is_here = bool(code) and code[0].offset == loop.f_lasti  # and not in the midst of a call
+    return is_here and code[0].opname in _LETS_GO and not follows.startswith("RETURN")

@@ -17,6 +17,7 @@ from faultrun.errors import CannotNow, FaultrunError
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.session import ResumePoint
 from faultrun.sdk.torch.group.process_group import meetings
+from faultrun.sdk.torch.loader.batch_notes import BatchNotes
 from faultrun.sdk.torch.loader.batch_shares import InParts, sharing_of
 from faultrun.sdk.torch.loader.epoch_place import EpochPlace
 from faultrun.sdk.torch.state.boundary import Boundary, Passage
@@ -70,7 +71,7 @@ class Training:
         noted = self.parts.objects.noted if worker is not None else None
         self.recorder = recorder_of(writer, ahead, device_rng, noted)
         self.check = check_of(writer) if worker is not None else None
-        self.reading = EpochPlace()
+        self.reading = EpochPlace(BatchNotes(writer) if worker is not None else None)
         self.redo = Redo()
         self._updates = [] if worker is None else [0] * len(self.parts.optimizers)
         self.whole = WholeSteps()
@@ -326,7 +327,8 @@ class Training:
         if newest.position.step <= boundary.position.step:
             newest = boundary
         rng = self.recorder.read(boundary.rng), boundary.epoch_rng
-        return assemble(self.parts, boundary, newest, rng, self.writer.session)
+        state = assemble(self.parts, boundary, newest, rng, self.writer.session)
+        return {**state, "left": self.reading.was_left(boundary.position)}
 
     def state_now(self) -> dict[str, Any]:
         """The state of this moment, where it lies. Main thread."""
@@ -355,7 +357,7 @@ class Training:
         self.position = position
         if rng is not None:
             restore_rng(rng)
-            self.reading.resumes_at(position, rng, epoch_rng)
+            self.reading.resumes_at(position, rng, epoch_rng, left=bool(state.get("left")))
 
     def _own_numbers(
         self, position: Position, rng: Rng | None, epoch_rng: Rng | None
@@ -370,6 +372,7 @@ class Training:
             noted = recorder.near_step(position.step)  # it may not have begun this epoch
             began = noted if position.step_in_epoch == 0 else began
         if noted is None:
+            self.reading.forgets()
             told(f"the random numbers of this rank at step {position.step} are not known: it draws new ones")
         return noted or (rng and reseeded(rng, self.writer.session.rank)), began or epoch_rng
 
@@ -405,7 +408,8 @@ class Training:
             # else nothing of the step was done, and what was drawn since the last one is the script's own
             restore_rng(rng, self.reading.generator)
         if redo.in_function:
-            self.reading.resumes_at(last.position, rng, last.epoch_rng)
+            left = self.reading.was_left(last.position)
+            self.reading.resumes_at(last.position, rng, last.epoch_rng, left=left)
         self.position = last.position
 
     def came_back(self) -> None:

@@ -106,7 +106,7 @@ def test_a_batch_that_is_another_is_named(tmp_path: Path) -> None:
     first.train(3)
     again = comes_back(first, tmp_path)
     again.loader.dataset.add_(1)
-    with pytest.raises(FaultrunError, match="batch differs"):
+    with pytest.raises(FaultrunError, match="batch 4 of epoch 0 is another"):
         again.train(9)
 
 

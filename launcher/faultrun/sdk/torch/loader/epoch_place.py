@@ -1,7 +1,11 @@
 """Where a training is in its loader: with which random numbers the epoch began, and where it goes on."""
 
+from collections.abc import Iterator
 from typing import Any
 
+from faultrun.errors import FaultrunError
+from faultrun.sdk.torch.loader.batch_notes import BatchNotes, batch_digest
+from faultrun.sdk.torch.loader.loader_position import check_positions, reads_ahead
 from faultrun.sdk.torch.loader.loader_state import LoaderState
 from faultrun.sdk.torch.state.boundary import Boundary
 from faultrun.sdk.torch.state.rng import Rng, restore_rng
@@ -12,9 +16,11 @@ ResumedAt = tuple[Position, Rng, Rng | None]
 
 
 class EpochPlace:
-    """Of one training. Main thread."""
+    """Of one training. Main thread. ``notes`` of the batches that are read: under faultrun."""
 
-    def __init__(self) -> None:
+    def __init__(self, notes: BatchNotes | None = None) -> None:
+        self._notes = notes
+        self._is_anew = True
         self._resumed: ResumedAt | None = None
         self.generator: LoaderState | None = None
         """What the loader that is open keeps of its own, its random generators above all; None: nothing."""
@@ -23,37 +29,102 @@ class EpochPlace:
         """The random numbers at the beginning of the epoch, from which its order follows."""
         self.epoch: int | None = None
         """Of the loop that was opened last."""
+        self._begun: int | None = None
+        """The epoch that was opened last, unless it comes again."""
+        self._listed: int | None = None
+        """A digest of the list that was given last."""
         self._ended: Boundary | None = None
+        self._left: Position | None = None
+        """Where a loop was left before its loader's end."""
 
-    def resumes_at(self, position: Position, rng: Rng, epoch_rng: Rng | None) -> None:
-        """The next loop goes on at ``position``, with these random numbers."""
+    def resumes_at(self, position: Position, rng: Rng, epoch_rng: Rng | None, *, left: bool = False) -> None:
+        """The next loop goes on at ``position``, with these random numbers, unless it was ``left`` there."""
         self._resumed, self._ended = (position, rng, epoch_rng), None
+        self._begun, self._is_anew = None, False
+        self._left = position if left else None
+
+    def forgets(self) -> None:
+        """No batch need come as it did: training starts anew, or with other random numbers."""
+        if self._notes is not None:
+            self._notes.forget()
 
     def is_over(self, epoch: int) -> bool:
         """Whether ``epoch`` was done before the save that is resumed."""
         return self._resumed is not None and epoch < (self._resumed[0].epoch or 0)
 
+    def check(self, loader: Any, epoch: int) -> None:
+        """FaultrunError: nobody could come back to a place in this loop."""
+        check_positions(loader)
+        if self._begun is not None and epoch <= self._begun:
+            raise FaultrunError(
+                f"guard.batches cannot tell two loops over epoch {epoch} apart",
+                because=f"one over epoch {self._begun} began before; a place is an epoch and a batch in it",
+                hint="give each loop a number that grows: guard.batches(second, 2 * epoch + 1)",
+            )
+        if isinstance(loader, list | tuple):
+            listed, before = batch_digest(loader), self._listed
+            if before not in (None, listed):
+                raise FaultrunError(
+                    "guard.batches cannot make this order of batches again",
+                    because=f"the {type(loader).__name__} of epoch {epoch} was made before it was given,"
+                    " and is another than the one before",
+                    hint="give it a DataLoader, or a class whose __iter__ makes it as set_epoch told",
+                )
+            self._listed = listed
+        self.state_of(loader).check()
+
     def enters(self, loader: Any, epoch: int) -> ResumedAt | None:
         """A loop over ``epoch`` begins; where it goes on, None where nothing is resumed."""
-        self.epoch, self._ended = epoch, None
-        state = self.state_of(loader)
+        self.epoch, self._begun, self._ended = epoch, epoch, None
+        if self._is_anew:
+            self.forgets()
+        self._is_anew = False
+        state = self._state_of[1] if self._is_of(loader) and self._state_of else self.state_of(loader)
         self.generator = None if state.is_empty else state
         resumed, self._resumed = self._resumed, None
         return resumed if resumed is not None and resumed[0].epoch == epoch else None
 
     def state_of(self, *loaders: Any) -> LoaderState:
-        """What these loaders keep, as they were when they were first seen."""
-        if self._state_of is None or [*map(id, self._state_of[0])] != [*map(id, loaders)]:
-            self._state_of = loaders, LoaderState(loaders if loaders[1:] else loaders[0])
+        """What these loaders keep, and kept when they were first seen. No batch of them is open."""
+        if not self._is_of(*loaders) or self._state_of is None:
+            ahead = not loaders[1:] and reads_ahead(loaders[0])
+            self._state_of = loaders, LoaderState(*loaders, reads_ahead=ahead)
+        else:
+            self._state_of[1].look()
         return self._state_of[1]
+
+    def _is_of(self, *loaders: Any) -> bool:
+        return self._state_of is not None and [*map(id, self._state_of[0])] == [*map(id, loaders)]
+
+    def read(self, batches: Iterator[Any], loader: Any, epoch: int, done: int) -> Iterator[Any]:
+        """What ``batches`` has of ``epoch`` after ``done``, each noted. FaultrunError: it is another now."""
+        apart = bool(getattr(loader, "num_workers", 0))
+        while True:
+            if self.generator is not None:
+                self.generator.fetches()
+            try:
+                batch = next(batches)
+            except StopIteration:
+                return
+            done += 1
+            if self._notes is not None:
+                self._notes.note(epoch, done, batch, apart=apart)
+            yield batch
 
     def loader_state(self, *, opening: bool = False) -> Any:
         """What the loader that is open keeps, as a state; ``opening``: as it is opened."""
         return None if self.generator is None else self.generator.get_state(opening=opening)
 
-    def leaves(self, boundary: Boundary | None) -> None:
-        """The loop over an epoch has ended, behind this boundary."""
+    def leaves(self, boundary: Boundary | None, position: Position, *, early: bool) -> None:
+        """The loop over an epoch has ended, behind this boundary; ``early``: before its loader has."""
         self._ended = boundary
+        self._left = position if early else None
+        if self.generator is not None and self._notes is not None:
+            self.generator.check_settled(ends=True)
+
+    def was_left(self, position: Position) -> bool:
+        """Whether the loop does not go on at ``position``, although its loader may."""
+        return self._left == position
 
     def ended(self, position: Position) -> Boundary | None:
         """Where a script at ``position`` is between two epochs: the end of its last step.

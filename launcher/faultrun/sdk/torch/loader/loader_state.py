@@ -1,23 +1,20 @@
 """What a loader and all that it draws from keep of their own: random generators, orders, saved states.
 
-Samplers, datasets, transforms and collate functions are found by walking from the loader through attributes,
-short containers, closures and the globals that their functions name. Of each is kept
+Of what is found in ``held_objects`` is kept
 
 * a generator of torch, numpy or Python: its state;
-* a sampler of the script's own: numbers and words among its attributes that have changed since, and as the
-  loader is opened lists and arrays that have, such as an order that is shuffled in place;
-* a sampler, dataset or collate function with ``load_state_dict``: its state as the loader is opened.
+* a sampler of the script's own: numbers, words, short containers and small arrays among its attributes, and
+  as the loader is opened larger ones, such as an order that is shuffled in place;
+* a sampler, dataset or collate function with ``load_state_dict``: its state as the loader is opened;
+* the numbers with which a loader that reads ahead has fetched the batch that comes next.
 
 What cannot be positioned is refused by name.
 """
 
-import functools
-import inspect
 import io
 import pickle
 import random
-import sys
-import types
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,53 +22,70 @@ from typing import Any
 import torch
 
 from faultrun.errors import FaultrunError
-from faultrun.sdk.torch.state.rng import NumpyRng, PythonRng
+from faultrun.sdk.torch.loader import held_objects
+from faultrun.sdk.torch.loader.held_objects import MOST_ELEMENTS, PLAIN, attributes, is_of_library
+from faultrun.sdk.torch.state.rng import NumpyRng, PythonRng, Rng, restore_rng
 from faultrun.sdk.worker.training_stages import told
 
-_MOST_OBJECTS = 2000
-_MOST_ELEMENTS = 64
-"""Of a container that is looked into: lists of transforms are short, and lists of samples are not."""
 _MOST_BYTES = 48 * 1024
 """Noted at every step."""
-_LARGE_ORDER = _MOST_BYTES // 16
-_PLAIN = (bool, int, float, str, type(None))
-_LEAVES = (*_PLAIN, bytes, torch.Tensor, types.ModuleType, type)
+_SMALL, _LARGE = 512, _MOST_BYTES // 16
+"""Elements of what is looked at at every step, and of an order that is another list each time."""
 _MARK = b"faultrun loader\n"
 _PARTS = frozenset({"", "dataset", "sampler", "batch_sampler", "collate_fn"})
-_PASSED_BY = frozenset({"_iterator", "_parameters", "_buffers"})
-_LIBRARIES = frozenset(
-    {"torch", "torchvision", "numpy", "builtins", "random", "collections", "functools", "faultrun"}
-    | {"accelerate", "datasets", "transformers", "lightning", "lightning_fabric", "pytorch_lightning"}
-)
+_Place = tuple[str, str]
 
 
 class LoaderState:
     """Of one loader. Main thread, but ``get_state``. It is told and put as a ``torch.Generator``'s is."""
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, *loaders: Any, reads_ahead: bool = False) -> None:
+        self._loader, self._reads_ahead = loaders if loaders[1:] else loaders[0], reads_ahead
         self._generators: dict[str, Any] = {}
         self._samplers: dict[str, Any] = {}
         self._stateful: dict[str, Any] = {}
-        self._refused: FaultrunError | None = None
-        for path, one in _walk(loader):
-            part = path.rpartition(".")[2]
-            if _is_generator(one):
-                self._generators[path] = one
-            elif isinstance(one, types.GeneratorType) and one.gi_frame is not None and "sampler" in path:
-                self._refused = _refusal(path, "it was opened before the loader", "open it in __iter__")
-            elif part in _PARTS and not _is_of_library(type(one)) and hasattr(one, "__dict__"):
-                if "sampler" in part:
-                    self._samplers[path] = one
-                if hasattr(one, "load_state_dict") and not isinstance(one, torch.nn.Module):
-                    self._stateful[path] = one
-        inside = [path for path in self._generators if "sampler" not in path and path != "generator"]
-        self._in_processes = ", ".join(inside) if getattr(loader, "num_workers", 0) else ""
-        self._orders: dict[tuple[str, str], Any] = {}
-        """The lists that samplers had first: kept, so that no other is taken for them."""
-        self._first = {place: _sight(value) for place, value in self._fields()}
+        self._open: dict[str, Any] = {}
+        self._apart = any(getattr(one, "num_workers", 0) for one in loaders)
+        """Whether processes read, for which the sampler is some batches ahead."""
+        self._orders: dict[_Place, Any] = {}
+        """The lists and arrays that samplers had first: kept, so that no other is taken for them."""
+        self._first: dict[_Place, Any] = {}
+        """Of what samplers had first all that is not too large to be put back, else a digest."""
+        self._settled: dict[_Place, Any] = {}
+        """What is not small, once an epoch has begun."""
+        self._looks = 0
+        self._fetched_with: Any = None
         self._last: tuple[bytes, Any] = b"", None
-        self._seen: tuple[list[Any], list[Any]] | None = None
+        self._seen: Any = None
         self._readers: dict[str, Callable[[], Any]] = {}
+        self._refused: FaultrunError | None = None
+        self._told = False
+        self.look()
+
+    def look(self) -> None:
+        """Find what it holds now, before it is opened: it may be more than there was."""
+        found: dict[str, Any] = {}
+        for path, one in held_objects.walk(self._loader):
+            found.setdefault(path, one)
+        self._refused = None
+        self._generators = {path: one for path, one in found.items() if held_objects.is_generator(one)}
+        was_open, self._open = self._open, {}
+        for path, one in found.items():
+            part, of_sampler = path.rpartition(".")[2], "sampler" in path
+            if path and held_objects.is_open_iterator(one):
+                self._open[path] = one
+                if of_sampler or was_open.get(path) is one:
+                    because = "it was opened before the loader, and goes on from epoch to epoch"
+                    self._refused = _refusal(path, because, "open it in __iter__")
+            elif is_of_library(type(one)) or not attributes(one):
+                continue
+            elif of_sampler and (part in _PARTS or hasattr(type(one), "__iter__")):
+                self._samplers[path] = one
+            if part in _PARTS and hasattr(one, "load_state_dict") and not isinstance(one, torch.nn.Module):
+                self._stateful[path] = one
+        for place, value in self._fields():
+            self._first.setdefault(place, _sight(value))
+        self._settled, self._looks, self._seen = {}, 0, None
         try:
             self._readers = {path: _reader_of(one) for path, one in self._generators.items()}
             self.get_state()
@@ -79,22 +93,44 @@ class LoaderState:
             because = f"where they are is not told ({type(error).__name__}: {error})"
             hint = "draw from a torch.Generator, numpy's default_rng(seed) or random.Random(seed)"
             self._refused = _refusal(", ".join(self._generators), because, hint)
+        self._settled, self._looks = {}, 0
 
     def check(self) -> None:
         """Tell once what is not kept. FaultrunError: it cannot be positioned."""
         if self._refused is not None:
             raise self._refused
-        if self._in_processes:
+        inside = [path for path in self._generators if "sampler" not in path and path != "generator"]
+        if inside and self._apart and not self._told:
             told(
-                f"{self._in_processes}: the loader's processes draw from copies of it, which begin anew with"
+                f"{', '.join(inside)}: the loader's processes draw from copies of it, which begin anew with"
                 " each rank; num_workers=0 brings it back, or numbers made from epoch and index"
             )
-            self._in_processes = ""
+            self._told = True
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing that could change, or nothing that could be told."""
-        return self._refused is not None or not (self._generators or self._samplers or self._stateful)
+        known = self._generators or self._samplers or self._stateful or self._reads_ahead
+        return self._refused is not None or not known
+
+    def fetches(self) -> None:
+        """A batch is about to be asked for, with these random numbers."""
+        if self._reads_ahead:
+            shared = torch.default_generator.get_state().numpy().tobytes(), _PYTHON.packed(), _NUMPY.packed()
+            self._fetched_with = shared, {path: read() for path, read in self._readers.items()}
+
+    def fetches_as(self, state: Any) -> None:
+        """The last batch before the place of ``state`` is about to be read again: as it was then."""
+        content = b"" if state is None else state.numpy().tobytes()
+        if not (self._reads_ahead and content.startswith(_MARK)):
+            return
+        if (then := _Unpickler(io.BytesIO(content[len(_MARK) :])).load()[3:]) and then[0] is not None:
+            (cpu, python, numpy), generators = then[0]
+            words = torch.frombuffer(bytearray(cpu), dtype=torch.uint8)
+            both = PythonRng.unpacked(python), NumpyRng.unpacked(numpy) if numpy[0] else None
+            restore_rng(Rng(words, *both, None, None))
+            for path in generators.keys() & self._generators.keys():
+                _put_state(self._generators[path], generators[path])
 
     def get_state(self, *, opening: bool = False) -> Any:
         """Its state; None if there is nothing. FaultrunError: it has become too large.
@@ -102,26 +138,26 @@ class LoaderState:
         ``opening``: as the loader is opened, with what is of use only then.
         """
         read = [read() for read in self._readers.values()]
-        plain = [
-            one for each in self._samplers.values() for one in vars(each).values() if isinstance(one, _PLAIN)
-        ]
-        if not opening and self._seen == (read, plain):
+        fields = {place: value for place, value in self._fields() if opening or _size(value) <= _SMALL}
+        seen = read, {place: _sight(value) for place, value in fields.items()}, self._fetched_with, opening
+        if not opening:
+            self.check_settled()
+        if self._seen == seen:
             return self._last[1]  # as at most steps: what an epoch draws, it draws as it begins
-        self._seen = None if opening else (read, plain)
+        self._seen = seen
         generators = dict(zip(self._readers, read, strict=True))
-        fields = {
-            place: value
-            for place, value in self._fields()
-            if (opening or isinstance(value, _PLAIN)) and _sight(value) != self._first.get(place)
+        changed = {
+            place: value for place, value in fields.items() if seen[1][place] != self._first.get(place)
         }
         states = {path: _packed(one.state_dict()) for path, one in self._stateful.items() if opening}
         only = next(iter(self._generators.values()), None)
-        if not (fields or states) and len(generators) <= 1 and isinstance(only, torch.Generator | None):
+        has_more = self._samplers or states or self._apart or self._reads_ahead or len(generators) > 1
+        if not has_more and isinstance(only, torch.Generator | None):
             self._last = b"", None if only is None else only.get_state()  # as always
             return self._last[1]
-        content = _MARK + pickle.dumps((generators, fields, states), protocol=4)
+        content = _MARK + pickle.dumps((generators, changed, states, self._fetched_with, opening), protocol=4)
         if len(content) > _MOST_BYTES:
-            names = ", ".join([*generators, *map(".".join, fields), *states])
+            names = ", ".join([*generators, *map(".".join, changed), *states])
             because = f"{len(content)} bytes would have to be kept from epoch to epoch"
             raise _refusal(names, because, "make the order anew in __iter__, from the epoch or one generator")
         if self._last[0] != content:
@@ -135,95 +171,61 @@ class LoaderState:
             for one in [one for one in self._generators.values() if isinstance(one, torch.Generator)][-1:]:
                 one.set_state(state)
             return
-        generators, fields, states = _Unpickler(io.BytesIO(content[len(_MARK) :])).load()
+        generators, fields, states, *more = _Unpickler(io.BytesIO(content[len(_MARK) :])).load()
+        opening = bool(more) and more[1]
+        comes_by_itself = self._apart and not opening  # as far as processes have read ahead
         for path in states.keys() & self._stateful.keys():
             self._stateful[path].load_state_dict(torch.load(io.BytesIO(states[path]), weights_only=True))
-        for (path, name), value in fields.items():
-            if path in self._samplers:
-                _put_field(vars(self._samplers[path]), name, value)
+        first = {place: one for place, one in self._first.items() if not isinstance(one, bytes)}
+        for place, one in self._first.items():
+            if isinstance(one, bytes) and one[:1] == pickle.PROTO:
+                value = _Unpickler(io.BytesIO(one)).load()
+                first |= {place: value} if opening or _size(value) <= _SMALL else {}
+        for (path, name), value in {**first, **fields}.items():
+            if path in self._samplers and not (comes_by_itself and isinstance(value, PLAIN)):
+                _put_field(self._samplers[path], name, value)
         for path in generators.keys() & self._generators.keys():
-            _put_state(self._generators[path], generators[path])
+            if not (comes_by_itself and "sampler" in path):
+                _put_state(self._generators[path], generators[path])
+        self._settled, self._looks, self._seen = {}, 0, None
 
-    def _fields(self) -> Iterator[tuple[tuple[str, str], Any]]:
-        """What samplers keep in attributes: numbers, words, and orders.
+    def _fields(self) -> Iterator[tuple[_Place, Any]]:
+        """What samplers keep in attributes: numbers, words, short containers, and orders.
 
         Not a large order that is another list each time: it is taken to follow from random numbers alone.
         """
         for path, one in self._samplers.items():
-            for name, value in vars(one).items():
-                if isinstance(value, _PLAIN):
-                    yield (path, name), value
-                elif _is_order(value):
-                    first = self._orders.setdefault((path, name), value)
-                    if first is value or len(value) <= _LARGE_ORDER:
+            for name, value in attributes(one).items():
+                if _is_kept(value):
+                    first = self._orders.setdefault((path, name), value) if _size(value) > _LARGE else value
+                    if first is value:
                         yield (path, name), value.numpy() if isinstance(value, torch.Tensor) else value
+
+    def check_settled(self, *, ends: bool = False) -> None:
+        """FaultrunError for what steps have changed and is too large to be noted at each."""
+        self._looks += 1
+        if self._looks & (self._looks - 1) and not ends:
+            return  # in the first step, the second, the fourth
+        now = {place: _sight(value) for place, value in self._fields() if _size(value) > _SMALL}
+        self._settled = self._settled or now
+        for place in self._settled.keys() & now.keys():
+            if self._settled[place] != now[place]:
+                because = "steps change it, and it is too large to be noted at each"
+                hint = f"change it between two epochs, or have {_SMALL} numbers in it at most"
+                raise _refusal(".".join(place), because, hint)
 
 
 class _Unpickler(pickle.Unpickler):
     """Of containers, numbers and arrays: nothing else is made, and nothing executed."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if module.partition(".")[0] != "numpy" or name not in ("_reconstruct", "ndarray", "dtype"):
+        known = module.partition(".")[0] == "numpy" and name in ("_reconstruct", "ndarray", "dtype", "scalar")
+        if not known and (module, name) not in (("builtins", "set"), ("collections", "deque")):
             raise pickle.UnpicklingError(f"{module}.{name} in the state of a loader")
         return super().find_class(module, name)
 
 
-def _walk(loader: Any) -> Iterator[tuple[str, Any]]:
-    """Everything that ``loader`` holds, with the way to it; the nearest first."""
-    waiting: deque[tuple[str, Any]] = deque([("", loader)])
-    known: dict[int, Any] = {}
-    while waiting and len(known) < _MOST_OBJECTS:
-        path, one = waiting.popleft()
-        if id(one) in known or isinstance(one, _LEAVES):
-            continue
-        known[id(one)] = one
-        yield path, one
-        if not _is_generator(one):
-            waiting += [(f"{path}.{name}" if path else str(name), part) for name, part in _inside(one)]
-
-
-def _inside(one: Any) -> list[tuple[Any, Any]]:
-    match one:
-        case functools.partial():
-            return [("func", one.func), ("args", one.args), ("keywords", one.keywords)]
-        case types.MethodType():
-            return [("self", one.__self__), ("func", one.__func__)]
-        case types.FunctionType():
-            return _named_by(one)
-        case dict() | list() | tuple() | set() | frozenset():
-            parts = one.items() if isinstance(one, dict) else enumerate(one)
-            return [*parts] if len(one) <= _MOST_ELEMENTS else []
-    found = [(name, part) for name, part in getattr(one, "__dict__", {}).items() if name not in _PASSED_BY]
-    for kind in type(one).__mro__:
-        for name, part in () if _is_of_library(kind) else vars(kind).items():
-            found += [(name, part)] if _is_generator(part) else []
-            found += _named_by(part) if isinstance(part, types.FunctionType) else []
-    return found
-
-
-def _named_by(function: types.FunctionType) -> list[tuple[Any, Any]]:
-    """What its code reaches besides its arguments: closures, and generators among the globals."""
-    if (function.__module__ or "").partition(".")[0] in _LIBRARIES:
-        return []
-    named = ((name, function.__globals__.get(name)) for name in function.__code__.co_names)
-    closed = inspect.getclosurevars(function).nonlocals
-    return [*closed.items(), *(pair for pair in named if _is_generator(pair[1]))]
-
-
-def _is_of_library(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] in _LIBRARIES
-
-
-def _is_generator(one: Any) -> bool:
-    """Whether random numbers come from it, and nobody else knows of it."""
-    if isinstance(one, torch.Generator):
-        return one is not torch.default_generator
-    if isinstance(one, random.Random):
-        return one is not random.random.__self__  # type: ignore[attr-defined]
-    if (numpy := sys.modules.get("numpy.random")) is None:
-        return False
-    kinds = numpy.Generator, numpy.RandomState, numpy.BitGenerator
-    return isinstance(one, kinds) and one is not numpy.mtrand._rand
+_PYTHON, _NUMPY = PythonRng(), NumpyRng()
 
 
 def _reader_of(one: Any) -> Callable[[], Any]:
@@ -257,28 +259,51 @@ def _put_state(one: Any, state: Any) -> None:
         getattr(one, "bit_generator", one).state = state
 
 
-def _is_order(value: Any) -> bool:
-    """Whether it has numbers in an order."""
-    if isinstance(value, list):
+def _size(value: Any) -> int:
+    """Elements of a list or an array; of what is short anyway 0."""
+    shape = getattr(value, "shape", None)
+    if shape is None:
+        return len(value) if isinstance(value, list) and len(value) > MOST_ELEMENTS else 0
+    size = 1
+    for one in shape:
+        size *= one
+    return size
+
+
+def _is_kept(value: Any) -> bool:
+    """Whether it consists of numbers and words."""
+    if isinstance(value, PLAIN):
+        return True
+    if isinstance(value, list) and len(value) > MOST_ELEMENTS:
         return all(isinstance(one, int | float) for one in value[:1])
-    return bool(getattr(value, "shape", ())) and hasattr(value, "dtype")
+    if type(value) in (dict, list, tuple, set, deque):
+        parts = [*value, *value.values()] if isinstance(value, dict) else value
+        kept = all(_is_kept(one) and not isinstance(one, torch.Tensor) for one in parts)
+        return kept and len(value) <= MOST_ELEMENTS
+    if isinstance(value, torch.Tensor):
+        return value.device.type == "cpu" and value.layout is torch.strided and not value.requires_grad
+    return hasattr(value, "dtype") and hasattr(value, "tobytes") and not value.dtype.hasobject
 
 
 def _sight(value: Any) -> Any:
-    """What tells whether it is the same as before, without a copy of all of it."""
-    if isinstance(value, _PLAIN):
-        return type(value), value
-    return len(value), [str(one) for one in value[:: max(1, len(value) // _MOST_ELEMENTS)]]
+    """What tells it from others: itself, all of it in bytes, or a digest of what is large."""
+    if isinstance(value, PLAIN):
+        return value
+    content = pickle.dumps(value, protocol=4)
+    return content if _size(value) <= _LARGE else b"%d" % zlib.crc32(content)
 
 
-def _put_field(attributes: dict[str, Any], name: str, value: Any) -> None:
-    now = attributes.get(name)
+def _put_field(one: Any, name: str, value: Any) -> None:
+    now = getattr(one, name, None)
     if isinstance(now, torch.Tensor):
         now.copy_(torch.as_tensor(value))
     elif isinstance(now, list) and isinstance(value, list):
         now[:] = value  # others may know it, too
+    elif isinstance(now, dict | set | deque) and type(now) is type(value):
+        now.clear()
+        (now.extend if isinstance(now, deque) else now.update)(value)
     else:
-        attributes[name] = value
+        object.__setattr__(one, name, value)
 
 
 def _packed(state: Any) -> bytes:

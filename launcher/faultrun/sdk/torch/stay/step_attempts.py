@@ -6,6 +6,7 @@ script that cannot rejoin, these are plain loops and an exception is an exceptio
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar, final
 
@@ -82,7 +83,7 @@ class Loops:
                 training.takes_batch(epoch)
                 training.checks(BEGINNING, batch)
                 yield batch
-                self._step_if_changed()
+                self.step_if_changed()
                 self.goes_on()
 
     def run(self, train: Callable[[], T]) -> T:
@@ -114,7 +115,7 @@ class Loops:
             now.weight, now.accumulating, begins = part.weight, more, not more
             yield content
             if not more:
-                self._step_if_changed()
+                self.step_if_changed()
                 self.goes_on()
         now.weight, now.accumulating = 1.0, False
 
@@ -154,7 +155,7 @@ class Loops:
             training.checks(BEGINNING, content)
             yield content
             if not redo.attempted:
-                self._step_if_changed()
+                self.step_if_changed()
 
     def _opened(self, loader: Any, epoch: int) -> Iterator[Any]:
         """The batches that are left, with the random numbers as they were at this place."""
@@ -177,25 +178,37 @@ class Loops:
                 training.note_boundary()  # an epoch begins: no new step, but a place to go on from
             if (rejoin := self._rejoins_here) is not None:
                 rejoin.at_an_epochs_end()
-            return self._from(loader, 0)
+            return self._from(loader, epoch, 0)
         position, rng, epoch_rng = resumed
         training.position = position
         place.epoch_rng = epoch_rng or rng
         restore_rng(place.epoch_rng, place.generator)
         recorder.epoch(position, place.loader_state(opening=opening))
-        batches = self._from(loader, position.step_in_epoch or 0)
+        left = place.was_left(position)
+        batches = iter(()) if left else self._from(loader, epoch, position.step_in_epoch or 0, rng.loader)
         if position.step_in_epoch:
             restore_rng(rng, place.generator)
         training.came_back()
         return batches
 
-    def _from(self, loader: Any, done: int) -> Iterator[Any]:
-        """After ``done`` steps; among fewer ranks than the run began with, this one's share (``sharing``)."""
-        if self.training.sharing is not None:
-            return shared_out(loader, self.training.sharing, done)
-        return opened_after(loader, done) if done else opened(loader)
+    def _from(self, loader: Any, epoch: int, done: int, state: Any = None) -> Iterator[Any]:
+        """After ``done`` steps; among fewer ranks than the run began with, this one's share (``sharing``).
 
-    def _step_if_changed(self) -> None:
+        ``state`` is the loader's there.
+        """
+        training, place = self.training, self.training.reading
+        if training.sharing is not None:
+            return shared_out(loader, training.sharing, done)
+        ahead, refuses = place.generator, training.worker is not None
+        if not done:
+            batches = opened(loader, refuses=refuses)
+        else:
+            as_then = (lambda: None) if ahead is None else partial(ahead.fetches_as, state)
+            batches = opened_after(loader, done, as_then, refuses=refuses)
+        return place.read(batches, loader, epoch, done)
+
+    def step_if_changed(self) -> None:
+        """The script is done with the batch that it was given."""
         if self.training.lock.phase is not UpdatePhase.CLEAN:
             self.step()
 

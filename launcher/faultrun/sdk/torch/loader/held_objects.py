@@ -1,0 +1,137 @@
+"""Everything that a loader holds: in attributes, slots and short containers, and what its functions reach.
+
+A function reaches what it encloses, its defaults, and the globals and attributes of modules that it names.
+"""
+
+import contextlib
+import dis
+import functools
+import random
+import sys
+import types
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+_MOST_OBJECTS = 2000
+MOST_ELEMENTS = 64
+"""Of a container that is looked into: lists of transforms are short, and lists of samples are not."""
+PLAIN = (bool, int, float, str, type(None))
+_LEAVES = (*PLAIN, bytes, torch.Tensor, torch.optim.Optimizer)
+_PASSED_BY = frozenset({"_iterator", "_parameters", "_buffers"})
+_LIBRARIES = sys.stdlib_module_names | {
+    *("torch", "torchvision", "numpy", "faultrun", "accelerate", "datasets", "transformers"),
+    *("lightning", "lightning_fabric", "pytorch_lightning"),
+}
+
+
+def walk(loader: Any) -> Iterator[tuple[str, Any]]:
+    """Everything that ``loader`` holds, with the way to it; the nearest first."""
+    waiting: deque[tuple[str, Any]] = deque([("", loader)])
+    known: dict[int, Any] = {}
+    while waiting and len(known) < _MOST_OBJECTS:
+        path, one = waiting.popleft()
+        if id(one) in known or isinstance(one, _LEAVES):
+            continue
+        known[id(one)] = one
+        yield path, one
+        if not is_generator(one) and not type(one).__module__.startswith("faultrun."):
+            waiting += [(f"{path}.{name}" if path else str(name), part) for name, part in _inside(one)]
+
+
+def attributes(one: Any) -> dict[str, Any]:
+    """What an object has of its own, in slots too."""
+    found: dict[str, Any] = getattr(one, "__dict__", {})
+    slots = _slots_of(type(one))
+    return {name: getattr(one, name) for name in slots if hasattr(one, name)} | found if slots else found
+
+
+def is_of_library(one: Any) -> bool:
+    """Whether a class, function or module is not of those who wrote the script."""
+    name = one.__name__ if isinstance(one, types.ModuleType) else getattr(one, "__module__", None)
+    return (name or "").partition(".")[0] in _LIBRARIES
+
+
+def is_generator(one: Any) -> bool:
+    """Whether random numbers come from it, and nobody else knows of it."""
+    if isinstance(one, torch.Generator):
+        return one is not torch.default_generator
+    if isinstance(one, random.Random):
+        return one is not random.random.__self__  # type: ignore[attr-defined]
+    if (numpy := sys.modules.get("numpy.random")) is None:
+        return False
+    kinds = numpy.Generator, numpy.RandomState, numpy.BitGenerator
+    return isinstance(one, kinds) and one is not numpy.mtrand._rand
+
+
+def is_open_iterator(one: Any) -> bool:
+    """Whether it stands at a place that nobody can tell: a generator, ``zip``, ``itertools.cycle``."""
+    if isinstance(one, types.GeneratorType):
+        return one.gi_frame is not None
+    return hasattr(type(one), "__next__") and type(one).__module__ in ("builtins", "itertools", "_csv")
+
+
+def _inside(one: Any) -> list[tuple[Any, Any]]:
+    match one:
+        case functools.partial():
+            return [("func", one.func), ("args", one.args), ("keywords", one.keywords)]
+        case types.MethodType():
+            return [("self", one.__self__), ("func", one.__func__)]
+        case types.FunctionType():
+            return [] if is_of_library(one) else _reached_by(one)
+        case type():
+            return [] if is_of_library(one) else _of_class(one)
+        case types.ModuleType():
+            return []
+        case dict() | list() | tuple() | set() | frozenset() | deque():
+            parts = one.items() if isinstance(one, dict) else enumerate(one)
+            return [*parts] if len(one) <= MOST_ELEMENTS else []
+    found = [(name, part) for name, part in attributes(one).items() if name not in _PASSED_BY]
+    return found + [pair for kind in type(one).__mro__ if not is_of_library(kind) for pair in _of_class(kind)]
+
+
+def _of_class(kind: type) -> list[tuple[Any, Any]]:
+    """Its functions, and what all of its objects share."""
+    found = []
+    for name, one in vars(kind).items():
+        part = one.fget if isinstance(one, property) else getattr(one, "__func__", one)
+        if isinstance(part, types.FunctionType) or not (name.startswith("__") or hasattr(part, "__set__")):
+            found.append((name, part))
+    return found
+
+
+def _reached_by(function: types.FunctionType) -> list[tuple[Any, Any]]:
+    found = [*vars(function).items(), *(function.__kwdefaults__ or {}).items()]
+    found += [("default", one) for one in function.__defaults__ or ()]
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # it is empty
+            found.append((name, cell.cell_contents))
+    globals_, names = _named_in(function.__code__)
+    for name in sorted(globals_):
+        one = function.__globals__.get(name)
+        if not isinstance(one, types.ModuleType):
+            found.append((name, one))
+        elif not is_of_library(one):
+            found += [(part, vars(one)[part]) for part in sorted(names) if part in vars(one)]
+    return found
+
+
+@functools.cache
+def _named_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    """The globals that it names, and whatever else: attributes, above all."""
+    globals_ = {one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL"}
+    names = set(code.co_names)
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            more, others = _named_in(inner)
+            globals_ |= more
+            names |= others
+    return frozenset(globals_), frozenset(names)
+
+
+@functools.cache
+def _slots_of(kind: type) -> list[str]:
+    slots = [vars(one).get("__slots__", ()) for one in kind.__mro__]
+    return [name for names in slots for name in ((names,) if isinstance(names, str) else names)]

@@ -1,0 +1,301 @@
+"""Batches come again as they were, or a loop is refused by name; how it was left is known, too."""
+
+import itertools
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, Sampler
+
+from faultrun.errors import FaultrunError
+from faultrun.sdk.torch.guard import Guard
+from faultrun.sdk.torch.loader.batch_shares import check_shares
+from sdk.support import wrappers
+from sdk.support.protected import protected
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+
+SIZE, BATCH, EPOCHS = 16, 2, 4
+HELD: dict[str, Any] = {}
+
+
+def noisy(x: float) -> float:
+    return x + float(HELD["rng"].normal())
+
+
+@dataclass(slots=True)
+class Slotted:
+    rng: Any
+
+    def __call__(self, x: float) -> float:
+        return x + float(self.rng.normal())
+
+    @staticmethod
+    def always(x: float) -> float:
+        return noisy(x)
+
+
+AUGMENT = Slotted(None)
+
+
+def by_global_object(x: float) -> float:
+    return AUGMENT(x)
+
+
+def by_default(rng: Any) -> Callable[[float], float]:
+    def noisy_too(x: float, *, own: Any = rng) -> float:
+        return x + float(own.normal())
+
+    return noisy_too
+
+
+class Rows(Dataset):  # type: ignore[misc]
+    def __init__(self, change: Callable[[float], float] = float) -> None:
+        self.change = change
+
+    def __len__(self) -> int:
+        return SIZE
+
+    def __getitem__(self, number: int) -> float:
+        return self.change(float(number))
+
+
+HOLDERS: dict[str, Callable[[Any], Callable[[float], float]]] = {
+    "slots": Slotted,
+    "a helper's global": lambda _: lambda x: 0.0 + noisy(x),
+    "a global object": lambda _: by_global_object,
+    "a default": by_default,
+    "a static method": lambda _: Slotted.always,
+    "shared": lambda _: lambda x: x + float(torch.rand(())) + random.random() + float(np.random.rand()),
+}
+
+
+class Own(Sampler[Any]):  # type: ignore[misc]
+    """An order that ``draw`` makes of its attributes."""
+
+    def __init__(self, draw: Callable[[Any], Any], **own: Any) -> None:
+        self.draw = draw
+        self.__dict__.update(own)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.draw(self))
+
+    def __len__(self) -> int:
+        return SIZE
+
+
+def order(seed: int) -> list[int]:
+    return random.Random(seed).sample(range(SIZE), SIZE)
+
+
+def counting(one: Any) -> list[int]:
+    one.seen["epochs"] += 1
+    one.seeds.append(len(one.seeds))
+    return order(one.seen["epochs"] * 100 + one.seeds[-1])
+
+
+def weighted(one: Any) -> list[int]:
+    seed = int(torch.empty((), dtype=torch.int64).random_())
+    drawn = torch.multinomial(one.weights, SIZE, True, generator=torch.Generator().manual_seed(seed))
+    return [int(number) % SIZE for number in drawn]
+
+
+def endless(one: Any) -> Iterator[int]:
+    one.stream = one.stream or (number for seed in itertools.count() for number in order(seed))
+    return itertools.islice(one.stream, SIZE)
+
+
+def as_it_goes(_: Any) -> Iterator[int]:
+    return (np.random.randint(SIZE) for _ in range(SIZE))
+
+
+def loader(**how: Any) -> Any:
+    return DataLoader(how.pop("rows", Rows()), BATCH, **how)
+
+
+class Both:
+    """Two loaders side by side."""
+
+    def __init__(self, *loaders: Any) -> None:
+        self.loaders = loaders
+
+    def set_epoch(self, _epoch: int) -> None: ...
+
+    def __iter__(self) -> Iterator[Any]:
+        return zip(*self.loaders, strict=True)
+
+
+KEPT: dict[str, Callable[[], Any]] = {
+    "counts in a dict and a deque": lambda: loader(sampler=Own(counting, seen={"epochs": 0}, seeds=deque())),
+    "another order in it": lambda: loader(
+        sampler=Own(lambda one: one.inner, inner=Own(counting, seen={"epochs": 0}, seeds=deque()))
+    ),
+    "weights": lambda: loader(sampler=Own(weighted, weights=torch.ones(SIZE))),
+    "two side by side": lambda: Both(
+        loader(shuffle=True), loader(sampler=Own(weighted, weights=torch.ones(SIZE)))
+    ),
+    "processes that are kept": lambda: loader(shuffle=True, num_workers=1, persistent_workers=True),
+}
+
+
+def noisy_loader(name: str, *, ahead: bool = False) -> Callable[[], Any]:
+    def make() -> Any:
+        plain = loader(rows=Rows(HOLDERS[name](HELD["rng"])), shuffle=True)
+        return wrappers.DataLoaderShard(plain) if ahead else plain
+
+    return make
+
+
+KEPT |= {f"generator in {name}": noisy_loader(name) for name in HOLDERS}
+KEPT |= {f"{name}, read ahead": noisy_loader(name, ahead=True) for name in ("shared", "slots")}
+
+
+class Loop:
+    def __init__(self, folder: Path, make: Callable[[], Any]) -> None:
+        torch.manual_seed(1), random.seed(1), np.random.seed(1)
+        HELD["rng"] = AUGMENT.rng = np.random.default_rng(5)
+        self.loader, self.net = make(), nn.Linear(1, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.01)
+        self.guard: Guard = protected(folder, self.optimizer, net=self.net)
+        self.seen: list[str] = []
+
+    def step(self, batch: Any) -> None:
+        self.net(torch.rand(1, 1) * np.random.rand() * random.random()).sum().backward()
+        self.optimizer.step()
+        self.seen.append(f"{self.guard.epoch} {batch}")
+        if (weights := getattr(getattr(self.loader, "sampler", None), "weights", None)) is not None:
+            weights[self.guard.global_step % SIZE] += 1
+        self.guard.step()
+
+    def train(self, last: int = 1000) -> "Loop":
+        """To the step that follows ``last``, whose batch is read and which is not made."""
+        for epoch in range(self.guard.epoch, EPOCHS):
+            for batch in self.guard.batches(self.loader, epoch):
+                if self.guard.global_step == last:
+                    return self
+                self.step(batch)
+        return self
+
+    def back(self, folder: Path, make: Callable[[], Any]) -> "Loop":
+        """Another process, from the end of the last step."""
+        training = self.guard.training
+        torch.save(training.host_state_at(training.history[-1]), folder / "gasp.pt")
+        again = Loop(folder, make)
+        again.guard.load(torch.load(folder / "gasp.pt", weights_only=True))
+        return again
+
+
+@pytest.mark.parametrize("how", KEPT)
+@pytest.mark.parametrize("last", [1, 5, 8, 11])
+def test_a_loop_goes_on_with_the_same_batches(tmp_path: Path, how: str, last: int) -> None:
+    whole = Loop(tmp_path / "whole", KEPT[how]).train().seen
+    first = Loop(tmp_path, KEPT[how]).train(last)
+    assert first.seen + first.back(tmp_path, KEPT[how]).train().seen == whole
+
+
+class Stream(IterableDataset):  # type: ignore[misc]
+    def __init__(self) -> None:
+        self.numbers = itertools.cycle(range(SIZE + 1))
+
+    def __iter__(self) -> Iterator[int]:
+        return itertools.islice(self.numbers, SIZE)
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "zip": (lambda: zip(loader(), loader(), strict=True), "opened once"),
+    "an open loader": (lambda: iter(loader()), "opened once"),
+    "endless": (lambda: loader(sampler=Own(endless, stream=None)), "sampler.stream"),
+    "endless data": (lambda: loader(rows=Stream()), "dataset.numbers"),
+    "drawn as it goes": (lambda: loader(sampler=Own(as_it_goes)), "Own draws"),
+    "drawn ahead": (lambda: loader(sampler=Own(as_it_goes), num_workers=1), "Own draws"),
+    "large weights": (lambda: loader(sampler=Own(weighted, weights=torch.ones(2000))), "sampler.weights"),
+}
+
+
+@pytest.mark.parametrize("how", REFUSED)
+def test_what_nobody_could_find_again_is_refused_by_name_as_it_shows(tmp_path: Path, how: str) -> None:
+    make, name = REFUSED[how]
+    with pytest.raises(FaultrunError) as refused:
+        Loop(tmp_path, make).train()
+    assert name in refused.value.because
+
+
+def test_a_list_that_is_another_and_a_second_loop_over_an_epoch_are_refused(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, loader)
+    assert len(list(loop.guard.batches([[1], [2]], 0))) == 2
+    for given, epoch in (([[2], [1]], 1), (loader(), 0)):
+        with pytest.raises(FaultrunError, match="cannot"):
+            next(loop.guard.batches(given, epoch))
+
+
+def test_a_sampler_that_shares_out_in_its_own_way_is_not_shared_out_to_fewer() -> None:
+    class Contiguous(DistributedSampler):  # type: ignore[misc]
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(self.num_samples))
+
+    with pytest.raises(FaultrunError, match="fewer ranks"):
+        check_shares(loader(sampler=Contiguous(Rows(), 2, 0)))
+
+
+HIDDEN = {"calls": 0}
+
+
+def hidden(_: Any) -> list[int]:
+    HIDDEN["calls"] += 1
+    return order(HIDDEN["calls"])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_batch_that_differs_for_no_known_reason_ends_the_run_or_is_told_of(
+    tmp_path: Path, workers: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def make() -> Any:
+        return loader(sampler=Own(hidden), num_workers=workers)
+
+    first = Loop(tmp_path, make).train(11)
+    again = first.back(tmp_path, make)
+    if workers:
+        again.train(12)
+        assert "batch 4 of epoch 1 is another than the one" in capsys.readouterr().err
+        return
+    with pytest.raises(FaultrunError, match="batch 4 of epoch 1 is another"):
+        again.train()
+    assert Loop(tmp_path, make).train().guard.global_step == EPOCHS * SIZE // BATCH  # it begins anew
+
+
+@pytest.mark.parametrize("ends", ["break", "return", "error", "error in a call"])
+def test_a_loop_that_was_left_by_break_is_over_and_no_other(tmp_path: Path, ends: str) -> None:
+    loop = Loop(tmp_path, loader)
+
+    def train() -> None:
+        for batch in loop.guard.batches(loop.loader, 0):
+            loop.step(batch)
+            if loop.guard.global_step == 3:
+                if ends == "break":
+                    break
+                if ends == "return":
+                    return
+                if ends == "error":
+                    raise RuntimeError
+                fails()
+        assert ends == "break"
+
+    def fails() -> None:
+        raise RuntimeError
+
+    try:
+        train()
+    except RuntimeError:
+        assert ends.startswith("error")
+    again = loop.back(tmp_path, loader)
+    left = list(again.guard.batches(again.loader, 0))
+    assert len(left) == (0 if ends == "break" else SIZE // BATCH - 3)
+    assert (again.guard.epoch, again.guard.step_in_epoch) == (0, 3 + len(left))
+    assert len(list(again.guard.batches(again.loader, 1))) == SIZE // BATCH
