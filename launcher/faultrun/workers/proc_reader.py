@@ -7,7 +7,7 @@ in an uninterruptible sleep may hold; ``cmdline``, ``environ`` and ``maps`` do, 
 import os
 import re
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -140,6 +140,15 @@ def to_ask(found: Mapping[int, Member]) -> list[int]:
     hear = {pid for pid in found if found[pid].program and found[pid].hears}
     lead_there = hear.union(*({one.pid for one in above(found[pid], found)} for pid in hear))
     return sorted(highest & lead_there if hear else highest)
+
+
+def programs(pids: Iterable[int]) -> frozenset[int]:
+    """Those that were executed, and what they have forked; not what only others have."""
+    found: set[int] = set()
+    for pid in sorted(pids):
+        if (fields := _stat(pid)) and (not int(fields[6]) & _FORKED_ONLY or int(fields[1]) in found):
+            found.add(pid)
+    return frozenset(found)
 
 
 def is_shell(pid: int) -> bool:

@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from faultrun.files import readable
+from faultrun.workers.proc_reader import programs
 
 TAG_VARIABLE = "FAULTRUN_BOOT_ID"
 """Random for each supervisor process, so that a tag can never mean somebody else's process."""
@@ -189,9 +190,14 @@ class Left:
 
 
 def left_running(boot: str, may_s: float, spare: frozenset[int]) -> Left:
-    """What is tagged and still lives after ``may_s``; where it may for ever, after what ends by itself."""
+    """The programs that still live after ``may_s``; where they may for ever, after what ends by itself.
+
+    What a rank has merely forked is a part of it, and no program.
+    """
     until_s = time.monotonic() + (_ENDS_SOON_S if may_s == math.inf else may_s)
-    while (pids := frozenset(tagged(frozenset({boot}))) - spare) and time.monotonic() < until_s:
+    while pids := programs(set(tagged(frozenset({boot}))) - spare):
+        if time.monotonic() >= until_s:
+            break
         _await_end(min(pids), min(until_s, time.monotonic() + _ENDS_SOON_S))
     if not pids:
         return Left()

@@ -159,14 +159,8 @@ class Supervisor:
         saves.attach(world.readings, finder.first_save)
         self._stack.callback(world.settle)
         self._stack.callback(devices.abandon)
-        told = Told(
-            supervision=self._spec.supervision,
-            reactor=reactor,
-            group=group,
-            control=control,
-            tasks=world.checks,
-            say=self._say,
-        )
+        supervision, say = self._spec.supervision, self._say
+        told = Told(supervision=supervision, reactor=reactor, group=group, control=control, say=say)
         told.listen(self._kept(SignalPipe()), self._process.environ)
         reactor.post(self._started(clock, helpers.fault_files))
         for lost in lost_workers(self._state, self._spec.logs, self.log_dir, clock):

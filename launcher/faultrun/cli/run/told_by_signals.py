@@ -27,13 +27,12 @@ _STOPS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """Whom signals are passed on to. ``tasks`` ask SLURM, once and before anybody else is told."""
+    """Whom signals are passed on to. SLURM is asked once, before anybody is told."""
 
     supervision: Supervision
     reactor: Reactor
     group: WorkerGroup
     control: Control
-    tasks: BackgroundTasks
     say: Callable[[str], None]
 
     def listen(self, pipe: SignalPipe, environ: Mapping[str, str]) -> None:
@@ -53,7 +52,7 @@ class Told:
                     stop = StopRequested(at_s=now_s, incarnation=number, source=source)
                     if unasked:
                         job_id = unasked.pop()
-                        self.tasks.send(partial(self._as_slurm_says, stop, job_id))
+                        BackgroundTasks(self.reactor).send(partial(self._as_slurm_says, stop, job_id))
                     else:
                         yield stop
                 case SignalAnswer.SAVE:
@@ -67,4 +66,4 @@ class Told:
     def _as_slurm_says(self, stop: StopRequested, job_id: str) -> Iterable[Event]:
         end_utc_s = ends_at_utc_s(job_id, time.time())
         by_s = self.reactor.clock.of_utc_s(None if end_utc_s is None else end_utc_s - PLATFORM_MARGIN_S)
-        yield replace(stop, at_s=self.reactor.now(), by_s=by_s)
+        yield replace(stop, by_s=by_s)
