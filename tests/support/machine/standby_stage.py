@@ -30,7 +30,11 @@ class Stage:
     def launch(self, *program: str, out: str = "out", **environ: str) -> Launch:
         env = {**os.environ, "PYTHONPATH": str(TESTS / "support" / "machine"), **environ}
         return Launch(
-            argv=(sys.executable, "-u", *program), env=env, stdout=self.folder / out, cwd=str(self.folder)
+            argv=(sys.executable, "-u", *program),
+            env=env,
+            stdout=self.folder / out,
+            cwd=str(self.folder),
+            hooked=True,
         )
 
     def standby(self, launch: Launch, framework: str, *imports: str, sets: tuple[str, ...] = ()) -> Standby:
