@@ -7,9 +7,9 @@ import grimp
 
 ROOT = Path(__file__).resolve().parent.parent
 
-MOST_LINES = {"launcher": 83_100, "tests": 76_340, "benchmarks": 17_590}
+MOST_LINES = {"launcher": 83_770, "tests": 76_630, "benchmarks": 17_590}
 """Lines of Python below each folder."""
-MOST_MODULES = 60
+MOST_MODULES = 61
 """That a reader of ``supervisor.loop`` may come to."""
 
 
