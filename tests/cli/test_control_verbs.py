@@ -8,32 +8,27 @@ from pathlib import Path
 
 import pytest
 
+from faultrun.journal.supervised import is_supervised, supervisor_of
 from support.machine.scripts import faultrun
 
 _LIVES = """
 import signal, sys, threading
 from pathlib import Path
-from faultrun.journal.append import FILE_NAME
 from faultrun.locks import hold
-folder, heeds = Path(sys.argv[1]), sys.argv[2] == "ends"
-held, end = hold(folder / ".lock"), threading.Event()
-signal.signal(signal.SIGTERM, lambda *_: end.set() if heeds else None)
+folder, how = Path(sys.argv[1]), sys.argv[2]
+held = open(folder / "journal.jsonl", "a") if "journal" in how else hold(folder / ".lock")
+end = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: end.set() if "ends" in how else None)
+if "removed" in how:
+    [one.unlink() for one in folder.iterdir()]
 print("lives", flush=True)
 end.wait()
 """
 
 
-@pytest.fixture(params=["a socket that is gone", "no record"])
-def log_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    record = {"run_id": "r1", "pid": 1} | ({"socket": "/nowhere/s"} if "gone" in request.param else {})
-    if request.param != "no record":
-        (tmp_path / "run.json").write_text(json.dumps(record))
-    return tmp_path
-
-
 @pytest.fixture
-def living(log_dir: Path, request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
-    words = [sys.executable, "-c", _LIVES, str(log_dir), request.param]
+def living(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
+    words = [sys.executable, "-c", _LIVES, str(tmp_path), request.param]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "lives\n"
@@ -41,28 +36,33 @@ def living(log_dir: Path, request: pytest.FixtureRequest) -> Iterator[subprocess
         process.kill()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("verb", ["stop", "prestop"])
-@pytest.mark.parametrize("living", ["ends"], indirect=True)
-def test_who_does_not_answer_is_told_by_sigterm_and_waited_for(
-    verb: str, living: subprocess.Popen[str], log_dir: Path
+@pytest.mark.parametrize(
+    "living", ["lock", "lock, removed", "journal", "journal, removed"], indirect=True, ids=lambda how: how
+)
+def test_who_holds_the_lock_or_a_file_of_the_log_dir_lives(
+    living: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    done = faultrun(verb, "--log_dir", str(log_dir))
-    assert (done.returncode, living.wait(10)) == (0, 0)
-    assert f"lives (pid {living.pid} " in done.stderr
-    assert "sent SIGTERM, and its end is waited for" in done.stderr
-    assert "the run has ended" in done.stderr
+    lives = supervisor_of(tmp_path, {"pid": living.pid})
+    assert lives is not None
+    assert lives.pid == living.pid
+    living.kill()
+    living.wait()
+    for pid in (living.pid, 1, "?", None):
+        assert not is_supervised(tmp_path, {"pid": pid, "socket": "/nowhere"})
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("record", [{}, {"run_id": "r1", "pid": 1, "socket": "/nowhere/s"}])
 @pytest.mark.parametrize(("verb", "code"), [("stop", 1), ("prestop", 0), ("checkpoint-now", 1)])
-@pytest.mark.parametrize("living", ["stays"], indirect=True)
-def test_who_lives_has_not_ended_whatever_it_answers(
-    verb: str, code: int, living: subprocess.Popen[str], log_dir: Path
+@pytest.mark.parametrize("living", ["ends", "stays"], indirect=True)
+def test_who_lives_and_does_not_answer_is_told_by_sigterm_and_has_not_ended_before_it_has(
+    verb: str, code: int, record: dict[str, object], living: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    done = faultrun(verb, "--log_dir", str(log_dir), "--timeout=1")
-    assert done.returncode == code
+    if record:
+        (tmp_path / "run.json").write_text(json.dumps(record))
+    ends = living.args[-1] == "ends" and verb != "checkpoint-now"  # type: ignore[index]
+    done = faultrun(verb, "--log_dir", str(tmp_path), f"--timeout={20 if ends else 1}")
+    assert done.returncode == (0 if ends else code)
     assert f"lives (pid {living.pid} " in done.stderr
-    assert "has ended" not in done.stderr
-    assert "no supervisor" not in done.stderr
-    assert living.poll() is None
+    assert ("the run has ended" in done.stderr) is ends
+    assert (living.poll() is None) is not ends

@@ -14,7 +14,6 @@ from faultrun.cli.options.settings import INSIDE_WORKER, Settings
 from faultrun.cli.options.values import switch
 from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.workers import Workers
-from faultrun.journal.logdir import read_record, recorded
 from faultrun.model.spec.nodes_spec import AgreementSpec, EtcdAccess
 from faultrun.model.spec.run_spec import Framework
 from faultrun.model.topology import NodeId, node_folder
@@ -180,6 +179,8 @@ def _name(ctx: ResolveContext, rank: int | None, *, on_one_machine: bool) -> Nod
     if ctx.settings.node_name:
         return NodeId(ctx.settings.node_name)
     host = this_machine.hostname()
+    from faultrun.journal.logdir import read_record, recorded  # of several nodes only: it imports psutil
+
     record = read_record(Path(ctx.settings.log_dir) / node_folder(NodeId(host)))
     had = recorded(record, "spec", "agreement", "node_rank")
     beside = on_one_machine or (had is not None and had != rank)
