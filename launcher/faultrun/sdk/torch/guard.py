@@ -13,6 +13,7 @@ No copies of parameters are made in normal training. What happens when:
 
 import contextlib
 import dis
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -41,6 +42,7 @@ T = TypeVar("T")
 
 _LETS_GO = frozenset({"POP_TOP", "POP_ITER", "END_FOR"})
 """What CPython 3.10 to 3.14 does with what a loop went through as it is left by ``break`` or ``return``."""
+_YIELDS = frozenset({"YIELD_VALUE", "RESUME"})
 _BEFORE_RETURN = _LETS_GO | {"SWAP", "ROT_TWO", "NOP", "LOAD_CONST", "LOAD_FAST"}
 
 
@@ -169,7 +171,7 @@ class Guard:
         try:
             yield from self._loops.batches(loader, epoch)
         except GeneratorExit:
-            if _was_broken_off(sys._getframe(1)):
+            if _was_broken_off(sys._getframe().f_back):
                 self._loops.step_if_changed()
                 self._leave_loop(early=True)
             raise
@@ -286,9 +288,13 @@ class Guard:
             self.rejoin.forward_done()
 
 
-def _was_broken_off(loop: FrameType) -> bool:
+def _was_broken_off(loop: FrameType | None) -> bool:
     """Whether the script has left its loop by ``break``. An exception leaves it in what has raised it."""
-    code = [one for one in dis.get_instructions(loop.f_code) if one.offset >= loop.f_lasti]
-    follows = next((one.opname for one in code if one.opname not in _BEFORE_RETURN), "")
-    is_here = bool(code) and code[0].offset == loop.f_lasti  # and not in the midst of a call
-    return is_here and code[0].opname in _LETS_GO and not follows.startswith("RETURN")
+    while loop is not None:
+        code = [one for one in dis.get_instructions(loop.f_code) if one.offset >= loop.f_lasti]
+        here = code[0].opname if code and code[0].offset == loop.f_lasti else ""  # or in the midst of a call
+        if not (loop.f_code.co_flags & inspect.CO_GENERATOR and here in _YIELDS):
+            follows = next((one.opname for one in code if one.opname not in _BEFORE_RETURN), "")
+            return here in _LETS_GO and not follows.startswith("RETURN")
+        loop = loop.f_back  # a generator around us is let go of, such as tqdm's
+    return False

@@ -270,22 +270,27 @@ def test_a_batch_that_differs_for_no_known_reason_ends_the_run_or_is_told_of(
     assert Loop(tmp_path, make).train().guard.global_step == EPOCHS * SIZE // BATCH  # it begins anew
 
 
-@pytest.mark.parametrize("ends", ["break", "return", "error", "error in a call"])
+@pytest.mark.parametrize("ends", ["break", "bar", "return", "error", "error in a call"])
 def test_a_loop_that_was_left_by_break_is_over_and_no_other(tmp_path: Path, ends: str) -> None:
     loop = Loop(tmp_path, loader)
 
+    def bar(batches: Iterator[Any]) -> Iterator[Any]:
+        if ends != "bar":
+            return batches
+        return (one for one in batches)
+
     def train() -> None:
-        for batch in loop.guard.batches(loop.loader, 0):
+        for batch in bar(loop.guard.batches(loop.loader, 0)):
             loop.step(batch)
             if loop.guard.global_step == 3:
-                if ends == "break":
+                if ends in ("break", "bar"):
                     break
                 if ends == "return":
                     return
                 if ends == "error":
                     raise RuntimeError
                 fails()
-        assert ends == "break"
+        assert ends in ("break", "bar")
 
     def fails() -> None:
         raise RuntimeError
@@ -296,6 +301,6 @@ def test_a_loop_that_was_left_by_break_is_over_and_no_other(tmp_path: Path, ends
         assert ends.startswith("error")
     again = loop.back(tmp_path, loader)
     left = list(again.guard.batches(again.loader, 0))
-    assert len(left) == (0 if ends == "break" else SIZE // BATCH - 3)
+    assert len(left) == (0 if ends in ("break", "bar") else SIZE // BATCH - 3)
     assert (again.guard.epoch, again.guard.step_in_epoch) == (0, 3 + len(left))
     assert len(list(again.guard.batches(again.loader, 1))) == SIZE // BATCH

@@ -78,7 +78,7 @@ def batch_digest(one: Any, so_far: int = 0) -> int:
         for part in one[:: max(1, len(one) // _MOST_PARTS)]:
             so_far = batch_digest(part, so_far)
         return zlib.crc32(b"%d" % len(one), so_far)
-    if hasattr(one, "dtype") and hasattr(one, "tobytes") and not one.dtype.hasobject:
+    if hasattr(one, "tobytes") and not getattr(getattr(one, "dtype", None), "hasobject", True):
         return _sampled(memoryview(one.tobytes()), so_far)
     words = repr(one) if isinstance(one, bool | int | float | str | bytes | None) else type(one).__name__
     return zlib.crc32(words.encode(), so_far)

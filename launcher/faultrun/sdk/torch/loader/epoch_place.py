@@ -119,7 +119,7 @@ class EpochPlace:
         """The loop over an epoch has ended, behind this boundary; ``early``: before its loader has."""
         self._ended = boundary
         self._left = position if early else None
-        if self.generator is not None and self._notes is not None:
+        if not early and self.generator is not None and self._notes is not None:
             self.generator.check_settled(ends=True)
 
     def was_left(self, position: Position) -> bool:

@@ -44,7 +44,8 @@ def walk(loader: Any) -> Iterator[tuple[str, Any]]:
 def attributes(one: Any) -> dict[str, Any]:
     """What an object has of its own, in slots too."""
     found: dict[str, Any] = getattr(one, "__dict__", {})
-    slots = _slots_of(type(one))
+    kind: Any = type(one)
+    slots = _slots_of(kind)
     return {name: getattr(one, name) for name in slots if hasattr(one, name)} | found if slots else found
 
 
@@ -132,6 +133,6 @@ def _named_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
 
 
 @functools.cache
-def _slots_of(kind: type) -> list[str]:
+def _slots_of(kind: Any) -> list[str]:
     slots = [vars(one).get("__slots__", ()) for one in kind.__mro__]
     return [name for names in slots for name in ((names,) if isinstance(names, str) else names)]

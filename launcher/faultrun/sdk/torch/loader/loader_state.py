@@ -29,8 +29,9 @@ from faultrun.sdk.worker.training_stages import told
 
 _MOST_BYTES = 48 * 1024
 """Noted at every step."""
-_SMALL, _LARGE = 512, _MOST_BYTES // 16
-"""Elements of what is looked at at every step, and of an order that is another list each time."""
+_SMALL, _LARGE, _WATCHED = 512, _MOST_BYTES // 16, 1 << 20
+"""Elements: looked at at every step, of an order that is another list each time, and in a digest."""
+_OF_NUMPY = (torch.float32, torch.float64, torch.bool, torch.uint8, torch.int8, torch.int32, torch.int64)
 _MARK = b"faultrun loader\n"
 _PARTS = frozenset({"", "dataset", "sampler", "batch_sampler", "collate_fn"})
 _Place = tuple[str, str]
@@ -274,29 +275,34 @@ def _is_kept(value: Any) -> bool:
     """Whether it consists of numbers and words."""
     if isinstance(value, PLAIN):
         return True
-    if isinstance(value, list) and len(value) > MOST_ELEMENTS:
+    if type(value) is list and len(value) > MOST_ELEMENTS:
         return all(isinstance(one, int | float) for one in value[:1])
     if type(value) in (dict, list, tuple, set, deque):
         parts = [*value, *value.values()] if isinstance(value, dict) else value
         kept = all(_is_kept(one) and not isinstance(one, torch.Tensor) for one in parts)
         return kept and len(value) <= MOST_ELEMENTS
     if isinstance(value, torch.Tensor):
-        return value.device.type == "cpu" and value.layout is torch.strided and not value.requires_grad
-    return hasattr(value, "dtype") and hasattr(value, "tobytes") and not value.dtype.hasobject
+        is_here = value.device.type == "cpu" and value.layout is torch.strided and not value.requires_grad
+        return is_here and value.dtype in _OF_NUMPY
+    return hasattr(value, "tobytes") and not getattr(getattr(value, "dtype", None), "hasobject", True)
 
 
 def _sight(value: Any) -> Any:
     """What tells it from others: itself, all of it in bytes, or a digest of what is large."""
     if isinstance(value, PLAIN):
         return value
+    if (size := _size(value)) > _WATCHED:
+        value = (value if isinstance(value, list) else value.reshape(-1))[:: size // _WATCHED]
     content = pickle.dumps(value, protocol=4)
-    return content if _size(value) <= _LARGE else b"%d" % zlib.crc32(content)
+    return content if size <= _LARGE else b"%d" % zlib.crc32(content)
 
 
 def _put_field(one: Any, name: str, value: Any) -> None:
     now = getattr(one, name, None)
-    if isinstance(now, torch.Tensor):
+    if isinstance(now, torch.Tensor) and now.shape == value.shape:
         now.copy_(torch.as_tensor(value))
+    elif isinstance(now, torch.Tensor):
+        object.__setattr__(one, name, torch.as_tensor(value))
     elif isinstance(now, list) and isinstance(value, list):
         now[:] = value  # others may know it, too
     elif isinstance(now, dict | set | deque) and type(now) is type(value):
