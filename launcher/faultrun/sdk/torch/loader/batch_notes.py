@@ -23,7 +23,8 @@ _NOTE = struct.Struct("<IIqq")
 """Run and world, digest, epoch, number in it."""
 _KEPT = 4096
 _MOST_PARTS, _MOST_BYTES = 256, 4096
-"""Looked at of one list, and of one tensor."""
+"""Looked at of one list, and of one tensor without sampling."""
+_AT_ENDS, _BETWEEN = 512, 128
 
 
 class BatchNotes:
@@ -85,9 +86,12 @@ def batch_digest(one: Any, so_far: int = 0) -> int:
 
 
 def _sampled(content: memoryview, so_far: int) -> int:
-    """Of bytes of all places of numbers: the stride is odd."""
-    step = content.nbytes // _MOST_BYTES | 1
-    return zlib.crc32(content[::step].tobytes() if step > 1 else content, content.nbytes ^ so_far)
+    """Of what is large: its ends, and bytes of all places of a number between, for the stride is odd."""
+    size = content.nbytes
+    if size > _MOST_BYTES:
+        ends = content[:_AT_ENDS], content[-_AT_ENDS:], content[:: size // _BETWEEN | 1]
+        content = memoryview(b"".join(one.tobytes() for one in ends))
+    return zlib.crc32(content, size ^ so_far)
 
 
 def _mapped(path: Path, size_bytes: int) -> mmap.mmap:
