@@ -9,6 +9,7 @@ import struct
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,13 @@ class BatchNotes:
         session = writer.session
         self._of = zlib.crc32(f"{session.run_id} {session.world_size}".encode())
         self._path = writer.own_folder / self.file_name
-        self._page = mmap.mmap(-1, _KEPT * _NOTE.size)
+        self._told = False
+
+    @cached_property
+    def _page(self) -> mmap.mmap:
         with suppress(OSError, ValueError):
-            self._page = _mapped(self._path, _KEPT * _NOTE.size)
+            return _mapped(self._path, _KEPT * _NOTE.size)
+        return mmap.mmap(-1, _KEPT * _NOTE.size)
 
     def forget(self) -> None:
         """Training starts anew, or with other random numbers than those of before."""
@@ -62,7 +67,9 @@ class BatchNotes:
                     " of the sampler or dataset; for data that never come twice: guard.steps; to go on with"
                     f" other data than before: remove {self._path}",
                 )
-            told(f"{what}: the loader's processes drew other numbers, or its order is another")
+            if not self._told:
+                told(f"{what}: the loader's processes drew other numbers, or its order is another")
+            self._told = True
         _NOTE.pack_into(self._page, at, self._of, now, epoch, number)
 
 
