@@ -349,8 +349,8 @@ class Training:
             if self.check is not None:
                 self.check.excuse("buffer", f"they come from rank {state['rank']}'s save")
             rng, epoch_rng = self._own_numbers(position, rng, epoch_rng)
-            if rng is not None and rng.noted:
-                self.parts.objects.put_noted(rng.noted)
+            if names := self.parts.objects.put_noted(b"" if rng is None else rng.noted):
+                told(f"objects ({', '.join(names)}) are those of rank {state['rank']}, which saved")
         if self.worker is not None:  # of other launchers nobody knows here how many ranks there are
             done = batches_done(state, self.writer.session.batch_ranks)
             position = position._replace(step_in_epoch=done)

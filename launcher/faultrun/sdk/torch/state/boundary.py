@@ -188,11 +188,12 @@ class Objects:
                 parts.append(content)
         return to_bytes(parts) or b""
 
-    def put_noted(self, content: bytes) -> None:
-        """Put back what ``noted`` returned."""
-        for part in from_bytes(content):
-            name, state = from_bytes(part)
-            self._own[name].load_state_dict(state)
+    def put_noted(self, content: bytes) -> list[str]:
+        """Put back what ``noted`` returned; the names of the script's own objects that are not in it."""
+        states = dict(map(from_bytes, from_bytes(content))) if content else {}
+        for name in states.keys() & self._own.keys():
+            self._own[name].load_state_dict(states[name])
+        return [name for name in self._own if name not in states]
 
     def meshes(self, name: str) -> tuple[Any, ...]:
         """Over which the state of this one is spread now."""

@@ -28,10 +28,13 @@ class ScriptGenerators:
 
 def generators_near(frame: FrameType | None) -> dict[str, Any]:
     """An object for those among the globals there and the locals of its callers; none without any."""
-    named = {} if frame is None else dict(frame.f_globals)
+    places = [] if frame is None else [frame.f_globals]
     while frame is not None:
-        named.update(frame.f_locals)
+        places.append(frame.f_locals)
         frame = frame.f_back
-    untold = random.SystemRandom
-    found = {name: one for name, one in named.items() if _is_generator(one) and not isinstance(one, untold)}
-    return {f"{HIDDEN}generators": ScriptGenerators(found)} if found else {}
+    found: dict[int, tuple[str, Any]] = {}
+    for depth, place in enumerate(places):
+        for name, one in list(place.items()):
+            if _is_generator(one) and not isinstance(one, random.SystemRandom):
+                found.setdefault(id(one), (f"{depth} {name}", one))
+    return {f"{HIDDEN}generators": ScriptGenerators(dict(found.values()))} if found else {}
