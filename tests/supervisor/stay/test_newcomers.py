@@ -67,5 +67,6 @@ def _environment(desk: Desk, folder: Path) -> SupervisorEnv:
         exits=ExitInspector(ROWS, desk.reactor.clock),
         streams=Streams(Logs(), folder),
         deadline=SharedDeadline(),
+        leave=lambda: None,
         fork_server=server,
     )

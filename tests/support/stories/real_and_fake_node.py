@@ -191,6 +191,7 @@ class RealNode:
             exits=ExitInspector(ROWS, self._reactor.clock),
             streams=Streams(Logs(), self._folder),
             deadline=self.deadline,
+            leave=lambda: None,
             fork_server=self._fork_server,
         )
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
-from faultrun.sdk.torch.loader.loader_state import LoaderState, _is_generator
+from faultrun.sdk.torch.loader.held_objects import is_generator
+from faultrun.sdk.torch.loader.loader_state import LoaderState
 from faultrun.sdk.torch.state.boundary import HIDDEN
 
 
@@ -35,6 +36,6 @@ def generators_near(frame: FrameType | None) -> dict[str, Any]:
     found: dict[int, tuple[str, Any]] = {}
     for depth, place in enumerate(places):
         for name, one in list(place.items()):
-            if _is_generator(one) and not isinstance(one, random.SystemRandom):
+            if is_generator(one) and not isinstance(one, random.SystemRandom):
                 found.setdefault(id(one), (f"{depth} {name}", one))
     return {f"{HIDDEN}generators": ScriptGenerators(dict(found.values()))} if found else {}
