@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,12 +101,12 @@ class Container:
         )
         assert code == 0, f"the hook ended with {code}"
 
-    def ends(self) -> int:
-        """Its exit code."""
-        try:
+    def ends(self) -> int | None:
+        """Its exit code; None where podman does not tell of its end."""
+        with suppress(subprocess.TimeoutExpired):
             return self._process.wait(90)
-        finally:
-            self.podman("kill", "soak")
+        self._process.kill()
+        return None
 
 
 def _recovers(one: Container) -> None:
