@@ -70,7 +70,9 @@ class Container:
         training += [f"--checkpoint_dir={folder}/ckpt", f"{folder}/train.py", "0.5", f"{folder}/ckpt"]
         words = [*self._podman, "run", "--name=soak", *limits, *volumes, *environ, *options]
         with (folder / "out.txt").open("w") as log:
-            self._process = subprocess.Popen([*words, "--rootfs", _ROOT, *training], stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                [*words, "--rootfs", _ROOT, *training], stdout=log, stderr=log, cwd=folder
+            )
 
     @property
     def output(self) -> str:
