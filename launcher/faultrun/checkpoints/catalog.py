@@ -326,7 +326,7 @@ class Catalog:
         return list(chain.from_iterable(self._verifier.series.values()))
 
     def _with_common_steps(self, form: str, series: list[Entry]) -> list[Entry]:
-        """As the format corrects them; where it fails nobody knows which of them is the newest."""
+        """Have the format correct ``series`` (``reconcile``); where it fails, all of it is unreadable."""
         reconcile = getattr(self._formats[form], "reconcile", None)
         try:
             return series if reconcile is None else list(reconcile(series))

@@ -32,7 +32,7 @@ class Named:
 
     @property
     def first(self) -> Entry:
-        """As the first claimant sees it."""
+        """The entry of the first format that claims the path."""
         return self.entries[0]
 
 

@@ -117,7 +117,7 @@ class Memory:
         self.forget_contents_but(there)
 
     def forget_contents_but(self, there: Sequence[Entry]) -> None:
-        """The same of what can be read again, should a file come back that cannot be seen at the moment."""
+        """Forget headers and verdicts of all but ``there``; when a file was seen stays: it may come back."""
         stamps = {stamp_in(entry) for entry in there}
         self._headers = {key: facts for key, facts in self._headers.items() if key[2] in stamps}
         self._verdicts = {key: known for key, known in self._verdicts.items() if key[1] in stamps}

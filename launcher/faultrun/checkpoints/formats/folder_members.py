@@ -171,7 +171,7 @@ def _other_shards(name: str) -> Iterable[str]:
 
 
 def _other_ranks(name: str) -> Iterable[str]:
-    """The same file of the rank before, or of the object before: accelerate gives the first no number."""
+    """Yield ``name`` with a rank or object number one lower; accelerate's first object has no number."""
     if name == "rng_state_0.pth":  # one rank alone would have written rng_state.pth
         yield "rng_state_1.pth"
     for found in _BY_RANK.finditer(name):

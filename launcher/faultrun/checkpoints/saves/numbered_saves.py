@@ -43,7 +43,7 @@ class SavePlace:
 
     @property
     def kind(self) -> tuple[str, int | None]:
-        """The same for the folders of all starts."""
+        """The folder with its numbers masked, and the rank: equal for the folders of all starts."""
         return masked(self.folder), self.rank
 
 

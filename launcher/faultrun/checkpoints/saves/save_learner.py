@@ -74,9 +74,9 @@ class SaveLearner:
 
     @property
     def seen_anywhere(self) -> SavesSeen:
-        """The same, each save with what other nodes write under one name: none is said to lack it.
+        """The saves of ``seen`` with what other nodes write under one name: none is said to lack it.
 
-        What bears a number is known by that.
+        A file with a number in its name is known by that number.
         """
         own, beside = self.seen, dict[str, str]()
         written = {self._kind(path)[0] for one in own.saves for path in one.files}

@@ -68,7 +68,7 @@ def _changed_ns(path: Path) -> int:
 
 
 def restore_ranks(data: bytes) -> tuple[int, ...]:
-    """Whose checkpoint equals that of the rank whose file has the bytes ``data``, itself included.
+    """Return the ranks whose checkpoint equals that of the rank whose file holds ``data``, itself included.
 
     Ranks may be packed or not; unknown fields are skipped. As protobuf does, a repeated
     singular message is merged (its ranks are concatenated). Unreadable when the bytes

@@ -50,7 +50,7 @@ class Ttp:
         return replace(MINDSPORE_CKPT.read(entry), consistent=True)
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
-        """As for MindSpore's files, but all that TTP appends must be there. May raise Unreadable."""
+        """Verify the MindSpore records, and that all that TTP appends is there. May raise Unreadable."""
         return verify_records(entry, look, required=_APPENDED)
 
 
