@@ -96,7 +96,7 @@ def say(line: str) -> None:
 
 
 def write(text: str) -> None:
-    """As ``say``, for what has its final shape."""
+    """Write ``text`` to stderr as it stands, without the head and the colours of ``say``."""
     _put(printable(text))
 
 

@@ -33,19 +33,19 @@ class Bar(VerifyProgress):
             self._bar.render_finish()
 
     def begins(self, entries: Sequence[Entry]) -> None:
-        """See ``VerifyProgress``."""
+        """Add ``entries``, which are about to be verified, to the bytes that the bar expects."""
         with self._lock:
             self._expected_bytes += sum(entry.size_bytes for entry in entries)
 
     def reads(self, size_bytes: int) -> None:
-        """See ``VerifyProgress``. Each file is read by one thread, which tells the files apart."""
+        """Count ``size_bytes`` as read; each file is read by one thread, which tells the files apart."""
         thread = threading.get_ident()
         with self._lock:
             self._reading[thread] = self._reading.get(thread, 0) + size_bytes
             self._show()
 
     def done(self, entry: Entry) -> None:
-        """See ``VerifyProgress``. What did not have to be read counts as done too."""
+        """Count ``entry`` as done, the bytes too that did not have to be read."""
         with self._lock:
             self._reading.pop(threading.get_ident(), None)
             self._finished_bytes += entry.size_bytes

@@ -58,7 +58,7 @@ def one_of(kind: type[E]) -> OneOf[E]:
 
 
 def one_of_or_auto(kind: type[E]) -> OneOf[E | None]:
-    """The same; None for ``auto``."""
+    """A reader of the values of ``kind`` and of ``auto``, which is read as None."""
     known = ["auto", *(member.value for member in kind)]
     return OneOf(known, lambda word: None if word == "auto" else kind(word))
 

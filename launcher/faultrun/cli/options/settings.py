@@ -106,7 +106,7 @@ def collect(asked: Asked, environ: Mapping[str, str], beside: Callable[[], str] 
 
 
 def collect_for_run(asked: Asked, environ: Mapping[str, str]) -> Settings:
-    """The same for a run that begins here: with the ``faultrun.yaml`` of SCRIPT's folder."""
+    """Collect the settings of a run that begins here, with the ``faultrun.yaml`` of SCRIPT's folder too."""
     return collect(asked, environ, lambda: config_beside(asked.words, module="module" in asked.options))
 
 

@@ -93,7 +93,7 @@ def ports(text: str) -> tuple[int, int]:
 
 
 def or_none(reads: Callable[[str], _T], nothing: N) -> Callable[[str], _T | N]:
-    """As ``reads``, but an empty text and ``none`` mean ``nothing``."""
+    """A reader like ``reads``, to which an empty text and ``none`` mean ``nothing``."""
     return lambda text: nothing if text in _NONE else reads(text)
 
 

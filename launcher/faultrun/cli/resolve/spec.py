@@ -109,7 +109,7 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
 
 
 def _topology(node: NodeId, workers: Workers) -> Topology:
-    """Of several nodes nobody has a seat before the first plan."""
+    """The nodes with their slots; one of several has no name here, for seats are given by the first plan."""
     name = node if workers.nodes == 1 else NodeId("")
     return Topology(nodes=(NodeSlots(node=name, slots=workers.local),) * workers.nodes)
 

@@ -206,7 +206,7 @@ class Supervisor:
         return code
 
     def _kept(self, part: C) -> C:
-        """The same, to be closed at the end."""
+        """Return ``part``, and have it closed at the end."""
         return self._stack.enter_context(closing(part))
 
     def _make_room(self) -> None:

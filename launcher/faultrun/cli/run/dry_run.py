@@ -30,7 +30,7 @@ from faultrun.supervisor.launch.prepare import device_of, filled, values
 
 _FIRST_NODE = "<the first node>"
 _WHOLE, _BRIEFLY = 1, 3
-"""Of many workers: how many are shown with all their variables, and how many by what differs."""
+"""How many workers are shown with all their variables, and how many of the others by what differs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ def _show_workers(spec: RunSpec, plan: Plan, environ: Mapping[str, str], how: Dr
 
 
 def _besides(worker: _Worker, first: _Worker) -> _Worker:
-    """The same without the variables that are those of ``first``."""
+    """Return ``worker`` without the changed variables that ``first`` has with the same value."""
     differing = {name: value for name, value in worker.changed.items() if first.changed.get(name) != value}
     return replace(worker, changed=differing)
 

@@ -120,7 +120,7 @@ def meter_for(row: BottomRow | None, log_dir: Path) -> "VerificationMeter | None
 
 
 def without_secrets(spec: RunSpec) -> RunSpec:
-    """As ``run.json`` may show it to others: a command or an address often holds a token."""
+    """Return ``spec`` as ``run.json`` may show it to others: a command or an address often holds a token."""
     view = spec.view
     command, webhook = (HIDDEN if given else "" for given in (view.on_event, view.webhook))
     args = without_secret_values(spec.command.script_args)
@@ -143,7 +143,7 @@ class ReadyNotifier:
         self._trouble = ""
 
     def tell(self, event: Event, step: Step) -> None:  # noqa: ARG002  the port's
-        """See ``interfaces.EventListener``."""
+        """Say that the journal cannot be written, or can again, and call ``ready`` as workers start."""
         if self._journal.trouble != self._trouble:
             self._trouble = self._journal.trouble
             self._say(self._trouble or "the journal can be written again; no line of it was lost")

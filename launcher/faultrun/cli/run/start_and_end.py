@@ -213,7 +213,7 @@ def _restore_configs(spec: RunSpec, log_dir: Path, say: Callable[[str], None]) -
 
 
 def absolute(folders: Iterable[str]) -> tuple[str, ...]:
-    """As seen from everywhere: workers and sidecars may change their directory."""
+    """Make ``folders`` absolute paths: workers and sidecars may change their directory."""
     return tuple(str(Path(folder).absolute()) for folder in folders)
 
 

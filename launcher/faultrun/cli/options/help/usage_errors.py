@@ -22,7 +22,7 @@ def same_spelling(name: str) -> str:
 
 
 def as_usage_error(error: click.UsageError, verb: str | None) -> UsageError:
-    """The same complaint in our three lines. ``verb`` is what was called, where click does not say it."""
+    """Turn click's complaint into our three lines. ``verb``: what was called, where click does not say it."""
     command = error.ctx.command_path if error.ctx is not None else f"faultrun {verb or ''}".rstrip()
     about_run = (error.ctx.command.name if error.ctx is not None else verb) in _RUN_OR_PROGRAM
     if isinstance(error, click.NoSuchOption):
