@@ -80,7 +80,7 @@ class Originals:
         self._note(file, replace(kept, written=written, foreign=foreign, restored=False))
 
     def keep_pointer(self, file: Path, seen: FileSnapshot, becomes: bytes, *, there: bool) -> None:
-        """The same for a file that the training code writes, too: what it wrote last is the original."""
+        """Keep ``file``, which training code writes too, as it was written last. ``there``: it existed."""
         before = kept = self.read().get(str(file))
         if kept is None or kept.restored or _digest(seen.data) not in kept.written:
             kept = replace(self._copy(file, seen), pointer=True, made=not there)

@@ -1,4 +1,4 @@
-"""Whose value workers find in a configuration that several runs rewrite: one run at a time has its turn.
+"""Several runs that rewrite one configuration take turns, so that workers read their own run's value.
 
 A turn lasts from before a run writes its value until its workers have read it, or the run is over. The locks
 lie beside the file, one for each run, so that the nodes of a run have their turn together.

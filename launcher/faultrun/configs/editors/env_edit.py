@@ -44,7 +44,7 @@ def edit(text: str, key: Key, value: Scalar) -> Edited:
 def edit_variable(
     text: str, key: Key, value: Scalar, read: Callable[[str], Sequence[Assignment]], export: str = ""
 ) -> Edited:
-    """The same for any text of assignments; one that is missing is appended, exported as the last one is."""
+    """Set ``key`` in any text of assignments; if it is missing, append it, exported as the last one is."""
     name = variable(key)
     before = read(text)
     found = [one for one in before if one.name == name]

@@ -221,5 +221,5 @@ class _Swap(ast.NodeTransformer):
         self._old, self._new = old, new
 
     def visit(self, node: ast.AST) -> ast.AST:
-        """See ast.NodeTransformer."""
+        """Return the new node in place of the old one; visit the children of all others."""
         return self._new if node is self._old else super().generic_visit(node)

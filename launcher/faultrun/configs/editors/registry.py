@@ -108,7 +108,7 @@ def _found(editor: _Edits, text: str, key: Key, value: Scalar) -> Edited:
 
 
 def _with_dots(steps: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
-    """The same words with some of the dots taken as part of a name."""
+    """Yield ``steps`` with some neighbours joined by dots, for a name that itself holds dots."""
     for count in range(1, len(steps)):
         for joints in combinations(range(1, min(len(steps), _MOST_STEPS)), count):
             joined: list[str | int] = [steps[0]]

@@ -43,7 +43,7 @@ class Reference:
     name: str = ""
 
     def __str__(self) -> str:
-        """As a person would say what is missing."""
+        """Say in words what is missing, for an error."""
         return _MISSING.get(self.kind, "it is not known which file the script is").format(name=self.name)
 
 
@@ -85,7 +85,7 @@ def every_filled(text: str, look_up: LookUpAll) -> tuple[str, ...]:
 
 
 def filled_template(text: str, look_up: LookUp) -> str:
-    """The same for a TEMPLATE: what was looked up can bring in no field. Raises Unknown."""
+    """Replace the references of a TEMPLATE; what was looked up can bring in no field. Raises Unknown."""
 
     def known(alternatives: tuple[Reference, ...]) -> str:
         return _first_known(alternatives, look_up).replace("{", "{{").replace("}", "}}")
