@@ -47,7 +47,7 @@ def said(content: Mapping[str, Any], rank: int, incarnation: int, at_s: float) -
 
 
 def _of_its_group(content: Mapping[str, Any], rank: int, at_s: float) -> Event | None:
-    """Of the incarnation that it names: a rank may speak before it has heard of the next."""
+    """Read what a rank says of its group, with the incarnation it names: it may not know of the next yet."""
     incarnation, step = whole(content.get("incarnation")), whole(content.get("step"))
     if incarnation is None:
         return None

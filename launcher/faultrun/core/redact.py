@@ -37,7 +37,7 @@ def without_secret_values(args: Sequence[str]) -> tuple[str, ...]:
 
 
 def without_secret_words(command: str) -> str:
-    """The same of a whole command as it is shown to people, without the logins in its addresses either."""
+    """Hide secrets in a whole command as it is shown to people, and the logins in its addresses."""
     return _LOGIN.sub(HIDDEN, shlex.join(without_secret_values(shlex.split(command))))
 
 

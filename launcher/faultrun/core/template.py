@@ -107,7 +107,7 @@ def render(template: Template, values: Values) -> str:
 
 
 def rendered_value(template: Template, values: Values) -> Scalar:
-    """As ``render``, typed by what the template means on its own.
+    """Fill in the template; the value has the type that the template means on its own.
 
     A number for an integer field alone (``{epoch}``); for a template without fields, the boolean, integer or
     float it spells (``true``, ``1``, ``0.5``); else text. A checkpoint that is named ``7`` stays text.

@@ -79,7 +79,7 @@ def observe(watch: Watch, beats: Iterable[Beat], now_s: float, interval_s: float
 
 
 def observe_logs(watch: Watch, signs: Iterable[Sign], now_s: float, interval_s: float) -> Watch:
-    """As ``observe``, by logs and consumption."""
+    """Return the watch after one look at ``signs``: logs that grow, processor time and I/O of each rank."""
     passed_s, before_s = _passed(watch, now_s, interval_s), _spell(watch)
     clock_s = watch.clock_s + passed_s
     known = {one.sign.rank: one for one in watch.quiet}
@@ -141,7 +141,7 @@ def suspect(watch: Watch, stopped: frozenset[int] = frozenset(), *, share: float
 def suspect_logged(
     watch: Watch, ranks: frozenset[int], stopped: frozenset[int] = frozenset()
 ) -> Suspicion | None:
-    """As ``suspect``, where logs tell the steps; a rank of ``ranks`` whose log does not may be who hangs."""
+    """Suspect ranks by the steps in their logs; a rank of ``ranks`` whose log tells none may be who hangs."""
     if (found := suspect(watch, stopped)) is None:
         return None
     mute = tuple(sorted(ranks - {one.beat.rank for one in watch.seen}))

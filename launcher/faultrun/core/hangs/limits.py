@@ -192,7 +192,7 @@ def limit(watch: Watch, one: Seen, stopped: frozenset[int] = frozenset()) -> flo
 
 
 def quiet_acts_after(watch: Watch) -> float:
-    """As ``acts_after``, by logs and consumption: for all ranks the same."""
+    """The silence of logs and consumption, in seconds, after which ranks are replaced; one limit for all."""
     if "quiet" in watch.policy.given:
         return watch.policy.quiet_s
     raised_s = _AGAIN_FACTOR * watch.run.hung_limit_s
@@ -200,7 +200,7 @@ def quiet_acts_after(watch: Watch) -> float:
 
 
 def quiet_limit(watch: Watch) -> float:
-    """As ``limit``, by logs and consumption."""
+    """How many seconds logs and consumption may be silent until that is looked into; one limit for all."""
     acts_s = quiet_acts_after(watch)
     unusual_s = min(max(REPEAT_S, _AGAIN_FACTOR * watch.forgiven_s), acts_s / 2)
     return watch.looks.due_s(unusual_s=unusual_s, acts_s=acts_s, final_s=acts_s)

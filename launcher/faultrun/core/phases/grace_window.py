@@ -24,7 +24,7 @@ _WARNED_S = 600.0
 """A platform warns no sooner: with more time than that, something else has told the run to stop."""
 
 _MAY_BE_LATE_S = 3.0
-"""Of the margin that a stop's window keeps from the platform's; the rest is for the end of all processes."""
+"""Lateness that a stop's margin to the platform's limit makes up for; its rest is for ending processes."""
 
 
 def deadline(state: RunState, now_s: float, late_s: float = 0.0) -> Deadline:

@@ -6,7 +6,7 @@ WAY_TO_STAY = "guard.steps or guard.run of faultrun.sdk.torch"
 MOST_REGROUPS = 3
 """In a row without a step that all have finished: whatever kills a rank each time kills the next one too."""
 MOST_IN_A_LIFE = 100
-"""Of the same survivors: each group that was left may leave some memory, descriptors or threads behind."""
+"""How often the same survivors stay: each group that was left may leave memory, descriptors or threads."""
 
 
 def why_not_stay(state: RunState, *dead: int) -> str:

@@ -101,7 +101,7 @@ def known_at_start(state: RunState, notices: tuple[Notice, ...]) -> Platform:
 
 
 def known(state: RunState, notice: Notice) -> Platform:
-    """The same with one notice of before this supervisor began, however late it was read."""
+    """Note one platform notice of before this supervisor began, however late it was read."""
     said = state.run.platform
     if isinstance(notice, ResetNotice):
         said = replace(said, reset=notice, lost=said.lost | _in_trouble(state, notice))

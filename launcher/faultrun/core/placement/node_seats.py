@@ -247,7 +247,7 @@ def _seats_for(known: Known, able: Mapping[NodeId, NodeFact], fewest: int, *, gr
 
 
 def _fitted(known: Known, seats: Topology, bad: NodeAside | None) -> Seating | NoSeating:
-    """The same with what each rank goes on with, or why as many workers cannot go on."""
+    """Say what each rank of ``seats`` goes on with, or why so many workers cannot go on."""
     after, plan = taken(seats), known.plan
     moved = replaced(known.before, seats) if known.fits else ()
     given = Seating(seats=after, slots=_told(known, seats, bad), replaced=moved)

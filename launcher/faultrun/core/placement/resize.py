@@ -90,10 +90,10 @@ def resized(point: RecoveryPoint | None, takes: Sequence[int]) -> RecoveryPoint 
 
 
 def takes_from(before: Topology, after: Topology, wanted: Topology, groups: Sequence[Group]) -> list[int]:
-    """Whose state each rank of ``after`` goes on with, by its rank ``before``.
+    """Say from which rank of ``before`` each rank of ``after`` takes its state.
 
-    Its own, or that of a rank which holds the same: ``groups`` are by rank of the whole world, none where
-    all hold the same. ValueError: nobody has it.
+    It is its own, or that of a rank which holds the same: ``groups`` are by rank of the whole world, none
+    where all hold the same. ValueError: no rank has it.
     """
     old_rank = {slot: rank for rank, slot in enumerate(slots_of(before))}
     whole = slots_of(wanted)

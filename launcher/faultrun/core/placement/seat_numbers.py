@@ -20,7 +20,7 @@ def vacant_in(wanted: Topology, plan: Plan) -> tuple[Vacant, ...]:
 
 
 def emptied(seats: Topology, numbers: Collection[int]) -> Topology:
-    """The same with nobody in the seats of these ``numbers``."""
+    """Return ``seats`` with nobody in those of these ``numbers``."""
     return Topology(
         nodes=tuple(
             replace(seat, node=NOBODY) if number in numbers else seat
@@ -35,7 +35,7 @@ def numbers(seats: Topology) -> Topology:
 
 
 def numbered(seats: Topology) -> Topology:
-    """The same of those that somebody has."""
+    """Return the seats that a node has, each with its number as its name."""
     both = zip(numbers(seats).nodes, seats.nodes, strict=True)
     return Topology(nodes=tuple(named for named, seat in both if seat.node != NOBODY))
 

@@ -32,9 +32,9 @@ def scheduler_abandoned(state: RunState, plan: Plan) -> bool:
 
 
 def left_init(incident: Incident, plan: Plan, spoken: Sequence[NodeFact]) -> Incident:
-    """The same, or ours at fault: a worker of another node left ``init()`` by itself, with an error.
+    """Blame the built-in scheduler where a worker of another node left ``init()`` by itself, with an error.
 
-    Ours knows who is in ``init()``, and the node of the worker what became of it.
+    Our scheduler knows which ranks are in ``init()``, and the worker's node how the worker ended.
     """
     others = [fact for fact in spoken if fact.node != incident.node]
     forming = any(fact.left.forming and fact.incarnation == incident.incarnation for fact in others)

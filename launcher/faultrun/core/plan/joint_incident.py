@@ -61,7 +61,7 @@ def _may_follow(incident: Incident) -> bool:
 def _with_lost(
     incident: Incident | None, plan: Plan, here: Sequence[NodeFact], lease_ttl_s: float
 ) -> Incident | None:
-    """The same, or the loss of a node where nobody who is ``here`` has seen anything but its consequences.
+    """Return ``incident``, or the loss of a node if those ``here`` have seen nothing but its consequences.
 
     A node that has come back meanwhile, with another supervisor, was lost like any other.
     """

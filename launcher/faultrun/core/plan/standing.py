@@ -137,7 +137,7 @@ _DECIDES = (
     (Trains,),
     (Finished,),
 )
-"""Whose standing decides what follows: the first of those that are as urgent."""
+"""Groups of standings, most urgent first: the first of the most urgent decides what follows."""
 
 _URGENCY = {kind: place for place, kinds in enumerate(_DECIDES) for kind in kinds}
 

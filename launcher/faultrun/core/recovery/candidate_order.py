@@ -196,7 +196,7 @@ class _ByEpoch:
 
 
 class _Latest:
-    """Of pairs (when, what): the greatest ``what`` of all that come before some ``when``."""
+    """Finds the greatest ``what`` among the pairs (when, what) that come before some ``when``."""
 
     def __init__(self, pairs: Iterable[tuple[int, int]]) -> None:
         ordered = sorted(pairs)

@@ -28,10 +28,10 @@ class World:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whose:
-    """Whose saves count. ``run_id`` None accepts every run.
+    """Says which run's saves count. ``run_id`` None accepts every run.
 
-    ``shared_with`` are other runs that save in the same place: what does not say whose it is may be theirs.
-    So may what says so, where one of them has the same id (``namesake``).
+    ``shared_with``: other runs that save in the same place; a checkpoint that names no run may be theirs.
+    So may one that names this run, where one of them has the same id (``namesake``).
     """
 
     run_id: str | None = None
@@ -58,10 +58,10 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disks:
-    """Whose disks were looked through.
+    """Says whether the disks looked through are all of the run's, and whether saves of some ranks will do.
 
-    ``several``: there are other nodes, whose own disks may have files of other ranks. ``partly``: what serves
-    some ranks will do then, if it names its step.
+    ``several``: there are other nodes, whose own disks may have files of other ranks. ``partly``: a save
+    that serves some ranks will do then, if it names its step.
     """
 
     several: bool = False

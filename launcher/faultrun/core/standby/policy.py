@@ -31,14 +31,14 @@ SETTLE_S = 20.0
 it as much as at once; but a run that is shorter does not pay for what it never needs."""
 
 UNSEEN_SETTLE_S = 30.0
-"""The same, from the start of the workers, where neither they nor their logs tell of a step."""
+"""How long after the start workers have settled where neither they nor their logs tell of a step."""
 
 UNSEEN_ROOM_S = 10.0
 """From when on, there, processors that stand idle are taken: the longest imports that we know, a Trainer's,
 are over after 7 s, and most of what a model needs of memory is taken."""
 
 ASKED_SETTLE_S = 5.0
-"""The same where the user named a number and nobody reports steps."""
+"""How long after the start workers have settled if the user named a number and no steps are reported."""
 
 READY_S = 300.0
 HANDOVER_S = 3.0
@@ -112,10 +112,10 @@ def _decide(standbys: StandbyState, event: Event, run: RunState) -> _Decided:  #
 
 
 def _seated(standbys: StandbyState, step: Step) -> _Decided:
-    """As workers are started: give those that have no standby of their own one that is ready for another.
+    """Give ranks that have no standby of their own one that is ready for another, as workers are started.
 
-    What a standby has read of its rank it compares itself, and leaves its place to a cold start. Beside
-    survivors only some are started, or all of a spare that takes a place there.
+    A standby compares by itself what it has read of its rank, and leaves its place to a cold start if that
+    differs. Beside survivors only some are started, or all of a spare that takes a place there.
     """
     spawn = next((action for action in step.actions if isinstance(action, Spawn)), None)
     if spawn is None:
