@@ -80,7 +80,7 @@ def replace_durably(path: Path, data: bytes) -> None:
 
 
 def replace_whole(path: Path, data: bytes) -> None:
-    """The same without waiting for the disk: a reader meanwhile sees the old content or the new one."""
+    """Replace ``path`` in one step without waiting for the disk: a reader sees the old content or the new."""
     _replace(path, data, synced=False)
 
 

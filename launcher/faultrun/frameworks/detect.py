@@ -131,7 +131,7 @@ def read_imports(file: Path) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _imports(file: Path, *_stamp: int) -> tuple[str, ...]:
-    """Of a file as it is now: framework, hand-over, recipe and standbys all ask, and parsing is slow."""
+    """Read a file's imports once while its ``_stamp`` (inode, mtime, size) stays: parsing it is slow."""
     names: list[str] = []
     bound: dict[str, str] = {}
     reached: list[tuple[str, str]] = []

@@ -58,7 +58,7 @@ class WorkerPlacement:
 
     @property
     def slot(self) -> int:
-        """Whose device and processors it has."""
+        """The slot, on its node, whose device and processors the worker has."""
         return self.places[self.local_rank] if self.places else self.local_rank
 
     @property

@@ -14,7 +14,7 @@ _LOOPBACK = ("localhost", "127.", "::1")
 
 
 def every_node_has_a_pod(page: LintInput) -> Iterator[LintFinding]:
-    """As many pods as nodes, or more; and more pods than one only for several nodes."""
+    """There must be as many pods as nodes, or more; and more pods than one only for several nodes."""
     for call in page.calls:
         pod, nodes = call.container.pod, call.asked.nodes
         if pod.job.kind not in _GANGS or None in (numbers := [one.number for one in pod.counts]):

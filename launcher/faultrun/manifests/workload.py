@@ -197,7 +197,7 @@ class Pod(_Named):
 
     @property
     def grace_s(self) -> int | None:
-        """The same in seconds, Kubernetes' default where it is not written; None if it is no number."""
+        """The grace period in seconds, Kubernetes' default if it is not written; None if it is no number."""
         return _KUBERNETES_GRACE_S if self.grace is None else self.grace.number
 
 

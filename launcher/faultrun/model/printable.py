@@ -18,12 +18,12 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same for a name or a reason that stands in a line of ours: it cannot begin another."""
+    """Make a name or a reason printable within a line of ours: it cannot begin another line."""
     return printable(text).replace("\n", "\\u000a")
 
 
 def console_output(data: bytes) -> bytes:
-    """The same for a worker's output on the console, where colours (SGR) and carriage returns stay.
+    """Make a worker's output fit for the console, where colours (SGR) and carriage returns stay.
 
     Bytes that are no UTF-8 stay too, unless they are C1 controls.
     """

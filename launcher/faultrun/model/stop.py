@@ -48,7 +48,7 @@ STOP_EXIT_CODES = {
 
 
 def meant_most(stops: Sequence[StopSource]) -> StopSource | None:
-    """Of several stops that which ends the run, else the first."""
+    """Return the first of ``stops`` that ends the run, else the first of all; None without any."""
     return next((stop for stop in stops if stop.ends_the_run), stops[0] if stops else None)
 
 

@@ -72,7 +72,7 @@ REJOIN_VARIABLE = "FAULTRUN_REJOIN"
 """Set to 1 for a newcomer: a process that takes the place of a dead rank beside ranks that live on."""
 
 VERDICT_VARIABLE = "FAULTRUN_VERDICT_S"
-"""Of several nodes: so long may it take from the error of a collective until a lost peer is known."""
+"""How long it may take on several nodes from the error of a collective until a lost peer is known."""
 
 FULL_VARIABLE = "FAULTRUN_WORLD_SIZE_FULL"
 """How many workers the run has when none is left out; set only where it may go on with fewer."""
@@ -152,7 +152,7 @@ def unpack_progress(slot: bytes) -> Progress | None:
 
 
 def unpack_word(slot: bytes) -> Progress | None:
-    """The same from the worker's first word on; None when it never wrote."""
+    """Read one slot as soon as its worker has written to it, a step or not; None when it never wrote."""
     if len(slot) < _SLOT.size:  # somebody has cut the page
         return None
     step, epoch, phase, at_s, count = _SLOT.unpack_from(slot)

@@ -33,7 +33,7 @@ class AskedDevice:
 
     @property
     def name(self) -> str:
-        """As people call it."""
+        """The device's name for people, such as ``NPU 3`` or ``the processor``."""
         return "the processor" if self.kind == "cpu" else f"{self.kind.upper()} {self.number}"
 
 

@@ -32,6 +32,6 @@ class Assumptions:
     devices: int | None = None
 
     def settled(self, framework: str) -> "Assumptions":
-        """The same with a launcher: msrun and a bare Python end at a fault, so there only hands restart."""
+        """Fill in the usual launcher if none is given; under msrun and a bare Python only hands restart."""
         usual = _RESTARTS_BY_ITSELF.get(framework, UsualLauncher.NONE)
         return self if self.launcher is not None else replace(self, launcher=usual)
