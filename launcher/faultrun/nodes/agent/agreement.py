@@ -94,15 +94,15 @@ class NodesAgreement:
         reactor.watch(self._fd, lambda: self._heard(workers))
 
     def publish(self, fact: NodeFact) -> None:
-        """See ``interfaces.Agreement``."""
+        """Hand ``fact`` to the member process as this node's newest statement."""
         self._orders.send({FACT: encode(fact)})
 
     def raise_alarm(self, order: RaiseAlarm) -> None:
-        """See ``interfaces.Agreement``."""
+        """Have the member process tell all nodes that an incarnation is over."""
         self._orders.send({ALARM: encode(order)})
 
     def tell_nodes(self, incarnation: int, works: str) -> None:
-        """See ``interfaces.Agreement``."""
+        """Have the member process tell the other nodes directly what ours do: ``works``. It may be lost."""
         self._orders.send({RANKS: incarnation, WHY: works})
 
     def close(self) -> None:

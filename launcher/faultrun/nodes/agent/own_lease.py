@@ -48,7 +48,7 @@ class OwnLease:
 
     @property
     def number(self) -> int:
-        """As etcd calls it; 0 while there is none."""
+        """The number that etcd gave the lease; 0 while there is none."""
         return 0 if self.present is None else self.present.number
 
     def let_live(self, until_s: float) -> bool:

@@ -63,7 +63,7 @@ class PeerMessages:
         return tuple(self._words.values())
 
     def cut_late(self) -> float | None:
-        """See ``PeerListener.cut_late``."""
+        """Cut off callers that took too long; seconds until the next one does, None while nobody calls."""
         return self._listener.cut_late()
 
     def close(self) -> None:

@@ -25,11 +25,11 @@ class Retries:
         return self._not_before_s.get(name, 0.0) <= boot_now()
 
     def failed(self, name: str) -> None:
-        """Again in a moment."""
+        """Note that ``name`` failed: it may be tried again in a moment."""
         self._not_before_s[name] = boot_now() + _AGAIN_S
 
     def written(self, name: str, outcome: WriteOutcome, seen_revision: int) -> bool:
-        """Again when the watches show what was written; soon if they will show why it was not.
+        """Note a write: try again when the watches show it; soon, if they will show why it was not done.
 
         True while it is not shown yet: then there is nothing new to judge.
         """

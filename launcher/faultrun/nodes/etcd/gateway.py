@@ -77,7 +77,7 @@ class Gateway:
         return answer
 
     def ask_once(self, path: str, body: Json, *, within_s: float = WITHIN_S) -> Answered | AnswerLost:
-        """The same for what must not be done twice. EtcdSilent: it was certainly not done."""
+        """Send once what must not be done twice. AnswerLost: it may be done. EtcdSilent: certainly not."""
         return self._request(path, body, boot_now() + within_s, once=True)
 
     @contextlib.contextmanager

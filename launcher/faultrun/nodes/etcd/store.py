@@ -31,7 +31,7 @@ class PrefixState:
 
 
 WriteOutcome = Committed | GuardFailed | AnswerLost
-"""Of a transaction. After AnswerLost only the watched state shows what became of it."""
+"""What became of a transaction. After AnswerLost only the watched state shows it."""
 
 
 def read(gateway: Gateway, prefix: str, *, within_s: float = WITHIN_S) -> PrefixState:

@@ -63,7 +63,7 @@ from faultrun.nodes.values.transaction import Put, Transaction, Unchanged
 _LONGEST_MEMORY = 16
 _END_OF_WORKERS = Waiting(reason="the end of this node's workers", limited=False)
 _STANDS_STILL = 1 / 2
-"""Of a lease: whoever is so late was not only slow."""
+"""The share of a lease after which a node that renews late has stood still, and was not only slow."""
 
 
 def judge(

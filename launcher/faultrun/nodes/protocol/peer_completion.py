@@ -64,7 +64,7 @@ def completion(
 def members_to_ask(
     fact: NodeFact, header: PlanHeader | None, roster: Roster | None
 ) -> tuple[RosterEntry, ...]:
-    """Whose word counts for a node that has finished or was told to stop, and for a spare."""
+    """Members whose word counts for a node that has finished or was told to stop, and for a spare."""
     if header is None or roster is None or header.phase is not PlanPhase.GO:
         return ()
     if not (_has_finished(fact, header, roster) or is_spare(fact, roster) or _leaves(fact, header, roster)):

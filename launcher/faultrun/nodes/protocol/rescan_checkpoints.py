@@ -37,7 +37,7 @@ def look_before(
 
 
 def members(given: CoordinatorInput) -> list[NodeId]:
-    """Of the plan that is over."""
+    """The nodes of the plan that is over; none before the first."""
     return [] if given.plan is None else [seat.node for seat in given.plan.topology.nodes]
 
 
@@ -49,7 +49,7 @@ def look_for_more(
     *,
     waited: bool,
 ) -> Transaction | Waiting | None:
-    """The same before the run ends for want of a checkpoint of ``nodes``: they may have looked too early."""
+    """Have ``nodes`` look again before the run ends without a checkpoint: they may have looked too early."""
     known = [facts[node] for node in nodes if node in facts]
     able = [fact for fact in known if fact.stop is None and fact.failure is None]
     return _look(given, able, run_s, again=True, fewer=waited)

@@ -46,7 +46,7 @@ def newcomers(elastic: Elastic, plan: Plan, facts: Mapping[NodeId, NodeFact]) ->
 
 
 def noted(remembered: Remembered, told: list[Tell]) -> Remembered:
-    """The same, with what the supervisor has just been told."""
+    """Remember the waiting nodes that the supervisor has just been told of."""
     for one in told:
         if isinstance(one.event, NodesWaiting):
             return replace(remembered, newcomers=(one.event.incarnation, one.event.nodes))

@@ -96,7 +96,7 @@ class Stated:
 
     @property
     def node(self) -> NodeId:
-        """Whose it is."""
+        """The node that made the statement."""
         return self.statement.fact.node
 
     @property
