@@ -9,7 +9,7 @@ from faultrun.model.spec.run_spec import RunSpec
 
 
 def shown_output(spec: RunSpec) -> str:
-    """Whose output the console shows by default, and how to see more: nobody should miss it."""
+    """Say whose output the console shows by default, and how to see more: nobody should miss it."""
     logs = spec.logs
     if logs.tee or logs.redirects or spec.view.log_format is LogFormat.JSON or not spec.supervision.join:
         return ""

@@ -129,7 +129,7 @@ class IncarnationRecord:
         return timeline.relabel(self.first_step_s, until_s, Spending.RECOMPUTE, self.number)
 
     def in_hindsight(self) -> "IncarnationRecord":
-        """The same, now that steps of this run are known: who told of none has done none."""
+        """Correct the record once steps of this run are known: a life that told of none has done none."""
         mute = self.first_step_s is None and self.reached_step is None and self.known_end
         return replace(self, repeated_steps=0) if mute and not self.blind else self
 

@@ -109,7 +109,7 @@ class Savings:
 
     @property
     def device_s_launcher(self) -> float | None:
-        """The same against the usual launcher."""
+        """Device-seconds saved against the usual launcher; None where that restarts nothing."""
         saved = [
             one.devices * (one.launcher.total_s - one.here.total_s)
             for one in self.interruptions
@@ -142,7 +142,7 @@ def savings(account: Account, assumptions: Assumptions) -> Savings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """Of the whole run."""
+    """What is known of the whole run: a cold start, a step, and the workers of each incarnation."""
 
     cold_start_s: float | None
     step_s: float | None
@@ -208,7 +208,7 @@ def _more_steps_again(chain: FaultChain, after: LivesAfter) -> int:
 
 
 def _steps_in_start(after: LivesAfter, fault: IncidentRecord) -> int:
-    """Of the steps trained again after ``fault`` those within the start: to the first one that is known."""
+    """How many of the steps trained again after ``fault`` lie within the start: to the first known one."""
     for life in after.get(fault.number, ()):
         if life.first is not None and life.start_step is not None:
             return max(0, min(life.first, life.high_before or 0) - life.start_step)

@@ -43,7 +43,7 @@ def what_it_saved(savings: Savings) -> str:
 
 
 def savings_document(savings: Savings) -> dict[str, Any]:
-    """The same as JSON-ready data. ``docs/what-it-saved.md`` describes it."""
+    """The savings as JSON-ready data. ``docs/what-it-saved.md`` describes it."""
     assumed = savings.assumptions
     return {
         "text": what_it_saved(savings),
@@ -77,7 +77,7 @@ def rows(savings: Savings) -> list[dict[str, Any]]:
 
 
 def saved_rows(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Of ``savings_document`` the rows of a table: here, by hand and, where one restarts, the launcher."""
+    """Rows of a table from ``savings_document``: here, by hand and, where one restarts, the launcher."""
     named = [("here", document["here"]), ("by hand", document["by_hand"])]
     by = document["launcher"]
     return named if by is None else [*named, (document["assumptions"]["launcher"], by)]

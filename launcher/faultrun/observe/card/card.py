@@ -221,7 +221,7 @@ def _saved(card: Card) -> str:
 
 
 def _incomplete(card: Card, saves: Sequence[Save], step: int) -> str:
-    """Whose part of a sharded state is in none of these saves, where an older step is resumed from."""
+    """Name the ranks whose part of a sharded state is in no save, where an older step is resumed from."""
     used = card.point.global_step if card.point is not None else None
     if used is None or used >= step or not all(save.group for save in saves):
         return ""

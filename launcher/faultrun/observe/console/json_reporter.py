@@ -38,7 +38,7 @@ class JsonReporter:
         return self._plain.outcome
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``interfaces.EventListener``."""
+        """Write one JSON object for the event; its message is what a person would be told."""
         self._plain.tell(event, step)
         message = "\n".join(self._said)
         self._said.clear()

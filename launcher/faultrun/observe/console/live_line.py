@@ -100,7 +100,7 @@ class LiveLine(Work):
         self._shown = False
 
     def take(self, line: JournalLine) -> None:
-        """See ``sidecar.Work``."""
+        """Follow the phase and the incarnation of the run by one more line of the journal."""
         before = self._view.phase
         self._view.take(line)
         if self._view.phase is not before:
@@ -110,7 +110,7 @@ class LiveLine(Work):
             self._looks.clear()
 
     def tick(self) -> None:
-        """See ``sidecar.Work``: paint, if the terminal is ours to paint on now."""
+        """Paint the row anew, if the terminal is ours to paint on now."""
         with suppress(OSError):
             if os.tcgetpgrp(self._fd) != os.getpgrp():
                 self._row.set("")
@@ -121,7 +121,7 @@ class LiveLine(Work):
             self._shown = True
 
     def end(self) -> None:
-        """See ``sidecar.Work``: leave an empty row."""
+        """Leave an empty row on the terminal."""
         self._row.set("")
         if self._shown:
             with suppress(OSError):
@@ -199,19 +199,19 @@ class VerificationMeter(VerifyProgress):
         self._written_s = 0.0
 
     def begins(self, entries: Sequence[Entry]) -> None:
-        """See ``VerifyProgress``."""
+        """Add the sizes of ``entries`` to the bytes that are to be read."""
         with self._lock:
             self._expected_bytes += sum(entry.size_bytes for entry in entries)
 
     def reads(self, size_bytes: int) -> None:
-        """See ``VerifyProgress``."""
+        """Count ``size_bytes`` as read, and tell the live line now and then."""
         with self._lock:
             self._read_bytes += size_bytes
             if time.monotonic() - self._written_s > _METER_EVERY_S:
                 self._write()
 
     def over(self) -> None:
-        """See ``VerifyProgress``."""
+        """Remove the file that the live line reads, and count anew."""
         with self._lock:
             self._expected_bytes = self._read_bytes = 0
         with suppress(OSError):

@@ -90,7 +90,7 @@ class ConsoleReporter:
         self.outcome: Outcome | None = None
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``interfaces.EventListener``."""
+        """Say what matters of the event: lines for people, and the card of an incident."""
         before, self._before = self._before, step.state
         self._standbys = self._standbys.after(event)
         incident = step.state.life.incident
@@ -336,7 +336,7 @@ def _answered(state: RunState) -> bool:
 
 
 def _from_nothing(plan: Plan | None) -> bool:
-    """Of an incarnation that follows another, or resumes, the check of its first step tells."""
+    """Whether the run begins anew; if it resumes or restarts, the check of its first step tells of it."""
     return plan is not None and plan.point is None and plan.reason is Reason.FIRST
 
 

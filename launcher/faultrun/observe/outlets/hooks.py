@@ -50,18 +50,18 @@ class EventHooks(Work):
         self._log = (log_dir / _LOG).open("ab", buffering=0)
 
     def take(self, line: JournalLine) -> None:
-        """See ``sidecar.Work``."""
+        """Queue what is to be announced of this line, from line ``begins_at`` on."""
         said = list(self._announcer.take(line))
         if line.seq >= self._begins_at:
             self._waiting.extend(said)
 
     def tick(self) -> None:
-        """See ``sidecar.Work``."""
+        """Announce the oldest thing that waits."""
         if self._waiting:
             self._tell(self._waiting.popleft())
 
     def end(self) -> None:
-        """See ``sidecar.Work``: what waits is told within the patience that is left."""
+        """Announce what still waits, within the few seconds that are left."""
         deadline = time.monotonic() + _LAST_S
         while self._waiting and time.monotonic() < deadline:
             self._tell(self._waiting.popleft())

@@ -55,16 +55,16 @@ class Exporter(Work):
             start_http_server(endpoint[1], endpoint[0], self._registry)
 
     def take(self, line: JournalLine) -> None:
-        """See ``sidecar.Work``."""
+        """Add one line of the journal to what is exported."""
         self._snapshot.take(line)
 
     def tick(self) -> None:
-        """See ``sidecar.Work``: the file is written anew now and then."""
+        """Write the file anew now and then."""
         if time.monotonic() - self._written_s > _FILE_EVERY_S:
             self.end()
 
     def end(self) -> None:
-        """See ``sidecar.Work``: a short job is known by what it leaves. A reader sees a whole file."""
+        """Write the whole file in one step: a short job is known by what it leaves."""
         self._written_s = time.monotonic()
         if self._file is not None:
             with suppress(OSError):

@@ -24,7 +24,7 @@ from faultrun.observe.status.status import (
 COLUMNS = {
     "rank": 4, "pid": 7, "state": 9, "step": 8, "steps/s": 7, "last step": 9, "memory": 9, "cpu": 5, "": 0,
 }  # fmt: skip
-"""Of a row for a rank, with the width that is kept from look to look; the last one says how it ended."""
+"""Columns of a rank's row and the width that is kept from look to look; the last says how it ended."""
 COLUMNS_OF_NODES = dict.fromkeys(("node", "state", "says", "ranks", "address", "boot"), 0)
 LEFT_ALIGNED = ("state", "", *COLUMNS_OF_NODES)
 _MOST_ROWS, _MOST_FOLDERS = 24, 8
