@@ -7,7 +7,7 @@ from faultrun.rehearse.outcome import Likeness, LossCheck
 
 Losses = Mapping[LossPlace, float]
 _WIDE = 0.05
-"""Of the loss: two undisturbed starts that differ by more are two different trainings."""
+"""The share of the loss by which two undisturbed starts may differ: by more, they are two trainings."""
 
 
 def compare(undisturbed: Losses, again: Losses, noise: float | None) -> LossCheck:

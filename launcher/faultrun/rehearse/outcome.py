@@ -16,7 +16,7 @@ class Trial(Enum):
 
     @property
     def title(self) -> str:
-        """As the table names it."""
+        """The name of the trial in the table."""
         return _TITLES[self]
 
 

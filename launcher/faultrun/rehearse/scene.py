@@ -161,7 +161,7 @@ def _failed(run: WatchedRun, code: int | None) -> str:
 
 
 def _last_words(run: WatchedRun) -> str:
-    """Of the rank that failed first: those who are stopped for its sake may not have begun to write."""
+    """Last words of the rank that failed first: ranks that were stopped after it may have written nothing."""
     rank = run.failed_first.get(0, 0)
     return run.logs.last_words(0, rank) or f"(rank {rank} wrote nothing)"
 

@@ -17,7 +17,7 @@ _PROVED = ("2.10.",)
 
 
 class MindSporeRehearsal(Rehearsal):
-    """See ``Rehearsal``."""
+    """Rehearses MindSpore: imports, and one compilation by the front end."""
 
     name = "mindspore"
     modules = ("mindspore", *(f"mindspore.{one}" for one in ("communication", "dataset", "nn", "train")))
@@ -27,7 +27,7 @@ class MindSporeRehearsal(Rehearsal):
     """Each compilation has the collector look at all objects, and nearly all are MindSpore's modules."""
 
     def rehearse(self) -> str:
-        """See ``Rehearsal``."""
+        """Compile a network once; return why that could not be, else "". CannotStandBy: it chose a device."""
         import mindspore
 
         if not mindspore.__version__.startswith(_PROVED):

@@ -13,13 +13,13 @@ _OPENMP_RUNTIMES = ("libgomp", "libiomp5", "libomp")
 
 
 class TorchRehearsal(Rehearsal):
-    """See ``Rehearsal``. Never touches an accelerator: everything happens on the processor, in tiny."""
+    """Rehearses torch on the processor alone, in tiny; it never touches an accelerator."""
 
     name = "torch"
     modules = ("torch", "torch.distributed", "torch.nn.parallel", "torch.optim")
 
     def load(self) -> None:
-        """See ``Rehearsal``."""
+        """Import torch, and make an optimizer: the first one imports much more."""
         super().load()
         import torch
 
@@ -27,7 +27,7 @@ class TorchRehearsal(Rehearsal):
         torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
 
     def rehearse(self) -> str:
-        """See ``Rehearsal``."""
+        """Train a few tiny steps, alone and in a group of one; return what could not be done."""
         import torch
 
         generator = torch.get_rng_state()

@@ -115,7 +115,7 @@ class InCopy:
 
     @property
     def words(self) -> str:
-        """See ``InView``."""
+        """How the files were kept apart, for the last line."""
         return (
             "it trained in a copy of the working directory, and no file elsewhere could be written, made or "
             f"removed; modes, owners and times of files elsewhere are not guarded; {self._memory.words}"
@@ -123,16 +123,16 @@ class InCopy:
 
     @property
     def caution(self) -> str:
-        """See ``InView``."""
+        """What a training may stumble over that does well without a rehearsal; empty: nothing."""
         return self._memory.caution
 
     def prepare(self, place: Path) -> None:
-        """See ``InView``."""
+        """Copy the working directory and the outputs into ``place``, before the scene's process is there."""
         (place / SHARED / _TEMPORARY).mkdir(parents=True)
         self._copies[place] = copied(self.folder, place / SHARED / _COPY, self.command, self.outputs)
 
     def enter(self, place: Path) -> None:
-        """See ``InView``."""
+        """Go into the copy, and let nothing else be written to. NoPrivateView: it cannot be had here."""
         os.environ["TMPDIR"] = str(place / SHARED / _TEMPORARY)
         os.chdir(self._copies[place].work)
         try:
@@ -141,17 +141,17 @@ class InCopy:
             raise private_view.NoPrivateView(str(error)) from error
 
     def inside(self, place: Path, word: str) -> str:
-        """See ``InView``."""
+        """Translate a word of the command, or a path, into one of the copy."""
         return self._copies[place].word(word)
 
     def outside(self, place: Path, text: str) -> str:
-        """See ``InView``."""
+        """Replace the copy's paths in ``text`` by the user's."""
         for real, copy in self._copies[place].places:
             text = text.replace(copy, real)
         return text
 
     def written(self, place: Path) -> tuple[tuple[Path, str], ...]:
-        """See ``InView``."""
+        """Folders of the copy with what was written, and the path that each stands for."""
         return tuple((Path(copy), real) for real, copy in self._copies[place].places)
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _AS_THEY_ARE = ("/proc", "/sys", "/dev")
-"""Of the kernel and its devices, which accelerators need."""
+"""Folders of the kernel and its devices, which accelerators need."""
 _OF_DEVICES = frozenset({"devtmpfs", "devpts", "mqueue", "hugetlbfs"})
 """What is mounted below ``/dev`` and holds no files that a training could save; ``/dev/shm`` holds some."""
 

@@ -167,7 +167,7 @@ class _Builder:
                 self._read_only(one.path, there)
 
     def _read_only(self, path: str, target: Path) -> None:
-        """As it is, and not to be written to."""
+        """Show ``path`` at ``target`` as it is, and read-only."""
         _mount(path, target, "", _MS_BIND, "")
         flags = os.statvfs(path).f_flag
         kept = sum(flag for asked, flag in _KEPT_FLAGS.items() if flags & asked)
