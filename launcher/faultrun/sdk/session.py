@@ -107,7 +107,7 @@ class Session:
 
     @property
     def batch_ranks(self) -> int:
-        """Of how many ranks' batches a step is made."""
+        """The number of ranks whose batches make up a step."""
         return max(self.full_world_size, self.world_size)
 
     def moves_to(self, incarnation: int, progress: str) -> None:

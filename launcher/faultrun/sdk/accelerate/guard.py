@@ -32,7 +32,7 @@ class AccelerateGuard(Guard):
             super().step(n, epoch)
 
     def resume(self, load: Callable[[str], object] | None = None) -> ResumePoint | None:
-        """As ``Guard.resume``; takes a folder of ``accelerator.save_state`` too, with the place in the epoch.
+        """Resume as ``Guard.resume`` does, also from a folder of ``accelerator.save_state``, place included.
 
         FaultrunError for a folder that was saved without ``protect``, unless ``load`` loads it.
         """
@@ -61,7 +61,7 @@ class Place:
         self._training = training
 
     def state_dict(self) -> dict[str, Any]:
-        """Of this moment: a step is complete when it is saved, though nobody has said so yet."""
+        """Tell the place now: a step that is updated counts, though the script has not said so yet."""
         position, rng = self._training.position, self._training.reading.epoch_rng
         if self._training.lock.phase is UpdatePhase.UPDATED:
             position = position._replace(step=position.step + 1)

@@ -55,7 +55,7 @@ def protect(
     directory: str | os.PathLike[str] | Folder,
     objects: Mapping[str, Any] | None = None,
 ) -> Guard:
-    """As ``sdk.torch.protect``, for what ``fabric.setup`` returned; loss scaling is saved too.
+    """Protect what ``fabric.setup`` returned, as ``sdk.torch.protect`` does; loss scaling is saved too.
 
     Loaders of ``fabric.setup_dataloaders`` go into ``guard.batches``, checkpoints of
     ``fabric.save``, with the guard as an entry, into ``guard.resume(load=...)``.

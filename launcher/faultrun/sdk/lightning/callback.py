@@ -204,7 +204,7 @@ class LightningGasp:
         self._works_at(WorkPhase.EVALUATING)
 
     def on_test_start(self, *_: Any) -> None:
-        """As every evaluation."""
+        """Tell faultrun that an evaluation begins."""
         self._works_at(WorkPhase.EVALUATING)
 
     on_predict_start = on_test_start

@@ -133,7 +133,7 @@ class LightningGuard:
         )
 
     def _boundary_now(self, slot: int | None = None) -> Boundary:
-        """As ``Training.boundary_now``; before a validation with the random numbers that it begins with."""
+        """What a boundary now would say; before a validation with the random numbers that it begins with."""
         noted = self._before_validation if self._next is Next.VALIDATION else None
         boundary = self.training.boundary_now(slot, self._name() if noted is None else self._of_era(3))
         return boundary if noted is None else boundary._replace(rng=noted)

@@ -48,7 +48,7 @@ class Counters:
         self._find(fit_loop, "")
 
     def read(self) -> dict[str, Any]:
-        """As ``fit_loop.state_dict()`` would now. Takes some ten microseconds where that takes hundreds."""
+        """Read what ``fit_loop.state_dict()`` would tell, in ten microseconds where it takes hundreds."""
         numbers = {key: _plain(one) for key, one in self._progress.items()}
         return {
             **numbers,
@@ -79,7 +79,7 @@ def place_of(numbers: dict[str, Any]) -> FitPlace | None:
 
 
 def resumable(numbers: dict[str, Any], place: FitPlace) -> dict[str, Any]:
-    """The same counters, of a fit that goes on at ``place``."""
+    """Return ``numbers`` changed to those of a fit that goes on at ``place``."""
     changed = copy.deepcopy(numbers)
     if place.next is Next.EPOCH_END:
         return changed

@@ -24,7 +24,7 @@ __all__ = ["DyingGasp"]
 
 
 def _of_this_rank(directory: str | Path = "./output/checkpoint", **arguments: Any) -> DyingGasp:
-    """As a YAML can say it, which is one for all ranks: ``rank_<r>`` is appended, as MindFormers does."""
+    """Make ``DyingGasp`` by a YAML, which is one for all ranks: ``rank_<r>`` is appended to ``directory``."""
     return DyingGasp(directory=folder_of_rank(directory), **arguments)
 
 

@@ -96,7 +96,7 @@ class TFTRegister(DyingGasp):
         return numbered(folder / f"ttp_rank_{rank}-{position.epoch}_{position.step_in_epoch}.ckpt")
 
     def _content(self, state: HostState) -> dict[str, Any]:
-        """As MindIO appends: ``step_num`` is global."""
+        """Fields that MindIO appends to a file; ``step_num`` is global."""
         step, count = state.position.step, state.arrays.get("global_step")
         scale = loss_scale(state)
         return {

@@ -85,7 +85,7 @@ class _StepInParts(nn.TrainOneStepCell):  # type: ignore[misc]  # MindSpore has 
         self.over_all = ops.HyperMap()
 
     def construct(self, *inputs: Any) -> Any:
-        """As there; a mean over a part weighs what it has of the step, and ranks are averaged."""
+        """Compute the step in parts: the mean of a part weighs its share of the step; ranks are averaged."""
         size = inputs[0].shape[0]
         parts = self.parts if size > self.parts else size
         total = 0.0

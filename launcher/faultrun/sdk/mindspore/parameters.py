@@ -114,7 +114,7 @@ class MarkingOptimizer(nn.Optimizer):  # type: ignore[misc]  # MindSpore has no 
         self.add = ops.AssignAdd()
 
     def construct(self, gradients: Any) -> Any:
-        """As the wrapped optimizer's, after the counter."""
+        """Raise the counter, then have the wrapped optimizer make its update."""
         one = self.depend(self.one, gradients)
         begun = self.add(self.tft_updates_begun, one)
         gradients = self.depend(gradients, begun)

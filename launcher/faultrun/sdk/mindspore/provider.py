@@ -45,7 +45,7 @@ class MindSporeProvider(StateProvider):
         return self.position.step if self.position is not None else None
 
     def save(self, order: SaveOrder) -> Saved:
-        """As ``StateProvider.save``."""
+        """Save the live parameters or, where they cannot be had, the last copy. NotSaved, OSError."""
         try:
             self.lock.hold(self._limits(order), lambda: False, lambda: self._is_due(order))
         except NotSaved:

@@ -48,7 +48,7 @@ class SnapshotDamaged(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotOwner:
-    """Whose copies they are: another's are never used."""
+    """Names the run and the rank that copies belong to; those of another owner are never used."""
 
     run_id: str
     rank: int
@@ -107,7 +107,7 @@ class Leaving:
 
     @property
     def size_bytes(self) -> int:
-        """Of what is sent, less the header."""
+        """Size of what is sent, without the header."""
         return self.texts.nbytes + self.parts.nbytes
 
 
@@ -137,7 +137,7 @@ class Snapshots:
 
     @property
     def steps(self) -> frozenset[int]:
-        """Of which there is a copy that was finished; its parts are not looked at (``is_sound``)."""
+        """Steps of which there is a finished copy; its parts are not looked at (``is_sound``)."""
         return frozenset(head.step for head in self._heads())
 
     def write(self, step: int, incarnation: int, texts: Texts, parts: Sequence[memoryview]) -> None:
@@ -198,7 +198,7 @@ class Snapshots:
 
     @property
     def newest_incarnation(self) -> int:
-        """Of the copies that there are; -1 without any."""
+        """The newest incarnation among the copies; -1 without any."""
         return max((head.incarnation for head in self._heads()), default=-1)
 
     def leaving(self) -> Iterator[Leaving]:

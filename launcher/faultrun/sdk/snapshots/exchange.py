@@ -46,7 +46,7 @@ The kernel asks nothing while an answer of ours is on its way to that host, and 
 
 
 class Exchange:
-    """Of one node and incarnation. ``supervisor`` is the other end."""
+    """Sends and takes in the snapshots of one node in one incarnation. ``supervisor`` is the other end."""
 
     def __init__(self, supervisor: socket.socket, told: dict[str, Any]) -> None:
         self._supervisor = supervisor
@@ -181,7 +181,7 @@ def notice_a_dead_host(connection: socket.socket) -> None:
 
 
 def main() -> None:
-    """As the module's text says."""
+    """Serve the supervisor at standard input until it ends the exchange, or is gone."""
     os.nice(_NICE)
     supervisor = socket.socket(fileno=os.dup(sys.stdin.fileno()))
     line = b""

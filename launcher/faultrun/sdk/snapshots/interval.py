@@ -19,7 +19,7 @@ AUTO: Literal["auto"] = "auto"
 UNKNOWN = 0
 """Stands for an interval that is not known yet."""
 _SHARE = 0.005
-"""Of the time of training, that a rank's own copies may cost it: 99 % of the speed are promised. Samples
+"""The share of training time that a rank's own copies may cost: 99 % of the speed are promised. Samples
 scatter, and a step waits for the slowest of all ranks, each of which is held up by its own copy."""
 _TRIAL_EVERY = 2
 _TRIAL_STEPS = 20
@@ -42,7 +42,7 @@ def checked(asked: SnapshotEvery) -> SnapshotEvery:
 
 
 class SnapshotInterval:
-    """Of one rank. Main thread, but ``copy_took``, which the thread that copies calls."""
+    """Says at which steps a rank is copied. Main thread; ``copy_took`` is for the thread that copies."""
 
     def __init__(self, asked: SnapshotEvery) -> None:
         self.asked = asked

@@ -34,7 +34,7 @@ class Rude(Exception):
 
 @dataclass(slots=True)
 class SnapshotReceiver:
-    """Of one run. ``ranks``: those that have memory here; it stays when a connection ends."""
+    """Takes in copies of one run. ``ranks``: those that have memory here; it outlasts a connection."""
 
     run_id: str
     secret: str

@@ -14,7 +14,7 @@ from faultrun.model.wire import MAX_LINE_BYTES, message, parse
 from faultrun.sdk.snapshots.buffer import Leaving, Snapshots
 
 SHARE = 0.25
-"""Of the time, that bytes are on their way: the ranks' own collectives have the link and the core else."""
+"""The share of time in which bytes are on their way: the ranks' collectives have the link and core else."""
 _AT_ONCE = 1 << 20
 _LONGEST_REST_S = 1.0
 

@@ -42,7 +42,7 @@ _AS_OLD_AS_ZIP = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLabel:
-    """Whose state it is, and the file that its rank would have written. ``parts``: bytes of each tensor.
+    """Says whose state it is, and which file its rank would have written. ``parts``: bytes of each tensor.
 
     ``inode``: of the folder, by which another node sees whether it is the same there; 0: there was none.
     ``life``: as in ``Session``.
@@ -59,7 +59,7 @@ class SnapshotLabel:
     life: int
 
     def packed(self) -> bytes:
-        """As it stands in a snapshot."""
+        """Encode the label as it stands in a snapshot."""
         return json.dumps({name: getattr(self, name) for name in self.__slots__}).encode()
 
     @classmethod
@@ -89,7 +89,7 @@ def inode_of(folder: "str | Path") -> int:
 
 
 class SnapshotFiles:
-    """Of one run; ``fds`` are the memories of ranks by rank. Descriptors are closed with the process."""
+    """Writes the files of one run; ``fds`` are the memories by rank. Descriptors close with the process."""
 
     def __init__(self, run_id: str, fds: Mapping[int, int]) -> None:
         self._run_id = run_id
@@ -209,7 +209,7 @@ def _failed(one: ToWrite, why: str) -> bytes:
 
 
 def main() -> None:
-    """As the module's text says."""
+    """Read the order from standard input, write the files, and tell of each on standard output."""
     order: dict[str, Any] = json.load(sys.stdin)
     files = SnapshotFiles(order["run_id"], {int(rank): fd for rank, fd in order["copies"].items()})
     saved = [

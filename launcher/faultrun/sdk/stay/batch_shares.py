@@ -34,7 +34,7 @@ class Sharing:
         return -(-self.full // self.world)
 
     def steps(self, total: int, batch: int, *, drop_last: bool) -> int:
-        """Of an epoch of ``total`` samples, a multiple of ``full``."""
+        """How many steps an epoch has of ``total`` samples, which are a multiple of ``full``."""
         each = total // self.full
         return each // batch if drop_last else -(-each // batch)
 

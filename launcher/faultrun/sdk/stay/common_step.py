@@ -80,7 +80,7 @@ def nothing_common(standings: Sequence[Standing], *, of_shards: bool) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """Of which steps ``rank`` has a state that serves ``group``: ``saved`` in files, ``kept`` in memory."""
+    """Lists the steps whose state ``rank`` has for ``group``: ``saved`` in files, ``kept`` in memory."""
 
     rank: int
     group: frozenset[int]

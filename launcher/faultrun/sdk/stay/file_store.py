@@ -23,7 +23,7 @@ _BEGINS = b'{"by"'
 
 
 class RendezvousFile:
-    """The same as ``tcp_store.RendezvousClient``, over ``path``, which the supervisor has made.
+    """Shares keys among ranks over the file ``path``, made by the supervisor, like ``RendezvousClient``.
 
     OSError, always, when it is gone.
     """

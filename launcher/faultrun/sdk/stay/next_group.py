@@ -146,7 +146,7 @@ class Regroup:
         return self._lost >= incarnation
 
     def is_over(self, incarnation: int) -> bool:
-        """The same, or a newer group is being formed."""
+        """Whether a peer of this incarnation's group is gone, or a newer group is being formed."""
         join = self._join
         return self._lost >= incarnation or (join is not None and join.incarnation > incarnation)
 

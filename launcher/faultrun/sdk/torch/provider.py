@@ -21,7 +21,7 @@ from faultrun.sdk.worker.update_lock import NotSaved, UpdatePhase
 from faultrun.sdk.worker.worker import Worker
 
 GASP_SUFFIX = ".pt"
-"""Of a gasp of a plain torch training."""
+"""The suffix of a gasp of a plain torch training."""
 
 _DEVICE_BEHIND_S = 2.0
 _PEERS_LATE_S = 10.0
@@ -66,7 +66,7 @@ class GaspFile:
         self._is_ours = now is None and save_fn is None
 
     def rehearse(self, directory: Path) -> None:
-        """As ``GaspForm.rehearse``."""
+        """Save all but the tensors into ``directory`` and read it again. ValueError: it cannot be read."""
         state = emptied(self._now())
         content = state if self._save_fn is None else {}
         place = numbered(directory / f"state{self._suffix}")
@@ -128,7 +128,7 @@ class TorchProvider(StateProvider):
         return history[-1].position.step if history else None
 
     def save(self, order: SaveOrder) -> Saved:
-        """As ``StateProvider.save``. Shards of one step: all ranks save the same while all make steps."""
+        """Save the state of a step; ranks with shards agree on one while all of them make steps."""
         if not self._training.is_shard or order.peers_lost or order.step is not None:
             return self._save(order)
         self.lock.want()

@@ -62,7 +62,7 @@ class Training:
         self._mark = None if worker is None else self.parts.device.mark
         self.history: deque[Boundary] = deque(maxlen=ahead)
         self.position = Position()
-        """Of the last whole step; while a batch is worked on, with that batch."""
+        """The place after the last whole step; while a batch is worked on, with that batch."""
         self.survivors_stay = False
         """Whether a rank may have outlived others here, which ended its step for it."""
         self.inside = True

@@ -81,7 +81,7 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         return str(finished) if finished is not None else None
 
     def on_init_end(self, args: Any, _state: Any, _control: Any, **_others: Any) -> None:
-        """Whose callback it is."""
+        """Note the ``output_dir`` of the Trainer whose callback this is."""
         self._output_dir = args.output_dir
 
     def on_train_begin(self, args: Any, state: Any, _control: Any, **_others: Any) -> None:

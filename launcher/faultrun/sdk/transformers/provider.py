@@ -23,13 +23,13 @@ from faultrun.sdk.worker.save_files import Position, Saved, SaveWriter, numbered
 
 
 class GaspFolder:
-    """Of ``sdk.torch.provider``. In the helper thread, where nothing is said."""
+    """Writes a Trainer's gasp, a folder, as a ``GaspForm`` does. Helper thread, if nothing is said."""
 
     def __init__(self, training: Training, trainer: Any) -> None:
         self._training, self._trainer = training, trainer
 
     def rehearse(self, directory: Path) -> None:
-        """As for any torch training; the model's file is not tried: it may have gigabytes."""
+        """Save a state without tensors and read it again, but no model file: it may have gigabytes."""
         state = emptied(self._training.state_now())
 
         def fill(folder: Path) -> None:

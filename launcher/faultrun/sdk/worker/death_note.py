@@ -115,7 +115,7 @@ def write_other_threads(session: Session) -> None:
 
 
 def _calls(frame: FrameType | None) -> list[str]:
-    """As faulthandler writes them: no source, which may be on a disk that hangs."""
+    """List the calls as faulthandler writes them: no source, which may be on a disk that hangs."""
     calls = []
     while frame is not None:
         code = frame.f_code

@@ -24,9 +24,9 @@ def digest_of(path: Path) -> tuple[int, str]:
 
 
 def digests_in(folder: Path) -> dict[str, tuple[int, str]]:
-    """The same of every file below ``folder``, by path within it; all directories are on the disk too.
+    """Size and digest of every file below ``folder``, by path within it; all is on the disk afterwards.
 
-    ValueError: there is none, or something that is neither file nor directory.
+    ValueError: there is no file, or something that is neither file nor directory.
     """
     found = {}
     for path in sorted(folder.rglob("*")):

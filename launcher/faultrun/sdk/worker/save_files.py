@@ -152,7 +152,7 @@ class SaveWriter:
     def save_by_path(
         self, names: Names, position: Position, fill: Callable[[str], object], kind: Kind = Kind.GASP
     ) -> Saved:
-        """The same for a writer that wants a file name, with the final suffix: the digest is read back."""
+        """Have ``fill`` write to a file name, with the final suffix; the digest is read back."""
 
         def write(partial: Path) -> _Content:
             fill(str(partial))
@@ -163,7 +163,7 @@ class SaveWriter:
     def save_folder(
         self, names: Names, position: Position, fill: Callable[[Path], object], kind: Kind = Kind.GASP
     ) -> Saved:
-        """The same for a checkpoint that is a folder: ``fill`` writes files, and no links, into a new one."""
+        """Save a checkpoint that is a folder: ``fill`` writes files, and no links, into a new one."""
 
         def write(partial: Path) -> _Content:
             partial.mkdir()

@@ -143,7 +143,7 @@ class ScriptProvider(StateProvider):
         return self._position.step if self._position is not None else None
 
     def save(self, order: SaveOrder) -> Saved:
-        """As ``StateProvider.save``; the script's function runs while the main thread changes nothing."""
+        """Save by the script's own function, which runs while the main thread changes nothing."""
         self.lock.hold(limits_of(order), lambda: False, lambda: self._is_due(order))
         try:
             if self._position is None:

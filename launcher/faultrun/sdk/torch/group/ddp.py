@@ -137,7 +137,7 @@ class Averaging:
         return done
 
     def _averaged(self, flat: Any) -> Any:
-        """As DistributedDataParallel itself: multiplied by 1/n, then added up; bit for bit the same."""
+        """Average like DistributedDataParallel: multiply by 1/n, then add up; bit for bit the same."""
         try:
             flat.mul_(1.0 / dist.get_world_size())
             work = dist.all_reduce(flat, async_op=True)

@@ -46,7 +46,7 @@ class Sharded:
 
     @property
     def group_names(self) -> frozenset[str]:
-        """Of the process groups that ``enters`` makes again, as torch names them at present."""
+        """Names of the process groups that ``enters`` makes again, as torch has them at present."""
         if self._names is None:
             names = (getattr(info.mesh, "_dim_group_names", ()) for info in self._infos())
             self._names = frozenset(name for each in names for name in each)

@@ -56,7 +56,7 @@ class TrainingGroup:
         self.failed: Exception | None = None
         """What a collective has raised last, whether the script has caught it or not."""
         self._level: Any = dist.get_debug_level()
-        """Of torch's own checks, which a group that does nothing cannot have."""
+        """How much torch itself checks, which a group that does nothing cannot have."""
 
     def settled(self) -> None:
         """All is connected: what was opened meanwhile belongs to the group."""

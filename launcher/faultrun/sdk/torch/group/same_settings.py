@@ -20,7 +20,7 @@ def group_store() -> Any | None:
 
 
 class SameSettings:
-    """Of one rank, in the first group of its life. Without a ``store`` nobody tells anything."""
+    """Compares this rank's settings with the others' in its first group; without a ``store`` it does not."""
 
     def __init__(self, store: Any | None, session: Session) -> None:
         self._store = store

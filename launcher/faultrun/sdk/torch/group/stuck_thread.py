@@ -62,7 +62,7 @@ def free(left: Left, incarnation: int, abort: Callable[[], None]) -> None:
 
 
 def free_now(left: Left, incarnation: int, abort: Callable[[], None]) -> None:
-    """The same in this thread, which ends when the group is left."""
+    """Do what ``free`` promises in this thread, which ends when the group is left."""
     until_s = time.monotonic() + _BY_ITSELF_S
     while time.monotonic() < until_s:
         if left.has(incarnation):

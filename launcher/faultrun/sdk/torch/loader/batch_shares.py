@@ -15,13 +15,13 @@ _HINT = "DataLoader(dataset, batch_size=..., sampler=DistributedSampler(dataset)
 
 
 class InParts:
-    """Of the batch that is worked on, where ranks may be fewer than the run began with."""
+    """Keeps the weight of the batch that is worked on, where ranks may be fewer than the run began with."""
 
     def __init__(self) -> None:
         self.weight = 1.0
-        """As ``Guard.weight``."""
+        """What ``Guard.weight`` returns."""
         self.accumulating = False
-        """As ``Guard.accumulating``."""
+        """What ``Guard.accumulating`` returns."""
 
     def check_update(self) -> None:
         """FaultrunError for an update in the middle of a step: it would be another training."""

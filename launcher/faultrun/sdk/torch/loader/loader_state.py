@@ -38,7 +38,7 @@ _Place = tuple[str, str]
 
 
 class LoaderState:
-    """Of one loader. Main thread, but ``get_state``. It is told and put as a ``torch.Generator``'s is."""
+    """Saves and restores what a loader keeps, like a ``torch.Generator``. Main thread, but ``get_state``."""
 
     def __init__(self, *loaders: Any, reads_ahead: bool = False) -> None:
         self._loader, self._reads_ahead = loaders if loaders[1:] else loaders[0], reads_ahead
@@ -217,7 +217,7 @@ class LoaderState:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Of containers, numbers and arrays: nothing else is made, and nothing executed."""
+    """Unpickles containers, numbers and arrays: nothing else is made, and nothing executed."""
 
     def find_class(self, module: str, name: str) -> Any:
         known = module.partition(".")[0] == "numpy" and name in ("_reconstruct", "ndarray", "dtype", "scalar")

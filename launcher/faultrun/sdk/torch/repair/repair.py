@@ -22,7 +22,7 @@ _NAMED = 5
 
 
 class Repair:
-    """Of one rank. Main thread."""
+    """Brings a rank back whose memory is bad, in the same process. Main thread."""
 
     def __init__(self, training: Training, worker: Worker) -> None:
         self._training, self._worker = training, worker

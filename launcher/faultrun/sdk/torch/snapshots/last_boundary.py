@@ -16,7 +16,7 @@ from faultrun.sdk.worker.worker import Worker
 
 
 class LastBoundary:
-    """Of one rank. Main thread. ``every``: how many steps, as ``protect`` was told; not 0."""
+    """Copies the last boundary of one rank. Main thread. ``every``: steps, as ``protect`` was told; not 0."""
 
     def __init__(self, training: Training, worker: Worker, every: SnapshotEvery) -> None:
         self._training = training

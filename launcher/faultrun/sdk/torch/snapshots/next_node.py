@@ -17,7 +17,7 @@ _PATIENCE_S, _FIRST_S, _LOOK_S = 60.0, 10.0, 0.0005
 
 
 class CopiesArriving:
-    """Of one rank. Main thread."""
+    """Finds the next node for a rank's copies, and waits until they have arrived. Main thread."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -67,7 +67,7 @@ class CopiesArriving:
 
     @property
     def _here(self) -> CopiesAt | None:
-        """As the supervisor told it in this incarnation; None on a node alone, and before any copy."""
+        """Where this node takes in copies, as the supervisor says; None on a node alone or before any."""
         here = self._worker.regroup.copies_at
         return here if here is not None and here.incarnation == self._worker.session.incarnation else None
 

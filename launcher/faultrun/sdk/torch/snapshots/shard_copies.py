@@ -28,7 +28,7 @@ _State = dict[str, Any]
 
 @dataclass(slots=True)
 class ShardCopies:
-    """Of one rank. Main thread. ``write`` puts a state into the memory; ``failed`` is told why it could not.
+    """Copies one rank's shard. Main thread. ``write`` puts a state into memory; ``failed`` is told why not.
 
     ``arrived`` waits until the next node has the newest copy, where there is one that takes it.
     ``summed`` puts a checksum to the copy of a step, for which there is time beside training only.

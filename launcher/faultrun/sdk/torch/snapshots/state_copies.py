@@ -37,7 +37,7 @@ from faultrun.sdk.worker.worker import Worker
 
 
 class StateCopies:
-    """Of one rank. ``interval``: the whole state is kept, so often; None: the buffers. Main thread.
+    """Keeps the state of one rank in memory. ``interval``: all of it, so often; None: buffers. Main thread.
 
     ``suffix``: of the file that a gasp would be; "" where the script writes files of its own format.
     """
@@ -78,7 +78,7 @@ class StateCopies:
 
     @property
     def steps(self) -> frozenset[int]:
-        """Of which there is a whole copy."""
+        """Steps of which there is a whole copy."""
         return self._snapshots.steps if self._snapshots is not None else frozenset()
 
     def take(self, fd: int) -> None:

@@ -31,12 +31,12 @@ Digests = dict[str, str]
 
 
 class StateCheck:
-    """Of one rank. ``world``: a state among another number of ranks is another. Main thread."""
+    """Compares tries of a step of one rank; states among another ``world`` of ranks differ. Main thread."""
 
     def __init__(self, path: Path, run_id: str, world: int) -> None:
         self._path, self._of = path, [run_id, world]
         self._before: dict[str, Digests] = {}
-        """Of the tries before, while their steps come again."""
+        """Digests of earlier tries, while their steps come again."""
         self._taken_back: set[str] = set()
         """What is compared first, before anything is computed again."""
         self._lines = 0
@@ -107,7 +107,7 @@ class StateCheck:
 
 
 def check_of(writer: SaveWriter) -> StateCheck | None:
-    """Of the rank that saves so; None where nobody asked for it."""
+    """Make the check of the rank that ``writer`` saves for; None where nobody asked for one."""
     session = writer.session
     path = writer.own_folder / "state-digests"
     return StateCheck(path, session.run_id, session.world_size) if session.checks else None

@@ -108,7 +108,7 @@ class _Tensor:
 
     @property
     def stride(self) -> tuple[int, ...]:
-        """Of contiguous memory."""
+        """Strides of contiguous memory, in elements."""
         strides = [1]
         for length in reversed(self.shape[1:]):
             strides.insert(0, strides[0] * max(length, 1))
@@ -121,7 +121,7 @@ class _Storage:
 
 
 class _Pickler(pickle.Pickler):
-    """As ``torch.save`` pickles a tensor of any type, in a storage of its own."""
+    """Pickles a tensor of any type as ``torch.save`` does, in a storage of its own."""
 
     def reducer_override(self, one: Any) -> Any:
         if type(one) is not _Tensor:

@@ -144,17 +144,17 @@ class PythonRng:
 
     @staticmethod
     def unpacked(area: bytes) -> tuple[Any, ...]:
-        """As ``random.getstate()``."""
+        """Turn ``area`` into what ``random.getstate()`` returns."""
         _, is_waiting, position, waiting = _HEAD.unpack_from(area)
         return (3, (*_WORDS.unpack_from(area, _HEAD.size), position), waiting if is_waiting else None)
 
 
 class NumpyRng:
-    """The same for the one behind ``numpy.random.rand``, or another; none is there before numpy is imported.
+    """Reads the generator behind ``numpy.random.rand``, or another; there is none before numpy is imported.
 
     A Mersenne Twister makes all new words when they are used up: while its position and first word stay, so
-    does all the rest. Where they lie, numpy tells; that the second of a normal pair waits, only when it is
-    asked, and so while one waits, it is.
+    does all the rest. Numpy tells where they lie; whether the second of a normal pair waits, it tells only
+    when it is asked, so while one waits it is asked each time.
     """
 
     def __init__(self, state: Any = None) -> None:
@@ -190,7 +190,7 @@ class NumpyRng:
 
     @staticmethod
     def unpacked(area: bytes) -> tuple[Any, ...] | None:
-        """As ``numpy.random.get_state()``; None when there was none."""
+        """Turn ``area`` into what ``numpy.random.get_state()`` returns; None when there was none."""
         import numpy as np
 
         there, is_waiting, position, waiting = _HEAD.unpack_from(area)

@@ -55,7 +55,7 @@ class RngRecorder:
     """
 
     file_name = "random-state"
-    """Of the file of a rank, in its own folder."""
+    """The name of a rank's file, in its own folder."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class RngRecorder:
         self.redo_slot = self._kept_epochs.stop
         """For the beginning of a step that may have to be made again."""
         self._after_forward, self._after_update = [steps, steps + 1], [self.redo_slot + 1, self.redo_slot + 2]
-        """Of two steps each, that under way first."""
+        """Slots of two steps each, that of the step under way first."""
         self._copied = range(self.redo_slot + 3, self.redo_slot + 3 + _COPIED)
         self._turn_copied = 0
         self._page = _mapped(path, self._copied.stop * _SLOT_BYTES)

@@ -108,7 +108,7 @@ class ModuleState:
             )
 
     def read(self) -> dict[str, Any]:
-        """As ``state_dict``, of live tensors. Any thread."""
+        """Return the ``state_dict`` of the module, with live tensors and without hooks. Any thread."""
         extra = {name: module.get_extra_state() for name, module in self._extra.items()}
         return {**{name: one.detach() for name, one in self._tensors.items()}, **extra}
 

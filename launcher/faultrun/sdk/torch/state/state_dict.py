@@ -65,7 +65,7 @@ class Parts:
             self.objects.add(EXTRA, extra)
 
     def forget_gradients(self) -> None:
-        """Of the whole model, and of whatever else is updated: a step is taken back."""
+        """Drop the gradients of the model and of all else that is updated: a step is taken back."""
         updated = (group["params"] for one in self.optimizers for group in one.param_groups)
         for parameter in chain(self.model.parameters(), *updated):
             parameter.grad = None
@@ -210,7 +210,7 @@ def batches_done(state: Mapping[str, Any], ranks: int) -> int | None:
 
 
 def emptied(state: Any) -> Any:
-    """The same with tensors of no elements: what is left is what pickling could stumble over."""
+    """Replace all tensors of ``state`` by empty ones: what is left is what pickling could stumble over."""
     return map_tensors(state, lambda tensor: torch.empty(0, dtype=tensor.dtype))
 
 

@@ -98,6 +98,6 @@ def _tensors_in(value: Any) -> Any:
 
 
 def bytes_of(tensor: Any) -> int:
-    """Of its elements."""
+    """Count the bytes of a tensor's elements."""
     size_bytes: int = tensor.numel() * tensor.element_size()
     return size_bytes

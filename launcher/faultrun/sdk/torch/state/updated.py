@@ -22,7 +22,7 @@ Groups = Sequence[Sequence[Mapping[str, Any]]]
 
 
 class Updated:
-    """Of one model and its optimizers. ``wrapped``: what the script calls, if that is not the model."""
+    """Tracks which parameters of a model train. ``wrapped``: what the script calls, if not the model."""
 
     def __init__(self, model: Any, optimizers: Sequence[Any], wrapped: Sequence[Any]) -> None:
         self._model, self._optimizers = model, optimizers

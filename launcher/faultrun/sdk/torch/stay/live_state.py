@@ -17,7 +17,7 @@ class ElsewhereInTheScript(Exception):
 
 
 class LiveState:
-    """Of one rank. Main thread. What interrupts a step is told by ``interrupted``.
+    """Knows whether a rank's live state is whole, and makes it the common one. Main thread.
 
     ``ends_step`` counts a step that turned out to be whole, as the script would.
     """
@@ -29,12 +29,12 @@ class LiveState:
 
     @property
     def step(self) -> int:
-        """Whose it is; NOTHING if it is no whole step's."""
+        """The step of the live state; NOTHING if it is not that of a whole step."""
         history = self._training.history
         return history[-1].position.step if self.is_whole and history else NOTHING
 
     def interrupted(self) -> None:
-        """See what is left: whole while no update has begun, or where nothing of the next step is missing."""
+        """Look whether the state is whole: no update has begun, or nothing of the next step is missing."""
         self.is_whole = self._survived() or self._restored()
 
     def become(

@@ -12,7 +12,7 @@ from faultrun.sdk.worker.worker import Worker
 
 @dataclass(frozen=True, slots=True)
 class Preconditions:
-    """Of one rank. ``model`` is what the script trains with, in its wrappers; ``refused`` as in Rejoin."""
+    """Says why a rank cannot outlive a peer. ``model``: as the script wraps it; ``refused``: as in Rejoin."""
 
     training: Training
     worker: Worker
@@ -23,7 +23,7 @@ class Preconditions:
 
     @property
     def before_steps(self) -> str:
-        """As training begins; empty if it can."""
+        """Why this rank cannot outlive a peer, as training begins; empty if it can."""
         if self.refused or self.worker.twice:
             return self.refused or self.worker.twice
         if self.group is None:

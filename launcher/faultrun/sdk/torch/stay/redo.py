@@ -54,7 +54,7 @@ class Batch:
 
 
 class Redo:
-    """Of one training, by global step. Main thread."""
+    """Keeps what a step needs to be done again, by global step. Main thread."""
 
     def __init__(self) -> None:
         self.noted: dict[int, bytes] = {}

@@ -49,7 +49,7 @@ _ODD = (AttributeError, LookupError, TypeError, ValueError)
 
 
 class Rejoin:
-    """Of one rank. Main thread only. ``model``: what the script trains with, in its wrappers.
+    """Has a rank outlive its peers. Main thread only. ``model``: what the script trains, in its wrappers.
 
     ``refused``: why not, as ``protect`` knows. ``copies``: of this rank's state, used if it is nobody else's.
     ``ends_step`` counts a step as the script does.
@@ -71,7 +71,7 @@ class Rejoin:
         self._unable = Preconditions(training, worker, model, self._group, self._sharded, refused)
         self._entered = self._able = False
         self._alike: SameSettings | None = None
-        """Of a rank that could rejoin as training began: all such meet at the end, whatever came since."""
+        """The settings of a rank that could rejoin as training began: all such ranks meet at the end."""
         self._steps = 0
         self._said = False
         self.of_newcomer = worker.session.is_outside
@@ -84,7 +84,7 @@ class Rejoin:
         self._repair = Repair(training, worker)
         self._verdict_s = max(_VERDICT_S, worker.session.verdict_s)
         self.incarnation = worker.session.incarnation
-        """Of the process group that this process is in."""
+        """The incarnation of the process group that this process is in."""
 
     def enter(self) -> None:
         """Before the first step: prepare, and let a newcomer take its place. FaultrunError: it cannot.
