@@ -266,7 +266,7 @@ class Control:
             peer.send(message("saving", ranks=self.connected, **{WINDOW_WORD: window_s}))
 
     def _welcome(self, peer: ControlPeer, hello: Mapping[str, Any]) -> Iterable[Event]:
-        """Whose worker ``peer`` is; it hears what it has missed."""
+        """Take ``peer`` for the worker that ``hello`` names, and send it what it has missed."""
         rank, known = whole(hello.get("rank")), self._seats.has(peer)
         peer.pid = whole(hello.get("pid"))
         if rank is None:

@@ -49,7 +49,7 @@ class ControlPeer:
             self._connection.send(line, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def send_with(self, line: bytes, fd: int) -> None:
-        """The same, and a descriptor with it."""
+        """Send ``line`` and a descriptor with it, now or not at all."""
         with contextlib.suppress(OSError):
             socket.send_fds(self._connection, [line], [fd], socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 

@@ -102,11 +102,11 @@ class LocalExecutor:
         self._swept: tuple[Sweep, KeptStates] | None = None
 
     def wait(self) -> Iterable[Event]:
-        """See ``interfaces.Executor``."""
+        """Wait until something happens; return it as events."""
         return self._reactor.wait()
 
     def perform(self, action: Action) -> None:  # noqa: C901, PLR0912, PLR0915  one row a case
-        """See ``interfaces.Executor``."""
+        """Perform one action; what comes of it returns as events."""
         match action:
             case RequestGasp():
                 self._group.request_gasp(action)

@@ -162,7 +162,7 @@ class BackgroundTasks:
             self._perform(task)
 
     def offer(self, task: Callable[[], Iterable[Event]]) -> None:
-        """The same for what may as well be left out: without a thread, or while another is under way."""
+        """Start ``task`` in a helper thread; leave it out while another is under way, or without a thread."""
         if self.idle():
             self._started(task)
 

@@ -282,7 +282,7 @@ class CheckpointFinder:
         )
 
     def _periodic_step(self, found: Findings) -> int | None:
-        """Of the newest save that is no gasp. None also where nobody knows that there is none."""
+        """Step of the newest save that is no gasp; -1 where there is none, None where that is not known."""
         own = own_saves(found.scan.entries, {one.path for one in found.refused})
         if own:
             return own[0].reached

@@ -51,7 +51,7 @@ class FirstSaveWatch:
         self._took_s = 0.0
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``interfaces.EventListener``."""
+        """Begin to look as workers start, and stop when a save is known or they do not run any more."""
         if step.state.phase is not Phase.RUNNING or step.state.run.known_save:
             self._life = -1
             if isinstance(event, PlanAdopted) and not step.state.run.known_save:

@@ -118,7 +118,7 @@ class OtherRuns:
         return name.partition(_APART)[0] == self._run_id
 
     def _names(self, registry: Path) -> list[str]:
-        """Of the other runs; where there is no flock a name is held by a file beside it."""
+        """Names of the other runs in ``registry``; where there is no flock, a file beside holds each name."""
         there = {path.name.removesuffix(_LEASE) for path in registry.iterdir() if path.name[0] != "."}
         return sorted(there - {self._name})
 

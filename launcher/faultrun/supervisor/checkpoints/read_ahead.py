@@ -15,13 +15,13 @@ _SOONEST_S, _LATEST_S = 1.0, 30.0
 _UNTOLD_S = 60.0
 """Who tells of no step for so long tells of none."""
 _SHARE = 0.05
-"""Of the time since the start: every node of a run does this, on one file system."""
+"""The share of the time since the start that passes between looks: all nodes look at one file system."""
 _COST = 500
 """Looking takes at most one part of so many of the time."""
 _QUICK_S = 0.05
 """What survivors save is read back by the same thread."""
 _MOST = 1000
-"""Of many more the headers would not fit into a supervisor's memory beside all else."""
+"""How many checkpoints are read ahead: headers of many more would not fit into a supervisor's memory."""
 
 
 class ReadAhead:
@@ -38,7 +38,7 @@ class ReadAhead:
         self._too_many = False
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``interfaces.EventListener``."""
+        """Read ahead from the first step on, or a while after the start; once more as workers end."""
         state = step.state
         if state.phase is not Phase.RUNNING:
             quick = self._took_s < _QUICK_S and not self._too_many

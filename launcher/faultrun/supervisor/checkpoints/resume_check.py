@@ -31,7 +31,7 @@ class ResumeCheck:
         self._watch = Stopwatch()
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``interfaces.EventListener``. What is about another incarnation is passed over."""
+        """Check the first step against the recovery point, time the start; skip other incarnations."""
         if event.incarnation != step.state.incarnation:
             return
         if isinstance(event, FirstStep | FirstStepLogged) and step.state.plan is not None:

@@ -118,7 +118,7 @@ class SaveWatch(SavesKnown):
         self._watch.close()
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``interfaces.EventListener``."""
+        """Follow the incarnation: loads count up to its first step, saves up to its end."""
         match event:
             case PlanAdopted() if step.state.plan is not None:
                 self._learner.elsewhere = step.state.plan.seen

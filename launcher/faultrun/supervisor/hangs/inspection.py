@@ -51,7 +51,7 @@ _WAKES_S = 1.0
 _ANSWER_S, _THREADS_S, _WRITE_S = 0.25, 0.05, 1.0
 _STILL = frozenset({"T", "t"})
 _KEPT = 20
-"""Of so many warnings the stacks are kept in each life."""
+"""How many warnings keep their stacks in each life: the newest."""
 
 _Moment = tuple[float, Mapping[int, Snapshot]]
 """When it was, in monotonic seconds, and how each rank was then."""
@@ -101,7 +101,7 @@ class Inspector:
         self._reactor.call_at(overdue_s, lambda: self._answer(order, self._unseen(order)))
 
     def _begin(self) -> None:
-        """Of the life before nothing is of use."""
+        """Forget what was seen of the incarnation before, if another one has begun."""
         now = self._group.incarnation
         if now.number != self._of and now.page is not None:
             self._of, self._dump_dir = now.number, now.page.path.parent

@@ -110,7 +110,7 @@ class LogWatch:
         self._answer: tuple[Path, int, int | None] | None = None
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``interfaces.EventListener``."""
+        """Begin to read the logs of ranks as they start, and stop as they are ended."""
         files, life = self._workers.logs, self._life
         if life is not None and step.state.phase is not Phase.RUNNING:
             self._life = None  # a life that was short may have said more than was read

@@ -72,7 +72,7 @@ class HangWatch:
         self._glanced = False
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``interfaces.EventListener``. Once workers are being ended, silence is no news."""
+        """Watch for silence from the start of an incarnation until its workers are being ended."""
         ours, suspicion = event.incarnation == self._workers.number, self._suspicion
         if step.state.phase is not Phase.RUNNING:
             self._life += 1
@@ -102,7 +102,7 @@ class HangWatch:
                     self._logged = detector.dismissed(self._logged, suspicion)
 
     def _begin(self, patience: PauseHistory) -> None:
-        """Of earlier incarnations only ``patience`` is known."""
+        """Begin to watch an incarnation; of earlier ones only ``patience`` is known."""
         now_s = self._reactor.now()
         self._life += 1
         self._beats, self._suspicion, self._glanced = {}, None, False

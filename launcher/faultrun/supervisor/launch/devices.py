@@ -75,10 +75,10 @@ class DeviceAssignment:
         return self._of_this_size(path, plan.topology)
 
     def _by_seat(self, path: str, plan: Plan) -> tuple[int, ...]:
-        """Of nodes that may be fewer: what the table of all gives to the seat that this one has.
+        """Find this node's devices by its seat in the rank table of all nodes, of which fewer may run.
 
-        A platform that places a pod anew has no table meanwhile. The rows of who stayed are the same in the
-        one before, so nobody waits for those of who has gone.
+        A platform that places a pod anew has no table meanwhile. Rows of nodes that stayed are the same
+        in the one before, so nobody waits for the rows of nodes that have gone.
         """
         seats, names, every = plan.topology, node_names(self._environ), self._spec.topology.world_size
         each = seats.nodes[0].slots

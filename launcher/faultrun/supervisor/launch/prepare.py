@@ -120,7 +120,7 @@ class Preparer:
         return WorkerCommand(args=args, environ=environ, device=device, rank_table=self._assignment.table)
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``interfaces.EventListener``: who has trained a step, or has ended, reads no configuration."""
+        """Give up the turn at the configurations: ranks that train, or have ended, read none any more."""
         begun = isinstance(event, FirstStep | FirstStepLogged) and event.incarnation == self._turn_of
         if begun or step.state.done:
             self._turns.release()

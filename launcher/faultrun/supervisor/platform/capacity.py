@@ -79,7 +79,7 @@ class CapacityWatch:
             _end(self._asked)
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``interfaces.EventListener``."""
+        """Begin to ask for more workers as an incarnation starts or nodes wait; stop as workers end."""
         plan = step.state.plan
         self._given_up = faulty_slots(step.state)
         if step.state.incarnation != self._out_since:
@@ -107,7 +107,7 @@ class CapacityWatch:
             self._again(life, self._chain)
 
     def _ask_about_own(self, state: RunState, chain: int) -> Iterable[Event]:
-        """Of a node without ranks; again, until it has some or another supervisor."""
+        """Ask about the own slots of a node without ranks, again until it has some or another supervisor."""
         if (state.incarnation, chain) == (self._out_since, self._chain):
             self._checks.offer(lambda: self._check_own(state))
             at_s = self._reactor.now() + _OWN_EVERY_S

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 _SHARE = 0.5
-"""Of the memory that is free, so much at most: the copy must not be what brings the out-of-memory killer."""
+"""The share of free memory that is used at most: the copy must not bring the out-of-memory killer."""
 
 _BLOCK_BYTES = 512
 
@@ -54,7 +54,7 @@ class SnapshotMemory:
         return fd
 
     def grant_again(self, rank: int, size_bytes: int) -> int | NoMemory:
-        """The same, but what ``rank`` has stays where it is large enough: it is written over bit by bit."""
+        """Grant ``rank`` memory; what it has of this size already stays, and is written over bit by bit."""
         known = self._fds.get(rank)
         return (
             known

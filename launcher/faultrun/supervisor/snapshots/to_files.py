@@ -24,7 +24,7 @@ _GONE_S = 1.0
 """A disk that hangs holds a killed process, too, and nobody waits for that."""
 _STEPS_ALONE = 1
 _STEPS_BESIDE_OTHERS = 2
-"""Of other nodes it is not known here which of their newest two steps they have."""
+"""How many steps are written beside other nodes, of which it is not known which newest step they have."""
 _STEPS_BESIDE_LOST = 3
 """What the next node has of a lost one may be older by a copy than what is here."""
 
@@ -71,7 +71,7 @@ class KeptStates:
                     yield event
 
     def lost_since(self, before: "KeptStates") -> "KeptStates | None":
-        """Of which ranks it was not known ``before`` that their node is lost; None: of none."""
+        """The states of ranks whose node was not known to be lost ``before``; None if there are none."""
         late = self.memory.lost - before.memory.lost
         if not late or not before.memory.fds:
             return None

@@ -196,7 +196,7 @@ class NextNode:
 
 
 def _supervisors(plan: Plan) -> dict[int, tuple[NodeId, BootId]]:
-    """Whose each rank is; nobody's in journals that do not tell."""
+    """Map each rank to its node and that node's boot; journals that do not tell give none."""
     seats = zip(plan.topology.nodes, plan.boots, strict=False)
     return {rank: (seat.node, boot) for seat, boot in seats for rank in plan.topology.ranks_of(seat.node)}
 

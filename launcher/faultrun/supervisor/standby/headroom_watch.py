@@ -39,7 +39,7 @@ class HeadroomWatch:
         self._before: ProcessorSample | None = None
 
     def tell(self, event: Event, step: Step) -> None:
-        """See ``interfaces.EventListener``."""
+        """Look for room from the start of workers, or of a wait for a seat, while standbys are wanted."""
         waits = bool(self._wish.count) and waits_for_a_seat(step.state)
         if waits and not self._waits:
             # Its first sample is that of the first look: all nodes of a run that restarts pass by here.

@@ -123,7 +123,7 @@ class Newcomers:
             store.unlink(missing_ok=True)
 
     def _parked_launch(self, shared: WorkerLaunchSpec, files: LogFiles, rank: int) -> Launch:
-        """As the newcomer of a plan to come; what it writes before that is its own."""
+        """Make the launch of a newcomer of a plan to come; before that it writes to a log of its own."""
         now = shared.plan
         others = frozenset(range(now.topology.world_size)) - {rank}  # other nodes' too: here it may be alone
         plan = replace(now, point=None, kept=others, since=now.started)
