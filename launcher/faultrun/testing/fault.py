@@ -74,7 +74,7 @@ class InjectedFault:
 
     @property
     def text(self) -> str:
-        """As ``parse`` reads it."""
+        """The fault as the text that ``parse`` reads."""
         fields = {
             "rank": "*" if self.rank is None else self.rank,
             "step": self.step,

@@ -16,7 +16,7 @@ _SMALL_BYTES = 256 << 20
 """Only a file system as small as this is filled: it was made for it."""
 
 GROUP_PREFIX = "faultrun_chaos_"
-"""Of the control groups that ``oom`` makes, and leaves behind, in ``MEMORY_GROUPS``."""
+"""The beginning of the names of control groups that ``oom`` makes, and leaves in ``MEMORY_GROUPS``."""
 
 _ROOM_BYTES, _CHUNK_BYTES = 64 << 20, 1 << 20
 _SLOW_S = 5.0

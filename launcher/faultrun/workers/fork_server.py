@@ -169,7 +169,7 @@ class _CannotExecute(Exception):
 
 
 def _order(launch: Launch, usual: Policy | None) -> bytes:
-    """As ``fork_server_process`` reads it: bytes as Latin-1, since its idea of names may be another."""
+    """Encode ``launch`` for ``fork_server_process``: bytes as Latin-1, since its idea of names may differ."""
     program, boot = os.fsencode(launch.argv[0]), launch.env.get(TAG_VARIABLE, "")
     where = [] if b"/" in program else os.get_exec_path(dict(launch.env))
     folders = [os.fsencode(folder) + b"/" for folder in where] or [b""]

@@ -74,7 +74,7 @@ def _strings(texts: list[str]) -> "ctypes.Array[ctypes.c_char_p]":
 
 
 def _fork() -> int:
-    """As fork(2), for our parent. Python's own would reset what threads may have left; there are none."""
+    """Fork a child of our parent, else like fork(2). Python's own would reset threads; there are none."""
     if (number := _SYS_CLONE.get(os.uname().machine)) is None:
         ctypes.set_errno(errno.ENOSYS)
         return -1
@@ -137,7 +137,7 @@ def _prepare(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def bind_memory(nodes: Sequence[int]) -> None:
-    """As ``numactl --membind``: allocate from these nodes only. A kernel without NUMA ignores it."""
+    """Allocate memory from these nodes only, like ``numactl --membind``. A kernel without NUMA ignores it."""
     mask = sum(1 << node for node in nodes)
     words = max(nodes) // 64 + 1
     array = (ctypes.c_ulong * words)(*(mask >> (64 * word) & (1 << 64) - 1 for word in range(words)))

@@ -42,7 +42,7 @@ def may_rise_again() -> bool:
 
 
 class Priority:
-    """Of one process of ours. ``lower`` it right after its start: threads inherit what it has then."""
+    """Sets the priority of one process. ``lower`` it right after its start: threads inherit what it has."""
 
     def __init__(self, pid: int, *, may_rise: bool) -> None:
         self._pid, self._may_rise = pid, may_rise

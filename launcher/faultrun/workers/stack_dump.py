@@ -22,7 +22,7 @@ _LOOK_S = 0.004
 _STILL_LOOKS = 8
 _PY_SPY_AT_ONCE = 4
 MOST_DUMPED_BYTES = 1 << 20
-"""Of what a worker wrote no more is read: it is kept in memory, and shown."""
+"""How much of a worker's output is read: it is kept in memory, and shown."""
 
 
 class StackDump:

@@ -69,7 +69,7 @@ class LogFiles:
 
     @property
     def picked_err(self) -> Path:
-        """The same of standard error."""
+        """Lines of all ranks' standard error that were asked for, under torchrun's name."""
         return self.folder / "filtered_stderr.log"
 
     @property
