@@ -1,5 +1,6 @@
 """The documentation: faultrun understands every command in it, and every link leads somewhere."""
 
+import ast
 import json
 import re
 import shlex
@@ -148,3 +149,13 @@ def test_a_phrase_that_nobody_understood_is_gone(phrase: str) -> None:
         file: " ".join(file.read_text(encoding="utf-8").split()) for file in [*files, ROOT / "README.md"]
     }
     assert [str(file) for file, text in texts.items() if phrase in text] == []
+
+
+def test_a_docstring_is_understood_without_the_one_before_it() -> None:
+    leans, found = re.compile(r"(The same|Of|As|Whose|See|Again)\b"), []
+    for file in (ROOT / "launcher" / "faultrun").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_bytes())) if file.parent.name != "table" else ():
+            match node:  # an option's text is its help, and read below the option before it
+                case ast.Expr(value=ast.Constant(value=str(text))) if leans.match(text):
+                    found.append(f"{file}:{node.lineno}")
+    assert found == []
