@@ -36,7 +36,7 @@ _MOST_BYTES = 1 << 46
 
 
 class NextNode:
-    """Of the node ``node``, which listens where its workers do. Main thread."""
+    """Sends copies of the node ``node``, which listens where its workers do. Main thread."""
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ class _Guest:
 
 
 class RendezvousStore:
-    """Of ``ranks``, at ``host``, where ``port`` 0 is any; OSError if it cannot. ``opens`` lets ranks in."""
+    """Store of ``ranks`` at ``host``; ``port`` 0 is any. OSError if it cannot. ``opens`` lets ranks in."""
 
     def __init__(
         self, reactor: Reactor, host: str, ranks: int, most_bytes: int = _MOST_BYTES, port: int = 0

@@ -176,7 +176,7 @@ class _Left:
         self.look()
 
     def look(self) -> None:
-        """See what there is; whatever a process has started may outlive it in turn."""
+        """Look for processes that are left; what a process has started may outlive it in turn."""
         self._of_all.look(self._rank, self._leader, self._seen)
 
     def finish(self) -> Iterable[Event]:

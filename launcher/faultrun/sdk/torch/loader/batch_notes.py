@@ -74,7 +74,7 @@ class BatchNotes:
 
 
 def batch_digest(one: Any, so_far: int = 0) -> int:
-    """Of numbers and words all through ``one``, by samples of what is large; not of what is on a device."""
+    """Digest numbers and words all through ``one``, what is large by samples, and nothing of a device."""
     if isinstance(one, torch.Tensor):
         if one.device.type != "cpu" or one.layout is not torch.strided:
             return zlib.crc32(b"%d" % one.dim(), so_far)
@@ -93,7 +93,7 @@ def batch_digest(one: Any, so_far: int = 0) -> int:
 
 
 def _sampled(content: memoryview, so_far: int) -> int:
-    """Of what is large: its ends, and bytes of all places of a number between, for the stride is odd."""
+    """Take of what is large its ends, and bytes of all places of a number between, for the stride is odd."""
     size = content.nbytes
     if size > _MOST_BYTES:
         ends = content[:_AT_ENDS], content[-_AT_ENDS:], content[:: size // _BETWEEN | 1]

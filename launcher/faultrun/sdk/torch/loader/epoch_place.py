@@ -16,7 +16,7 @@ ResumedAt = tuple[Position, Rng, Rng | None]
 
 
 class EpochPlace:
-    """Of one training. Main thread. ``notes`` of the batches that are read: under faultrun."""
+    """Place of one training in its epoch. Main thread. ``notes`` of batches that are read: under faultrun."""
 
     def __init__(self, notes: BatchNotes | None = None) -> None:
         self._notes = notes

@@ -110,7 +110,7 @@ def _by_index(loader: Any, done: int, *, refuses: bool) -> Iterator[Any]:
 
 
 def _draw_seed(loader: Any) -> None:
-    """As whoever opens it first."""
+    """Open it like the first that does."""
     if vars(loader).get("_iterator") is not None:
         torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
 

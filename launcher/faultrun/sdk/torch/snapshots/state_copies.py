@@ -135,7 +135,7 @@ class StateCopies:
             self._shard.copy_now(there=self._snapshots is not None and not self.full)
 
     def renews(self) -> None:
-        """As ``copy_now``, if the newest boundary was copied: more belongs to it now."""
+        """Copy like ``copy_now`` if the newest boundary was copied: more belongs to it now."""
         if self._shard is not None and self._training.history[-1].position.step in self.steps:
             self.copy_now()
 

@@ -89,11 +89,11 @@ class ExtraState:
         return bool(self._modules)
 
     def state_dict(self) -> dict[str, Any]:
-        """As it is now."""
+        """State as it is now."""
         return {name: one.get_extra_state() for name, one in self._modules.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """As it was."""
+        """Put back the state as it was."""
         for name, one in self._modules.items():
             one.set_extra_state(state[name])
 
@@ -105,11 +105,11 @@ class OwnNumbers:
         self._around = around
 
     def state_dict(self) -> dict[str, Any]:
-        """As they are now."""
+        """States as they are now."""
         return {name: one for name, one in vars(self._around).items() if isinstance(one, int | float | str)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """As they were."""
+        """Put back the states as they were."""
         vars(self._around).update(state)
 
 

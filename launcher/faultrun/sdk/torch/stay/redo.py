@@ -30,7 +30,7 @@ class KeptBatch:
         return any(version != one._version for one, version in self._lent if not one.is_inference())
 
     def again(self) -> Any:
-        """The same, for the script to do with what it likes."""
+        """A copy of the batch, for the script to do with what it likes."""
         return copied(self._content)
 
 

@@ -37,7 +37,7 @@ _ADDS_UP = "gradients are added up over several batches, which only a function f
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """Of one guard: ``step`` counts one, ``goes_on`` follows it; ``rejoin`` is None without faultrun."""
+    """Loops of a guard: ``step`` counts one, ``goes_on`` follows it; ``rejoin`` is None without faultrun."""
 
     training: Training
     rejoin: Rejoin | None
