@@ -21,7 +21,7 @@ _LOADER_TOLD = re.compile(
     r"killed by signal: (Terminated|User defined signal [12]|Hangup|Interrupt)"
     r"|DataLoader worker .*unexpectedly"
 )
-"""As torch says it of a data loader; ``strsignal`` has the names."""
+"""What torch says of a data loader; ``strsignal`` has the names."""
 
 
 def may_follow(incident: Incident, now_s: float) -> bool:

@@ -19,7 +19,7 @@ from faultrun.nodes.protocol import lease_deadline
 from faultrun.nodes.values.lease import Lease
 
 _HANDED_ON_WITHIN, _ANSWERS_WITHIN = 1 / 4, 1 / 10
-"""Of a lease; a supervisor that is well takes milliseconds, and so does an etcd that is."""
+"""Share of a lease; a supervisor that is well takes milliseconds, and so does an etcd that is."""
 
 
 class OwnLease:

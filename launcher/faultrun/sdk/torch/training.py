@@ -76,7 +76,7 @@ class Training:
         self._updates = [] if worker is None else [0] * len(self.parts.optimizers)
         self.whole = WholeSteps()
         self._mark_of_parameters: Any = None
-        """As they were at the last boundary."""
+        """Values at the last boundary."""
         self._ran = False
         """Whether the model ran since then, which may change its buffers."""
         self._told: set[str] = set()
@@ -88,7 +88,7 @@ class Training:
             self.parts.stage = worker.providers + 1
         self._met: int | None = None
         self._met_last = 0
-        """As the first update of a step began, and as the last one ended."""
+        """Values as the first update of a step began, and as the last one ended."""
         self.kept: tuple[Boundary, Any] | None = None
         """A boundary, and a copy of its state on the host."""
         self.is_over = False

@@ -28,7 +28,7 @@ class EpochPlace:
         self.epoch_rng: Rng | None = None
         """The random numbers at the beginning of the epoch, from which its order follows."""
         self.epoch: int | None = None
-        """Of the loop that was opened last."""
+        """What the loop has that was opened last."""
         self._begun: int | None = None
         """The epoch that was opened last, unless it comes again."""
         self._listed: int | None = None

@@ -17,7 +17,7 @@ import torch
 
 _MOST_OBJECTS = 2000
 MOST_ELEMENTS = 64
-"""Of a container that is looked into: lists of transforms are short, and lists of samples are not."""
+"""Elements of a container that is looked into: lists of transforms are short, lists of samples are not."""
 PLAIN = (bool, int, float, str, type(None))
 _LEAVES = (*PLAIN, bytes, torch.Tensor, torch.optim.Optimizer)
 _PASSED_BY = frozenset({"_iterator", "_parameters", "_buffers"})

@@ -51,7 +51,7 @@ class LoaderState:
         self._orders: dict[_Place, Any] = {}
         """The lists and arrays that samplers had first: kept, so that no other is taken for them."""
         self._first: dict[_Place, Any] = {}
-        """Of what samplers had first all that is not too large to be put back, else a digest."""
+        """What samplers had first: all that is not too large to be put back, else a digest."""
         self._settled: dict[_Place, Any] = {}
         """What is not small, once an epoch has begun."""
         self._looks = 0
