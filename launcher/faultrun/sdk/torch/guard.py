@@ -97,7 +97,7 @@ class Guard:
             return None
         state = read_state(point.path)
         if is_ours(state):
-            if (state := self.training.of_this_stage(state)) is None:
+            if (state := self.training.stage.of_this(state)) is None:
                 return None
             self.load(state)
             self._tell_whose_buffers(state["rank"])

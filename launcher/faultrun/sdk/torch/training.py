@@ -4,27 +4,24 @@ It knows nobody who uses it: neither the script's ``Guard``, nor the helper thre
 outlives a peer (``stay``).
 """
 
-import contextlib
 from collections import deque
 from collections.abc import Callable
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
-import torch
-
-from faultrun.errors import CannotNow, FaultrunError
+from faultrun.errors import FaultrunError
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.session import ResumePoint
 from faultrun.sdk.torch.group.process_group import meetings
 from faultrun.sdk.torch.loader.batch_notes import BatchNotes
 from faultrun.sdk.torch.loader.batch_shares import InParts, sharing_of
 from faultrun.sdk.torch.loader.epoch_place import EpochPlace
+from faultrun.sdk.torch.script_stages import Stage
 from faultrun.sdk.torch.state.boundary import Boundary, Passage
 from faultrun.sdk.torch.state.check import BEGINNING, BOUNDARY, check_of, living
 from faultrun.sdk.torch.state.rng import Rng, cuda_rng_if_used, reseeded, restore_rng, rng_from_plain
 from faultrun.sdk.torch.state.rng_recorder import recorder_of
-from faultrun.sdk.torch.state.state_dict import Parts, assemble, batches_done, load_into, read_state
+from faultrun.sdk.torch.state.state_dict import Parts, assemble, batches_done, load_into
 from faultrun.sdk.torch.state.trees import copied
 from faultrun.sdk.torch.state.updated import groups_of
 from faultrun.sdk.torch.state.whole_steps import WholeSteps
@@ -427,39 +424,12 @@ class Training:
         self.is_over = True
         if self.history:
             boundary = self.reading.ended(self.position) or self.boundary_now(self.recorder.main_slot)
-            partial = self._end_of_stage.with_suffix(".tmp")
-            try:
-                partial.parent.mkdir(parents=True, exist_ok=True)
-                torch.save(self.host_state_at(boundary), partial)
-                partial.rename(self._end_of_stage)
-            except OSError as error:
-                told(f"after a restart this script's {self.parts.stage}. training cannot be skipped: {error}")
+            self.stage.keep_end(self.host_state_at(boundary))
 
-    def of_this_stage(self, state: dict[str, Any]) -> dict[str, Any] | None:
-        """``state``, if it is of this training of the script, or this one's end, if it is of a later one.
-
-        None: it is of an earlier one, and this one begins. FaultrunError: nobody knows how it ended.
-        """
-        there, here = state.get("stage", self.parts.stage), self.parts.stage
-        if there < here:
-            told(f"the recovery point is of this script's {there}. training; the {here}. one begins")
-            return None
-        if there == here:
-            return state
-        ended: dict[str, Any] | None = None
-        with contextlib.suppress(OSError):
-            ended = read_state(str(self._end_of_stage))
-        if ended is None:
-            raise CannotNow(
-                f"the recovery point is of this script's {there}. training, and this is its {here}. one",
-                because=f"how that ended is not known: {self._end_of_stage} cannot be read",
-                hint="run each training by a faultrun command and with a --checkpoint_dir of its own",
-            )
-        return ended
-
-    @property
-    def _end_of_stage(self) -> Path:
-        return self.writer.own_folder / f"end-of-training-{self.parts.stage}"
+    @cached_property
+    def stage(self) -> Stage:
+        """Which training of the script this is."""
+        return Stage(self.writer.own_folder, self.parts.stage)
 
     @property
     def may_be_followed(self) -> bool:

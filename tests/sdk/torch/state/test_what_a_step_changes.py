@@ -258,11 +258,11 @@ def test_each_training_of_a_script_goes_on_from_its_own_state(tmp_path: Path) ->
     first.step()
     second.step()
     of_first, of_second = ({"stage": number} for number in (1, 2))
-    assert second.training.of_this_stage(of_second) is of_second
-    assert second.training.of_this_stage(of_first) is None
+    assert second.training.stage.of_this(of_second) is of_second
+    assert second.training.stage.of_this(of_first) is None
     with pytest.raises(FaultrunError, match=r"2\. training, and this is its 1\. one"):
-        first.training.of_this_stage(of_second)
+        first.training.stage.of_this(of_second)
     first.training.ends_stage()
-    ended = first.training.of_this_stage(of_second)
+    ended = first.training.stage.of_this(of_second)
     assert ended is not None
     assert (ended["global_step"], ended["stage"]) == (1, 1)
