@@ -38,12 +38,16 @@ def test_no_listener_comes_near_anything_that_acts(graph: grimp.ImportGraph) -> 
 
 
 def test_the_workers_are_reached_through_the_world_alone(graph: grimp.ImportGraph) -> None:
-    """The inspector is its hand, too; ``emergency_window`` is for workers whose loop is broken."""
+    """The inspector is its hand, too; ``emergency_window`` is for workers whose loop is broken.
+
+    What a signal means is told to them where the loop is made.
+    """
     assert graph.find_modules_that_directly_import("faultrun.supervisor.workers.worker_group") == {
         "faultrun.supervisor.executor",
         "faultrun.supervisor.hangs.inspection",
         "faultrun.supervisor.emergency_window",
         "faultrun.cli.run.composition",
+        "faultrun.cli.run.told_by_signals",
     }
     for actor in ("standby.pool", "workers.schedulers", "workers.session_leftovers", "stay.newcomers"):
         assert graph.find_modules_that_directly_import(f"faultrun.supervisor.{actor}") <= {

@@ -10,7 +10,7 @@ from faultrun.model.events import Event, Timer, TimerFired
 from faultrun.model.spec.windows import Windows
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor, RunClock
-from faultrun.supervisor.workers.session_leftovers import Look, SessionLeftovers
+from faultrun.supervisor.workers.session_leftovers import LookBelow, SessionLeftovers
 from faultrun.supervisor.workers.worker_group import WorkerGroup
 from faultrun.workers.process import Process
 
@@ -43,7 +43,7 @@ def let_save(
     _wait({rank: group.workers()[rank] for rank in promised}, clock, asked, group.below)
 
 
-def _wait(workers: dict[int, Process], clock: RunClock, asked: RequestGasp, below: Look) -> None:
+def _wait(workers: dict[int, Process], clock: RunClock, asked: RequestGasp, below: LookBelow) -> None:
     reactor, deadline = Reactor(clock), asked.deadline
     orphans = SessionLeftovers(reactor, BackgroundTasks(reactor), below)
     orphans.promise(frozenset(workers), stop=asked.stop is not None)

@@ -181,7 +181,7 @@ def sweep_ranks(boot: str, ranks: frozenset[int], incarnation: int, *, spare: fr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class LeftRunning:
     """What ranks left running that ended with 0, and whether it ``lives_on``."""
 
     pids: frozenset[int] = frozenset()
@@ -189,7 +189,7 @@ class Left:
     words: str = ""
 
 
-def left_running(boot: str, may_s: float, spare: frozenset[int]) -> Left:
+def left_running(boot: str, may_s: float, spare: frozenset[int]) -> LeftRunning:
     """The programs that still live after ``may_s``; where they may for ever, after what ends by itself.
 
     What a rank has merely forked is a part of it, and no program.
@@ -200,12 +200,12 @@ def left_running(boot: str, may_s: float, spare: frozenset[int]) -> Left:
             break
         _await_end(min(pids), min(until_s, time.monotonic() + _ENDS_SOON_S))
     if not pids:
-        return Left()
+        return LeftRunning()
     commands = {pid: told_by(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace") for pid in pids}
     who = ", ".join(f"{commands[pid].strip()[:_WORDS]} (pid {pid})" for pid in sorted(pids))
     fate = "it lives on" if may_s == math.inf else f"killed after {may_s:g} s"
     words = f"left running by ranks that ended with 0: {who}; {fate} (--leave_running)"
-    return Left(pids=pids, lives_on=may_s == math.inf, words=words)
+    return LeftRunning(pids=pids, lives_on=may_s == math.inf, words=words)
 
 
 def sweep_session(leader: int, boot: str) -> tuple[()]:

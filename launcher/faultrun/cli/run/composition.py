@@ -27,7 +27,7 @@ from faultrun.cli.run.start_and_end import (
     other_script,
     tells_apart,
 )
-from faultrun.cli.run.told_by_signals import Told
+from faultrun.cli.run.told_by_signals import SignalsTold
 from faultrun.core.diagnosis.signature_table import ROWS
 from faultrun.core.phases.begin import plan_to_go_on_from
 from faultrun.core.redact import without_logins
@@ -160,7 +160,7 @@ class Supervisor:
         self._stack.callback(world.settle)
         self._stack.callback(devices.abandon)
         supervision, say = self._spec.supervision, self._say
-        told = Told(supervision=supervision, reactor=reactor, group=group, control=control, say=say)
+        told = SignalsTold(supervision=supervision, reactor=reactor, group=group, control=control, say=say)
         told.listen(self._kept(SignalPipe()), self._process.environ)
         reactor.post(self._started(clock, helpers.fault_files))
         for lost in lost_workers(self._state, self._spec.logs, self.log_dir, clock):

@@ -26,7 +26,7 @@ _STOPS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class SignalsTold:
     """Whom signals are passed on to. SLURM is asked once, before anybody is told."""
 
     supervision: Supervision

@@ -13,10 +13,10 @@ from faultrun.model.incident import Cause, Incident
 from faultrun.model.run import RunState
 from faultrun.model.stop import SAME_STOP_S
 
-STOP_SIGNALS = (1, 2, 10, 12, 15)
+STOP_SIGNUMS = (1, 2, 10, 12, 15)
 """SIGHUP, SIGINT, SIGUSR1, SIGUSR2 and SIGTERM, by Linux's numbers on x86-64 and arm64."""
 
-_TOLD = {Signaled(signum=one) for one in STOP_SIGNALS} | {Exited(code=128 + one) for one in STOP_SIGNALS}
+_TOLD = {Signaled(signum=one) for one in STOP_SIGNUMS} | {Exited(code=128 + one) for one in STOP_SIGNUMS}
 _LOADER_TOLD = re.compile(
     r"killed by signal: (Terminated|User defined signal [12]|Hangup|Interrupt)"
     r"|DataLoader worker .*unexpectedly"

@@ -8,7 +8,7 @@ import _signal  # type: ignore[import-not-found]  # no stubs
 OUTLIVED = (1, 10, 12)
 """SIGHUP, SIGUSR1 and SIGUSR2, by Linux's numbers on x86-64 and arm64."""
 
-UNANSWERED_SIGNAL = 62
+_UNANSWERED = 62
 """A real-time signal that nobody sends. Where ``/proc`` shows that it is caught, the process answers none of
 ``OUTLIVED`` by itself, although it catches them."""
 
@@ -45,14 +45,14 @@ def outlive() -> None:
     except (ImportError, AttributeError, OSError):
         return
     answered = any(callable(_signal.getsignal(signum)) for signum in OUTLIVED)
-    for signum in OUTLIVED if answered else (*OUTLIVED, UNANSWERED_SIGNAL):
+    for signum in OUTLIVED if answered else (*OUTLIVED, _UNANSWERED):
         if _signal.getsignal(signum) == _signal.SIG_DFL:
             _ctypes.call_function(handle, (signum, nothing))
 
     def installed(signum: int, handler: object, /) -> object:
         before = install(signum, handler)
         if signum in OUTLIVED and callable(handler):
-            install(UNANSWERED_SIGNAL, _signal.SIG_DFL)
+            install(_UNANSWERED, _signal.SIG_DFL)
         return before
 
     _signal.signal = installed  # ``signal.signal`` finds it by this name

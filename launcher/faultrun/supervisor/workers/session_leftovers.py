@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from faultrun.core.phases.one_stop import STOP_SIGNALS
+from faultrun.core.phases.one_stop import STOP_SIGNUMS
 from faultrun.model.actions import RequestGasp
 from faultrun.model.events import Event
 from faultrun.model.exits import ExitStatus, Signaled
@@ -35,7 +35,7 @@ _SENT_TO_ALL: dict[StopSource | None, int] = {
 
 Answers = tuple[tuple[int, SignalAnswer], ...]
 _LAST_WORD_S = 5.0
-Look = Callable[[int, int], Below]
+LookBelow = Callable[[int, int], Below]
 """What is below a rank, by rank and leader; called from the helper thread."""
 
 
@@ -51,7 +51,9 @@ class _Asked:
 class SessionLeftovers:
     """Those of all ranks of one incarnation. All but ``look`` belongs to the loop's thread."""
 
-    def __init__(self, reactor: Reactor, tasks: BackgroundTasks, look: Look, answers: Answers = ()) -> None:
+    def __init__(
+        self, reactor: Reactor, tasks: BackgroundTasks, look: LookBelow, answers: Answers = ()
+    ) -> None:
         """``answers``: a signal that is not to stop the run ends no rank of which a program lives on."""
         self.reactor, self._tasks, self._look = reactor, tasks, look
         self._lived_through = {signum for signum, answer in answers if answer is not SignalAnswer.STOP}
@@ -97,7 +99,7 @@ class SessionLeftovers:
         ``leader`` must not have been reaped: its number is that of the session. One that was ended by what
         may be the first sign of a stop waits a moment for it.
         """
-        stopped = isinstance(ended, Signaled) and ended.signum in STOP_SIGNALS
+        stopped = isinstance(ended, Signaled) and ended.signum in STOP_SIGNUMS
         asked = self._asked.get(rank)
         if asked is None and not stopped:
             return False

@@ -43,7 +43,7 @@ from faultrun.workers.priority import as_usual, without_preempting
 from faultrun.workers.process import Process, reap_strangers, start, undisturbed, why_not_started
 from faultrun.workers.rank_processes import Below, below
 from faultrun.workers.shared_deadline import boottime
-from faultrun.workers.sweep import Left, Strangers, left_running, sweep, sweep_ranks, sweep_session
+from faultrun.workers.sweep import LeftRunning, Strangers, left_running, sweep, sweep_ranks, sweep_session
 
 _SWEEP_PATIENCE_S = 10.0
 _OVERDUE = "etcd, or this supervisor, did not answer in time"
@@ -217,7 +217,7 @@ class WorkerGroup:
         boots, spare = frozenset({self._env.boot}), self.standbys.pids()
         patience_s, strangers = _SWEEP_PATIENCE_S, self._strangers
         may_s = self._spec.supervision.leave_running_s
-        left = left_running(self._env.boot, may_s, spare) if order.finished else Left()
+        left = left_running(self._env.boot, may_s, spare) if order.finished else LeftRunning()
         if left.lives_on:
             self._env.leave()
             spare |= left.pids

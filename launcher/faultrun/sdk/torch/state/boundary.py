@@ -34,10 +34,10 @@ from faultrun.sdk.worker.save_files import Position
 _LOOK_S = 0.002
 OF_LIBRARIES = ("torch.", "accelerate.", "transformers.", "lightning.", "pytorch_lightning.", "faultrun.")
 
-HIDDEN = "faultrun."
+NOT_GIVEN = "faultrun."
 """What the names of objects begin with that the script has not given, and an earlier save need not have."""
 
-EXTRA = f"{HIDDEN}extra state of modules"
+EXTRA = f"{NOT_GIVEN}extra state of modules"
 """The name of what the model's own state has, too."""
 
 _Mark = tuple[int, int]
@@ -206,7 +206,7 @@ class Objects:
     def load(self, states: Mapping[str, Any]) -> None:
         """Put every state back. KeyError when one of the script's is missing."""
         for name, one in self._objects.items():
-            if name in states or not name.startswith(HIDDEN):
+            if name in states or not name.startswith(NOT_GIVEN):
                 one.load_state_dict(states[name])
 
     def put_back(self, states: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from faultrun.sdk.torch.loader.held_objects import is_generator
 from faultrun.sdk.torch.loader.loader_state import LoaderState
-from faultrun.sdk.torch.state.boundary import HIDDEN
+from faultrun.sdk.torch.state.boundary import NOT_GIVEN
 
 
 class ScriptGenerators:
@@ -38,4 +38,4 @@ def generators_near(frame: FrameType | None) -> dict[str, Any]:
         for name, one in list(place.items()):
             if is_generator(one) and not isinstance(one, random.SystemRandom):
                 found.setdefault(id(one), (f"{depth} {name}", one))
-    return {f"{HIDDEN}generators": ScriptGenerators(dict(found.values()))} if found else {}
+    return {f"{NOT_GIVEN}generators": ScriptGenerators(dict(found.values()))} if found else {}

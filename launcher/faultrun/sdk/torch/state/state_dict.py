@@ -21,7 +21,7 @@ import torch
 from faultrun.sdk.session import Session
 from faultrun.sdk.torch.state.boundary import (
     EXTRA,
-    HIDDEN,
+    NOT_GIVEN,
     OF_LIBRARIES,
     Boundary,
     Device,
@@ -120,7 +120,7 @@ def own_numbers(optimizers: Sequence[Any]) -> dict[str, Any]:
         around = one
         while unwrapped_optimizer(around) is not around:
             if not type(around).__module__.startswith(OF_LIBRARIES):
-                found[f"{HIDDEN}{type(around).__name__} {number}"] = OwnNumbers(around)
+                found[f"{NOT_GIVEN}{type(around).__name__} {number}"] = OwnNumbers(around)
             around = around.optimizer
     return found
 
