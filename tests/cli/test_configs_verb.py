@@ -9,7 +9,9 @@ from click.testing import CliRunner
 
 from faultrun.cli.config import config
 from faultrun.errors import FaultrunError
+from faultrun.journal.logdir import claim
 from support.places import TESTS
+from support.stories.story import new_run
 
 GOLDEN = TESTS / "golden" / "config_verb.txt"
 TEXT = "a: 1\npre_trained: ''  # path\n---\npre_trained: help\n"
@@ -66,3 +68,11 @@ def test_the_log_dir_may_come_from_the_environment(here: Path) -> None:
         "by_hand.json",
         "hand-001-train.yaml",
     ]
+
+
+def test_a_value_may_be_set_where_a_run_will_be_and_not_beside_files_of_others(here: Path) -> None:
+    run("set", "train.yaml:a", "2", "--log_dir=ours")
+    assert claim(Path("ours"), new_run(2), "run").past is None
+    Path("other/original").mkdir(parents=True)
+    Path("other/original/index.json").write_text("{}")
+    assert "original/index.json" in run("set", "train.yaml:a", "3", "--log_dir=other")

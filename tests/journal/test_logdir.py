@@ -347,14 +347,3 @@ write_record(folder, {{"run_id": "theirs", "pid": 4711}})
 print("held", flush=True)
 sys.stdin.read()
 """
-
-
-def test_a_run_begins_where_a_verb_keeps_something_and_not_beside_files_of_others(tmp_path: Path) -> None:
-    logdir.make_ours(tmp_path / "ours")
-    for folder in ("ours", "other"):
-        (tmp_path / folder / "original").mkdir(parents=True)
-        (tmp_path / folder / "original/index.json").write_text("{}")
-    assert claim(tmp_path / "ours", START, "run").past is None
-    for begin in (logdir.make_ours, lambda path: claim(path, START, "run")):
-        with pytest.raises(LogDirError, match=r"original/index\.json"):
-            begin(tmp_path / "other")
