@@ -265,7 +265,7 @@ class Training:
             return False
         if self.lock.phase is not UpdatePhase.CLEAN:
             return False
-        is_still = self.recorder.is_still(last.rng, last.position, self.reading.loader_state())
+        is_still = self.recorder.is_still(last.rng, self.reading.loader_state())
         if is_still and not (self._ran or self.has_changed(last)):
             return False
         self.note_boundary(lambda: self.boundary_now(self.history.pop().rng))
@@ -385,7 +385,11 @@ class Training:
             recorder.take(slot, self.redo.noted[step])
             restore_rng(recorder.read(slot), self.reading.generator)
             return
-        recorder.record(slot, self.position, self.reading.loader_state())
+        loader = self.reading.loader_state()
+        if self.history and recorder.is_still(self.history[-1].rng, loader):
+            slot = self.history[-1].rng
+        else:
+            recorder.record(slot, self.position, loader)
         self.redo.keep(self.redo.noted, step, recorder.content(slot))
 
     def note_under_way(self, *, updated: bool = False) -> None:

@@ -105,10 +105,22 @@ class RngRecorder:
         """Whether nothing was drawn between these two."""
         return self.content(slot)[_PYTHON_AT:] == self.content(other)[_PYTHON_AT:]
 
-    def is_still(self, slot: int, position: Position, loader: Any) -> bool:
+    def is_still(self, slot: int, loader: Any) -> bool:
         """Whether nothing was drawn since these numbers were noted."""
-        drawn = self.content(self.record(self.main_slot, position, loader, noted=b""))
-        return self.content(slot)[_PYTHON_AT : len(drawn)] == drawn[_PYTHON_AT:]
+        at = slot * _SLOT_BYTES
+        areas = ((_PYTHON_AT, self._python.packed()), (_NUMPY_AT, self._numpy.packed()))
+        if any(self._page[at + start : at + start + len(now)] != now for start, now in areas):
+            return False
+        device = None if self._device_rng is None else self._device_rng()
+        tensors = (torch.default_generator.get_state(), device, loader)
+        lengths = _HEADER.unpack_from(self._page, at)[4:7]
+        at += _TENSORS_AT
+        for tensor, length in zip(tensors, lengths, strict=True):
+            now = b"" if tensor is None else tensor.numpy().tobytes()
+            if self._page[at : at + length] != now:
+                return False
+            at += length
+        return True
 
     def epoch(self, position: Position, loader: Any) -> int:
         """Record the beginning of an epoch; the slot."""

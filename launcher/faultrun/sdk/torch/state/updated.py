@@ -31,6 +31,7 @@ class Updated:
         named = [pair for one in ddp for pair in one.module.named_parameters()]
         self._left_out = {name: one for name, one in named if not one.requires_grad}
         self._seen: tuple[list[int], list[bool]] | None = None
+        self._pieces: dict[tuple[int, int], memoryview] = {}
         self._name()
         trained = (one for each in optimizers for group in each.param_groups for one in group["params"])
         self._others = [one for one in trained if id(one) not in self._names]
@@ -47,9 +48,19 @@ class Updated:
 
         The pieces tell of a change that torch does not count (``one.data.copy_``), on a CPU.
         """
-        ends = [one for one in (*self._plain[:1], *self._plain[-1:]) if one.device.type == "cpu"]
-        pieces = [bytes(memory_at(one.data_ptr(), min(_PIECE, one.nbytes))) for one in ends if one.nbytes]
+        pieces = [self._piece(one) for one in (*self._plain[:1], *self._plain[-1:])]
         return sum([one._version for one in self._plain]), *pieces
+
+    def _piece(self, one: Any) -> bytes:
+        """The first bytes of this parameter, if the host has any."""
+        place = one.data_ptr(), min(_PIECE, one.nbytes)
+        if (view := self._pieces.get(place)) is None:
+            if one.device.type != "cpu" or not one.nbytes:
+                return b""
+            if len(self._pieces) == 2:
+                self._pieces.clear()  # memory that parameters have left
+            view = self._pieces[place] = memory_at(*place)
+        return bytes(view)
 
     def others(self) -> list[Any]:
         """What is updated and not the model's, such as a criterion's parameters: where it is."""
@@ -74,15 +85,7 @@ class Updated:
         """Whether hyperparameters have, since they were ``groups``; numbers on a device are not looked at."""
         then = [group for each in groups for group in each]
         now = [group for one in self._optimizers for group in one.param_groups]
-        alike = (
-            group.keys() == live.keys()
-            and all(
-                key == "params" or one is live[key] or same(one, live[key], _on_host)
-                for key, one in group.items()
-            )
-            for group, live in zip(then, now, strict=False)
-        )
-        return len(then) != len(now) or not all(alike)
+        return len(then) != len(now) or any(map(_differ, then, now))
 
     def told(self, groups: Groups, trained: Sequence[bool]) -> dict[str, Any]:
         """What a save holds of a boundary, by name ("" for what has none), as ``put`` takes it."""
@@ -144,6 +147,16 @@ def groups_of(optimizer: Any) -> list[dict[str, Any]]:
         {key: one.clone() if isinstance(one, torch.Tensor) else one for key, one in group.items()}
         for group in optimizer.param_groups
     ]
+
+
+def _differ(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    if then.keys() != now.keys():
+        return True
+    for key, one in then.items():
+        live = now[key]
+        if one is not live and key != "params" and not same(one, live, _on_host):
+            return True
+    return False
 
 
 def _on_host(left: Any, right: Any) -> bool:
