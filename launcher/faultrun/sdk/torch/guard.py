@@ -100,7 +100,7 @@ class Guard:
             if (state := self.training.stage.of_this(state)) is None:
                 return None
             self.load(state)
-            self._tell_whose_buffers(state["rank"])
+            self.training.tell_whose_buffers(state["rank"])
         elif load is not None:
             self.training.position = Position(step=point.step or 0, epoch=point.epoch)
             load(point.path)
@@ -110,14 +110,6 @@ class Guard:
             raise CannotNow(f"nothing loads the checkpoint {point.path}", because=why, hint=hint)
         self.training.resumed()
         return point
-
-    def _tell_whose_buffers(self, saved_by: int) -> None:
-        names = list(self.training.parts.buffers.now())
-        if names and saved_by != self.training.writer.session.rank:
-            told(
-                f"buffers ({', '.join(names[:3])}) are those of rank {saved_by}, which saved: another"
-                " training goes on where ranks have buffers of their own"
-            )
 
     def load(self, state: Any) -> None:
         """Put back a state that ``save`` or a dying gasp wrote, as ``torch.load`` returns it.

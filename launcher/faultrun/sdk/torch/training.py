@@ -356,6 +356,15 @@ class Training:
             restore_rng(rng)
             self.reading.resumes_at(position, rng, epoch_rng, left=bool(state.get("left")))
 
+    def tell_whose_buffers(self, giver: int) -> None:
+        """This rank has those of rank ``giver``."""
+        names = list(self.parts.buffers.now())
+        if names and giver != self.writer.session.rank:
+            told(
+                f"buffers ({', '.join(names[:3])}) are those of rank {giver}, which saved: another"
+                " training goes on where ranks have buffers of their own"
+            )
+
     def _own_numbers(
         self, position: Position, rng: Rng | None, epoch_rng: Rng | None
     ) -> tuple[Rng | None, Rng | None]:

@@ -17,6 +17,7 @@ SCRIPT = TESTS / "sdk" / "scripts" / "train_stay.py"
 DDP = ("24", "ddp", "bn")
 FSDP = ("24", "fsdp")
 SHARDS = ("30", "fsdp", "loader")
+SECOND = ("8", "hand", "bn")
 LOADER = ("30", "hand", "bn", "loader", "workers")
 
 Ends = list[str]
@@ -91,6 +92,12 @@ def test_a_rank_of_ddp_may_die_in_any_phase_of_a_step(tmp_path: Path) -> None:
         for rank, pid in enumerate(first):
             died_in = min(killed_in(stage, rank))
             assert {by for step, by in steps_of(stage, rank) if step < died_in} == {pid}
+
+
+def test_a_rank_that_dies_in_the_second_step_has_left_a_note_of_its_own_buffers(tmp_path: Path) -> None:
+    with stage_of(tmp_path / "hit", *SECOND, "kill-1-2-updated", world=2) as stage:
+        stage.begin()
+        assert ends(stage) == undisturbed(tmp_path, SECOND, world=2)
 
 
 def test_a_shard_of_fsdp2_that_dies_with_its_rank_comes_back_from_memory(tmp_path: Path) -> None:

@@ -104,6 +104,8 @@ class StateCopies:
         boundary = self._training.boundary_now(self._training.recorder.main_slot)
         if self._shard is None:
             opened(self._own().texts.plan)
+            if self._wanted and self._training.inside:
+                self._ask()
         else:
             opened(self._packed(boundary, self._training.state_at(boundary)).texts.plan)
 
@@ -141,6 +143,8 @@ class StateCopies:
 
     def note_own(self) -> None:
         """The step under way may be finished by the others from here on: keep our own part of it."""
+        if self._snapshots is None and self._asked:
+            self._ask()
         if self._snapshots is not None and self._shard is None:
             self._write(self._training.position.step + 1, self._own())
 
@@ -183,13 +187,14 @@ class StateCopies:
         if self._interval.is_beside(newest):
             self._snapshots.drop_after(newest - 1)
 
-    def put_own(self, step: int) -> None:
-        """Buffers as this rank had them at ``step``, if they were kept; else they stay those of the giver."""
+    def put_own(self, step: int) -> bool:
+        """Buffers as this rank had them at ``step``. False: not kept, and they stay those of the giver."""
         found = self._snapshots.read(step) if self._snapshots is not None and self._wanted else None
         if found is not None:
             self._training.parts.buffers.put(_state_in(found)["buffers"])
             if (check := self._training.check) is not None:
                 check.excuse("buffer", "")
+        return found is not None
 
     def _is_noted(self) -> bool:
         """Whether our own part has not changed since its gradients left: a copy being made anew is none."""
@@ -271,12 +276,11 @@ class StateCopies:
             self.take(fd)
         elif not self._asked:
             self._asked = True
-            boundary = self._training.history[-1]
-            packed = (
-                self._own()
-                if self._shard is None
-                else self._packed(boundary, self._training.state_at(boundary))
-            )
+            if self._shard is None:
+                packed = self._own()
+            else:
+                boundary = self._training.history[-1]
+                packed = self._packed(boundary, self._training.state_at(boundary))
             sizes = [one.nbytes for one in packed.content.tensors]
             whole = self._shard is not None
             self._worker.say("snapshot", bytes=bytes_needed(packed.texts, sizes), whole=whole)

@@ -67,7 +67,8 @@ class LiveState:
                 got = receive(common.giver, device)
                 training.load(got["state"])
                 layout, session.trained_in = got["layout"], got["life"]
-                memory.put_own(common.step)
+                if not memory.put_own(common.step):
+                    training.tell_whose_buffers(common.giver)
         memory.went_back(common.step)
         if averaging is not None:
             averaging.enters(layout)
