@@ -74,8 +74,8 @@ class Training:
         self.whole = WholeSteps()
         self._mark_of_parameters: Any = None
         """Values at the last boundary."""
-        self._ran = False
-        """Whether the model ran since then, which may change its buffers."""
+        self._is_given = self._ran = False
+        """Whether the model was called since then, and ran, which may change its buffers."""
         self._told: set[str] = set()
         self._draws_late = False
         """Whether random numbers are drawn where nobody notes them, so that the update does."""
@@ -107,6 +107,9 @@ class Training:
         for number, optimizer in enumerate(self.parts.optimizers):
             hooks.append(optimizer.register_step_pre_hook(before_update))
             hooks.append(optimizer.register_step_post_hook(partial(self.after_update, number)))
+        hooks += [
+            one.register_forward_pre_hook(self.before_forward, with_kwargs=True) for one in self.parts.watched
+        ]
         if self.writer.session.world_size > 1:
             hooks += [one.register_forward_hook(after_forward) for one in self.parts.watched]
         return hooks
@@ -125,6 +128,12 @@ class Training:
         self.end()
         if self.history and self._updates[number] - self.history[-1].updates[number] == _MANY_UPDATES:
             self._tell(f"{_MANY_UPDATES} updates were made since a step ended: is guard.step() missing?")
+
+    def before_forward(self, model: Any, args: Any, kwargs: Any) -> None:
+        """The model is given these: the same, if the step comes again."""
+        if model.training and not (self.in_loop or self._is_given):
+            self._is_given = True
+            self.reading.note_inputs(self.position.step + 1, (args, kwargs))
 
     def after_forward(self, model: Any, *_: object) -> None:
         """From here on the survivors can finish this step without us, and we may wait for them."""
@@ -244,7 +253,7 @@ class Training:
         """
 
         def capture() -> None:
-            self._met, self._ran = None, False
+            self._met, self._ran, self._is_given = None, False, False
             if self.worker is not None:
                 self._mark_of_parameters = self.parts.updated.mark()
                 boundary = self.boundary_now() if now is None else now()

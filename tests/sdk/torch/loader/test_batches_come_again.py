@@ -270,6 +270,33 @@ def test_a_batch_that_differs_for_no_known_reason_ends_the_run_or_is_told_of(
     assert Loop(tmp_path, make).train().guard.global_step == EPOCHS * SIZE // BATCH  # it begins anew
 
 
+@pytest.mark.parametrize("carried", [True, False])
+def test_a_batch_that_the_script_carries_into_the_next_step_is_told_of_when_it_comes_again(
+    tmp_path: Path, carried: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gasp = tmp_path / "gasp.pt"
+
+    def train(upto: int) -> None:
+        torch.manual_seed(3)
+        net = nn.Linear(2, 2)
+        guard = protected(tmp_path, torch.optim.SGD(net.parameters(), 0.1), net=net)
+        if gasp.exists():
+            guard.load(torch.load(gasp, weights_only=True))
+        ahead = torch.randn(4, 2) if carried else torch.empty(0)
+        for step in guard.steps(upto):
+            if step == 3 and not gasp.exists():
+                torch.save(guard.training.host_state_at(guard.training.history[-1]), gasp)
+            given = ahead if carried else torch.randn(4, 2)
+            for half in given.split(2):  # two passes in a step
+                net(half).sum().backward()
+            ahead = torch.randn(4, 2)
+            guard.training.parts.optimizers[0].step()
+
+    train(4)
+    train(5)
+    assert ("comes again with other inputs" in capsys.readouterr().err) is carried
+
+
 @pytest.mark.parametrize("ends", ["break", "bar", "return", "error", "error in a call"])
 def test_a_loop_that_was_left_by_break_is_over_and_no_other(tmp_path: Path, ends: str) -> None:
     loop = Loop(tmp_path, loader)

@@ -22,6 +22,8 @@ from faultrun.sdk.worker.training_stages import told
 
 _NOTE = struct.Struct("<IIqq")
 """Run and world, digest, epoch, number in it."""
+_INPUTS = -1
+"""Instead of an epoch, where the script draws its batches itself: then the number is the step."""
 _KEPT = 4096
 _MOST_PARTS, _MOST_BYTES = 256, 4096
 """Looked at of one list, and of one tensor without sampling."""
@@ -54,10 +56,7 @@ class BatchNotes:
 
         ``apart``: processes may have drawn numbers for it, which nobody keeps, and so that is told only.
         """
-        at = number % _KEPT * _NOTE.size
-        of, digest, *place = _NOTE.unpack_from(self._page, at)
-        now = batch_digest(batch)
-        if (of, *place) == (self._of, epoch, number) and digest != now:
+        if self._differs(epoch, number, batch):
             what = f"batch {number} of epoch {epoch} is another than the one that was read there before"
             if not apart:
                 raise FaultrunError(
@@ -70,7 +69,25 @@ class BatchNotes:
             if not self._told:
                 told(f"{what}: the loader's processes drew other numbers, or its order is another")
             self._told = True
-        _NOTE.pack_into(self._page, at, self._of, now, epoch, number)
+
+    def note_inputs(self, step: int, inputs: Any) -> None:
+        """What the model is given first in ``step``, which the script may have had since the step before."""
+        if self._differs(_INPUTS, step, inputs) and not self._told:
+            self._told = True
+            told(
+                f"step {step} comes again with other inputs of the model than at first: draw them in the step"
+                " itself, from random numbers that are kept; training goes on with these"
+            )
+
+    def _differs(self, epoch: int, number: int, batch: Any) -> bool:
+        """Whether this place is noted with another batch; note it with this one, unless it differs."""
+        at = number % _KEPT * _NOTE.size
+        of, digest, *place = _NOTE.unpack_from(self._page, at)
+        now = batch_digest(batch)
+        differs = (of, *place) == (self._of, epoch, number) and digest != now
+        if not differs:
+            _NOTE.pack_into(self._page, at, self._of, now, epoch, number)
+        return differs
 
 
 def batch_digest(one: Any, so_far: int = 0) -> int:

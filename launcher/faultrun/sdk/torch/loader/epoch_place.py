@@ -111,6 +111,14 @@ class EpochPlace:
                 self._notes.note(epoch, done, batch, apart=apart)
             yield batch
 
+    def note_inputs(self, step: int, inputs: Any) -> None:
+        """What the model is given in ``step``, outside of a loop over batches."""
+        if self._notes is not None:
+            if self._is_anew:
+                self.forgets()
+            self._is_anew = False
+            self._notes.note_inputs(step, inputs)
+
     def loader_state(self, *, opening: bool = False) -> Any:
         """What the loader that is open keeps, as a state; ``opening``: as it is opened."""
         return None if self.generator is None else self.generator.get_state(opening=opening)
