@@ -29,6 +29,7 @@ QUIET: dict[str, list[str | Path]] = {
     "layers": [BIN / "lint-imports"],
     "nouns": [sys.executable, TESTS / "nouns.py"],
     "ratchet": [sys.executable, TESTS / "ratchet.py"],
+    "results": [sys.executable, TESTS / "dated.py"],
     "types": [BIN / "mypy", LAUNCHER / "faultrun"],
 }
 PURE = (
@@ -60,7 +61,7 @@ def main() -> int:
         part.thread.join()
         print(f"{part.name:<8} {'ok' if part.code == 0 else 'FAILED':<7} {part.seconds:4.1f} s")  # noqa: T201
     for part in parts:
-        if part.code != 0 or part.name.startswith(("tests", "ratchet")):
+        if part.code != 0 or part.name.startswith(("tests", "ratchet", "results")):
             print(part.output)  # noqa: T201
     print(f"{time.monotonic() - began:.0f} s; {len(reaching)} files reach a change")  # noqa: T201
     return int(any(part.code != 0 for part in parts))
