@@ -1,12 +1,18 @@
 """The first save of a run is seen, however soon it comes."""
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from faultrun.checkpoints.format import Stamp
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.observed.dying_gasp import SaveSeen
+from faultrun.model.observed.saves import FirstSaveTold, SavesSeen, SeenSave
+from faultrun.supervisor.checkpoints.checkpoint_words import tell_first_save
 from faultrun.supervisor.checkpoints.first_save import FirstSaveWatch
+from support.checkpoints.catalogs import catalog_of
+from support.checkpoints.ckpt_bytes import ckpt, save
+from support.stories.specs import a_spec
 from support.stories.story import POLICY, WINDOWS, Story
 
 
@@ -81,3 +87,10 @@ def test_what_somebody_touches_is_no_save_of_this_run() -> None:
 def test_what_is_written_over_or_taken_away_meanwhile_is_none_yet() -> None:
     """A writer that fails removes what it has begun, and one that is done gives it another name."""
     assert seen(set(), {"step_10"}, later=set()) == []
+
+
+def test_a_dying_gasp_is_none_of_the_scripts_and_says_nothing_of_its_format(tmp_path: Path) -> None:
+    gasp = save(tmp_path / "net-2_15_breakpoint.ckpt", ckpt(2, 15, global_step=55))
+    told = FirstSaveTold(at_s=0.0, incarnation=1, path="")
+    seen_saves = SavesSeen(saves=(SeenSave((str(gasp),)),))
+    assert tell_first_save(told, a_spec(), catalog_of(tmp_path), (), whole=True, seen=seen_saves) is None

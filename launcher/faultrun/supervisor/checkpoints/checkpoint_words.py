@@ -17,7 +17,7 @@ from faultrun.configs.apply import check
 from faultrun.core import template
 from faultrun.core.recovery.candidate_order import own_saves
 from faultrun.errors import ConfigError
-from faultrun.model.checkpoint import Entry, Refusal
+from faultrun.model.checkpoint import Entry, Kind, Refusal
 from faultrun.model.observed.saves import FirstSaveTold, SavesSeen
 from faultrun.model.spec.run_spec import Recovery, RunSpec
 
@@ -44,14 +44,18 @@ def tell_first_save(
 
     ``whole``: nothing that was saved or loaded can have been missed.
     """
-    saves = [one for one in own_saves(catalog.scan().entries, ()) if one.path not in seen.prepared]
+    entries = catalog.scan().entries
+    saves = [one for one in own_saves(entries, ()) if one.path not in seen.prepared]
     newest = next((one for one in saves if not one.lacks), None)
     if newest is None:
         found = catalog.holding(elsewhere) if not saves else ""
         unknown = unknown_files(catalog.roots, catalog.registry.formats)
         none = f"first save: {unknown}" if unknown else OF_NO_FORMAT
         words = saved_elsewhere(found, spec.recovery) if found else none
-        gone = not any(map(os.path.exists, elsewhere or (seen.saves[-1].paths if seen.saves else ())))
+        written = seen.saves[-1].paths if seen.saves else ()
+        if any(one.kind is Kind.GASP and one.path in written for one in entries):
+            return None
+        gone = not any(map(os.path.exists, elsewhere or written))
         return None if saves or gone or (elsewhere and not (found or unknown)) else replace(told, words=words)
     beside, by_pattern = catalog.beside(newest.path), newest.format == "pattern"
     mains = (newest.path,) if by_pattern or not newest.save else main_files([newest.path, *beside])
