@@ -92,5 +92,5 @@ def test_what_is_written_over_or_taken_away_meanwhile_is_none_yet() -> None:
 def test_a_dying_gasp_is_none_of_the_scripts_and_says_nothing_of_its_format(tmp_path: Path) -> None:
     gasp = save(tmp_path / "net-2_15_breakpoint.ckpt", ckpt(2, 15, global_step=55))
     told = FirstSaveTold(at_s=0.0, incarnation=1, path="")
-    seen_saves = SavesSeen(saves=(SeenSave((str(gasp),)),))
+    seen_saves = SavesSeen(saves=(SeenSave(files=(str(gasp),)),))
     assert tell_first_save(told, a_spec(), catalog_of(tmp_path), (), whole=True, seen=seen_saves) is None

@@ -32,6 +32,8 @@ class Net(nn.Module):  # type: ignore[misc]
             self.register_buffer("one", torch.ones(1).expand(4), persistent=False)
         if "none" in kind:
             self.register_buffer("late", None)
+        if "resized" in kind:
+            self.register_buffer("low", torch.tensor([]), persistent="hidden" not in kind)
 
     def forward(self, inputs: Any) -> Any:
         new = 0.9 * self.mean + inputs.detach().mean()
@@ -91,6 +93,11 @@ def from_none(net: Net, new: Any) -> None:
     net.late = new if net.late is None else net.late + new
 
 
+def resized(net: Net, new: Any) -> None:
+    net.low.resize_(2, new.numel()).copy_(new.expand(2, -1))
+    net.old.resize_(net.old.numel() % 5 + 2).fill_(new.sum().item())
+
+
 def other_module(net: Net, _: Any) -> None:
     inner = nn.Module()
     inner.register_buffer("table", net.inner.table * 1.5, persistent=False)
@@ -115,12 +122,13 @@ CHANGES: dict[str, Callable[[Net, Any], None]] = {
     "loaded": loaded,
     "registered": registered,
     "none": from_none,
+    "resized": resized,
     "module": other_module,
     "graph": with_a_graph,
 }
 """What a forward pass does to its buffers, given the newest mean."""
 
-HIDDEN = ("hidden-assigned", "hidden-swapped", "hidden-grown", "hidden-none")
+HIDDEN = ("hidden-assigned", "hidden-swapped", "hidden-grown", "hidden-none", "hidden-resized")
 KINDS = (*CHANGES, *HIDDEN)
 
 

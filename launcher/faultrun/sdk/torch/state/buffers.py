@@ -24,7 +24,7 @@ _Form = tuple[Any, Any]
 class _Kept:
     """One buffer as it was at the last boundary: ``held`` is the tensor that was there, ``copy`` its values.
 
-    ``live`` is this rank's piece of it, at ``address`` (0: nobody can say). ``is_told``: it is saved, which
+    ``live`` is this rank's piece of it, at ``address`` (-1: nobody can say). ``is_told``: it is saved, which
     large ones are not that no ``state_dict`` has and nothing changes.
     """
 
@@ -42,13 +42,14 @@ class _Kept:
 
     @property
     def has_moved(self) -> bool:
-        """Whether it has got other memory (``one.data = ...``)."""
-        return self.address != 0 and self.address != self.held.data_ptr()
+        """Whether it has got other memory (``one.data = ...``), or another shape in it (``one.resize_``)."""
+        held = self.held
+        return self.address >= 0 and (self.address != held.data_ptr() or held.shape != self.live.shape)
 
     @property
     def is_bytes(self) -> bool:
         """Whether its memory can be copied as such."""
-        plain = self.address and self.live.device.type == "cpu"
+        plain = self.address > 0 and self.live.device.type == "cpu"
         return bool(plain and self.live.is_contiguous() and self.copy.is_contiguous())
 
 
@@ -176,7 +177,7 @@ def _kept(held: Any, old: _Kept | None, *, is_told: bool) -> _Kept:
     else:
         copy = live.clone(memory_format=torch.preserve_format)
     is_plain = type(live) is torch.Tensor and live.layout == torch.strided and not is_dtensor(held)
-    return _Kept(held, live, copy, _version_of(live), held.data_ptr() if is_plain else 0, is_told)
+    return _Kept(held, live, copy, _version_of(live), held.data_ptr() if is_plain else -1, is_told)
 
 
 def _copy_again(one: _Kept) -> None:
