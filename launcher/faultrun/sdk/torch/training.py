@@ -18,6 +18,7 @@ from faultrun.sdk.torch.loader.batch_shares import InParts, sharing_of
 from faultrun.sdk.torch.loader.epoch_place import EpochPlace
 from faultrun.sdk.torch.script_stages import Stage
 from faultrun.sdk.torch.state.boundary import Boundary, Passage
+from faultrun.sdk.torch.state.carried import Carried
 from faultrun.sdk.torch.state.check import BEGINNING, BOUNDARY, check_of, living
 from faultrun.sdk.torch.state.rng import Rng, cuda_rng_if_used, reseeded, restore_rng, rng_from_plain
 from faultrun.sdk.torch.state.rng_recorder import recorder_of
@@ -74,8 +75,11 @@ class Training:
         self.whole = WholeSteps()
         self._mark_of_parameters: Any = None
         """Values at the last boundary."""
-        self._is_given = self._ran = False
-        """Whether the model was called since then, and ran, which may change its buffers."""
+        self._ran = False
+        """Whether the model ran since then, which may change its buffers."""
+        self._is_asked = False
+        """Whether the script asks for its steps, and so tells where one begins."""
+        self.carried = Carried(self._is_given, self._backward)
         self._told: set[str] = set()
         self._draws_late = False
         """Whether random numbers are drawn where nobody notes them, so that the update does."""
@@ -107,9 +111,7 @@ class Training:
         for number, optimizer in enumerate(self.parts.optimizers):
             hooks.append(optimizer.register_step_pre_hook(before_update))
             hooks.append(optimizer.register_step_post_hook(partial(self.after_update, number)))
-        hooks += [
-            one.register_forward_pre_hook(self.before_forward, with_kwargs=True) for one in self.parts.watched
-        ]
+        hooks += self.carried.watch(self.parts.watched, self.parts.optimizers)
         if self.writer.session.world_size > 1:
             hooks += [one.register_forward_hook(after_forward) for one in self.parts.watched]
         return hooks
@@ -129,11 +131,20 @@ class Training:
         if self.history and self._updates[number] - self.history[-1].updates[number] == _MANY_UPDATES:
             self._tell(f"{_MANY_UPDATES} updates were made since a step ended: is guard.step() missing?")
 
-    def before_forward(self, model: Any, args: Any, kwargs: Any) -> None:
+    def _is_given(self, inputs: Any) -> None:
         """The model is given these: the same, if the step comes again."""
-        if model.training and not (self.in_loop or self._is_given):
-            self._is_given = True
-            self.reading.note_inputs(self.position.step + 1, (args, kwargs))
+        if not self.in_loop:
+            self.reading.note_inputs(self.position.step + 1, inputs)
+        last = self.history[-1] if self.history and not self._is_asked else None
+        if last is not None and last.position == self.position and self.has_changed(last):
+            self._tell(
+                "objects or learning rates are changed behind guard.step(), perhaps by an evaluation, which a"
+                " fault in the next step loses: guard.steps() and guard.batches() keep it"
+            )
+
+    def _backward(self) -> None:
+        if self._draws_late:  # between the forward pass and this one, too
+            self.note_under_way()
 
     def after_forward(self, model: Any, *_: object) -> None:
         """From here on the survivors can finish this step without us, and we may wait for them."""
@@ -182,6 +193,7 @@ class Training:
             if self.worker is not None:
                 self._ended_step(before, self.history[-1], late)
         if self.worker is not None:
+            self.carried.stepped(in_loop=self.in_loop)
             self.worker.step(self.position.step, self.position.epoch)
 
     @property
@@ -253,7 +265,8 @@ class Training:
         """
 
         def capture() -> None:
-            self._met, self._ran, self._is_given = None, False, False
+            self._met, self._ran = None, False
+            self.carried.boundary()
             if self.worker is not None:
                 self._mark_of_parameters = self.parts.updated.mark()
                 boundary = self.boundary_now() if now is None else now()
@@ -269,7 +282,7 @@ class Training:
 
         Whether there was anything, such as random numbers that it drew.
         """
-        last = self.history[-1] if self.history else None
+        last, self._is_asked = self.history[-1] if self.history else None, True
         if last is None or last.position != self.position or last.position.step + 1 in self.redo.noted:
             return False
         if self.lock.phase is not UpdatePhase.CLEAN:
@@ -392,8 +405,10 @@ class Training:
         return noted or (rng and reseeded(rng, self.writer.session.rank)), began or epoch_rng
 
     def begin_here(self) -> None:
-        """A loop begins: no new step, but a place to go on from."""
-        if not self.history:
+        """A loop begins: no new step, but a place to go on from. A newcomer's is the dead rank's."""
+        if self.worker is not None and not self.in_loop:
+            self.carried.look_for_loaders()
+        if not self.history and self.inside:
             self.note_boundary()
 
     def begin_step(self, step: int) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from faultrun.sdk.torch.state.rng import Rng
+from faultrun.sdk.torch.state.trees import from_bytes, same
 
 _WORDS = 624
 _MOST_TURNS = 2000
@@ -46,6 +47,12 @@ def drawn_as_before(now: Rng, then: Rng, end: Rng) -> Rng | None:
     except ValueError:
         return None
     return found
+
+
+def names_changed(then: bytes, end: bytes) -> list[str]:
+    """Names of the script's own objects that are not as ``then``; both as ``Objects.noted`` packs them."""
+    before, after = (dict(map(from_bytes, from_bytes(one))) if one else {} for one in (then, end))
+    return [name for name, state in after.items() if not same(before.get(name), state)]
 
 
 def _on(now: _State, then: _State, end: _State) -> _State:

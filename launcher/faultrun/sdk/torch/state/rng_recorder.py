@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from faultrun.sdk.torch.state.late_draws import drawn_as_before
+from faultrun.sdk.torch.state.late_draws import drawn_as_before, names_changed
 from faultrun.sdk.torch.state.rng import AREA_BYTES, NumpyRng, PythonRng, Rng, current_rng, restore_rng
 from faultrun.sdk.worker.save_files import Position, SaveWriter
 from faultrun.sdk.worker.training_stages import told
@@ -104,6 +104,12 @@ class RngRecorder:
     def are_same(self, slot: int, other: int) -> bool:
         """Whether nothing was drawn between these two."""
         return self.content(slot)[_PYTHON_AT:] == self.content(other)[_PYTHON_AT:]
+
+    def _drawn(self, slot: int) -> bytes:
+        """The random numbers alone."""
+        noted = _HEADER.unpack_from(self._page, slot * _SLOT_BYTES)[-1]
+        content = self.content(slot)
+        return content[_PYTHON_AT : len(content) - noted]
 
     def is_still(self, slot: int, loader: Any) -> bool:
         """Whether nothing was drawn since these numbers were noted."""
@@ -193,10 +199,18 @@ class RngRecorder:
                 continue
             then = self._slot(slots, lambda key: key.step == position.step - 1)
             end = None if then is None else self._slot(range(self._steps), self._key(then).__eq__)
-            noted = self.read(now)
+            noted, where = self.read(now), f"step {position.step} was under way here"
             if then is None or end is None or self.are_same(then, end):
+                told(f"{where}: it is taken that it drew nothing behind its forward pass, as the last step")
                 return noted
-            found = drawn_as_before(noted, self.read(then), self.read(end))
+            before, after = self.read(then), self.read(end)
+            if changed := names_changed(before.noted, after.noted):
+                told(
+                    f"{where}: what it did to objects ({', '.join(changed)}) behind its forward pass is lost"
+                )
+            if self._drawn(then) == self._drawn(end):
+                return noted
+            found = drawn_as_before(noted, before, after)
             how = "as many as a step before" if found else "nobody knows how many more, and none are taken"
             told(f"step {position.step} drew random numbers that were not noted: {how}")
             if found is not None:
