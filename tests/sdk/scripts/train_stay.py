@@ -1,12 +1,13 @@
 # ruff: noqa: T201 - what a worker prints goes to its log
 """Training on the CPU whose survivors stay when a rank dies, and that can be compared bit for bit.
 
-The words on the command line are the number of steps, ``ddp``, ``fsdp``, ``hsdp`` or ``hand``, and what
-else: ``bn``, ``loader``, ``workers``, ``epochs`` (each has inputs of its own, and a step of the scheduler),
-``compile``, ``function``, ``own``, ``gate``, ``waits-STEP`` (for ``go_on``), ``every-STEPS`` (snapshots),
-``unlike``, ``grows-RANK`` (its state, beyond its memory), ``subgroup`` (of rank 0 alone), ``leaves`` (the
-group, within the function), ``besides-STEP`` (a process group more), ``again`` (another training after it),
-``copies`` (no third step before the next node takes them in) and, done only once, ``kill-RANK-STEP-PHASE``,
+The words on the command line are the number of steps, ``ddp``, ``fsdp``, ``hsdp`` or ``hand``, and what else:
+``bn``, ``loader``, ``workers``, ``epochs`` (each has inputs of its own, and a step of the scheduler),
+``compile``, ``critic`` (from step 4 on a second model is trained before the first, and judges that),
+``function``, ``own``, ``gate``, ``waits-STEP`` (for ``go_on``), ``every-STEPS`` (snapshots), ``unlike``,
+``grows-RANK`` (its state, beyond its memory), ``subgroup`` (of rank 0 alone), ``leaves`` (the group, within
+the function), ``besides-STEP`` (a process group more), ``again`` (another training after it), ``copies`` (no
+third step before the next node takes them in) and, done only once, ``kill-RANK-STEP-PHASE``,
 ``hang-RANK-STEP-PHASE`` and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells
 where; ``lost-RANK-STEP-PHASE`` and ``poison-RANK-STEP-PHASE``: a page that is not there, or given up by the
 kernel.
@@ -46,6 +47,7 @@ EVERY: Any = next((int(word.split("-")[1]) for word in WORDS if word.startswith(
 if "unlike" in WORDS:
     EVERY = RANK
 _MADV_HWPOISON = 100
+CRITIC_FROM = 4
 GATE = 3
 """After it every rank has said that it can rejoin."""
 
@@ -85,6 +87,13 @@ def build() -> nn.Sequential:
     return nn.Sequential(*layers, nn.Linear(WIDTH, 10))
 
 
+def judge() -> Any:
+    """The second model, alike on all ranks and in several buckets, and its optimizer."""
+    layers = (nn.Linear(10, 10), nn.Linear(10, 10), nn.Linear(10, 10), nn.Dropout(0.1), nn.Linear(10, 1))
+    critic = DistributedDataParallel(nn.Sequential(*layers), bucket_cap_mb=0.0005)
+    return critic, torch.optim.Adam(critic.parameters(), lr=0.01)
+
+
 def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(7)
@@ -113,9 +122,13 @@ def main() -> None:
     torch.manual_seed(100 + RANK)
     folder = sdk.Folder(directory=Path(os.environ["CKPT"]), replica_group=(RANK,) if "own" in WORDS else ())
     objects = {"scheduler": scheduler, **({"notes": Notes()} if f"grows-{RANK}" in WORDS else {})}
-    guard = sdk.torch.protect(model, optimizer, directory=folder, objects=objects, snapshot_every=EVERY)
+    critic = judge() if "critic" in WORDS else ()
+    protected = nn.ModuleList([net, critic[0]]) if critic else model
+    both = optimizer, *critic[1:]
+    guard = sdk.torch.protect(protected, *both, directory=folder, objects=objects, snapshot_every=EVERY)
     guard.resume()
     job = Job(guard, model, net, optimizer, scheduler)
+    job.critic = critic
     if "function" in WORDS:
         guard.run(job.by_itself)
     elif "loader" in WORDS:
@@ -148,6 +161,7 @@ class Job:
         self.guard, self.model, self.net = guard, model, net
         self.optimizer, self.scheduler = optimizer, scheduler
         self.step = 0
+        self.critic: Any = ()
         if "compile" not in WORDS:  # it would compile a step number in, and give up after eight of them
             net[len(net) // 2].register_forward_pre_hook(lambda *_: self.at("forward"))
             net[len(net) // 2].register_forward_hook(self.watch)
@@ -184,7 +198,16 @@ class Job:
 
     def one(self, inputs: Any, labels: Any) -> None:
         self.at("begin")
-        loss = cross_entropy(self.model(inputs), labels)
+        output = self.model(inputs)
+        loss = cross_entropy(output, labels)
+        if self.critic and self.step >= CRITIC_FROM:
+            critic, optimizer = self.critic
+            optimizer.zero_grad()
+            (critic(output.detach()) - 1).square().mean().backward()
+            self.at("judged")
+            optimizer.step()
+            self.at("between")
+            loss = loss + critic(output).mean()
         loss.backward()
         self.at("reduced")
         if MODE == "hand":
@@ -262,7 +285,8 @@ class Job:
     def state(self) -> str:
         """Checksums of parameters and optimizer, and of the random numbers."""
         random = zlib.crc32(torch.get_rng_state().numpy().tobytes())
-        return f"{digest(self.net, self.optimizer)} {random}"
+        critic = f"{digest(*self.critic)} " if self.critic else ""
+        return f"{digest(self.net, self.optimizer)} {critic}{random}"
 
 
 def touch_memory_without_a_page() -> None:

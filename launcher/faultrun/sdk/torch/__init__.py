@@ -111,7 +111,7 @@ def protect(
         interval = SnapshotInterval(snapshot_every) if is_part else None
         copies = StateCopies(this, training, interval, suffix)
         refused = _why_no_rejoin(training, state_fn, interval)
-        guard.rejoin = Rejoin(training, this, model, refused, copies, guard.step)
+        guard.rejoin = Rejoin(training, this, refused, copies, guard.step)
         if not is_part and state_fn is None and snapshot_every != 0 and this.session.world_size > 1:
             guard.last_boundary = LastBoundary(training, this, snapshot_every)
     state = None if state_fn is None else lambda _: state_fn()

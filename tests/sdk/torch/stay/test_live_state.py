@@ -10,6 +10,7 @@ pytest.importorskip("torch")
 
 from faultrun.sdk.session import Session
 from faultrun.sdk.stay.common_step import CommonStep, From
+from faultrun.sdk.torch.group.ddp import Averaging
 from faultrun.sdk.torch.stay import live_state
 from faultrun.sdk.torch.stay.live_state import LiveState
 
@@ -25,7 +26,7 @@ def test_who_gets_a_state_from_a_peer_says_of_it_what_the_peer_does(monkeypatch:
     monkeypatch.setattr(live_state, "send", lambda state, *_: sent.append(state))
     monkeypatch.setattr(live_state, "receive", lambda *_: sent.pop())
     for session in (survivor, newcomer):
-        does = SimpleNamespace(begin=lambda: None, put_own=lambda _: None, went_back=lambda _: None)
+        does = SimpleNamespace(begin=lambda: None, put_own=lambda _: True, went_back=lambda _: None)
         training: Any = SimpleNamespace(
             writer=SimpleNamespace(session=session),
             history=[None],
@@ -37,5 +38,5 @@ def test_who_gets_a_state_from_a_peer_says_of_it_what_the_peer_does(monkeypatch:
             in_loop=False,
         )
         memory: Any = does
-        LiveState(training, lambda: None).become(common, memory, None, "cpu")
+        LiveState(training, lambda: None).become(common, memory, Averaging(lambda: None), "cpu")
     assert (survivor.life, newcomer.life) == (1, 1)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
@@ -17,10 +18,11 @@ from torch.testing._internal.distributed import fake_pg  # noqa: F401 - register
 from faultrun.sdk.snapshots.interval import SnapshotEvery, SnapshotInterval
 from faultrun.sdk.stay.next_group import Regroup
 from faultrun.sdk.torch import _why_no_rejoin as why_no_rejoin
-from faultrun.sdk.torch.group.ddp import find_ddp, why_not
+from faultrun.sdk.torch.group.ddp import Averaging, why_not
 from faultrun.sdk.torch.group.fsdp2 import Sharded
 from faultrun.sdk.torch.group.group_store import PeerLost
 from faultrun.sdk.torch.group.process_group import TrainingGroup
+from faultrun.sdk.torch.stay.preconditions import Preconditions
 from faultrun.sdk.torch.stay.rejoin import Rejoin
 from faultrun.sdk.worker.death_note import tells_of_a_dead_peer
 
@@ -91,12 +93,35 @@ def test_sparse_gradients_and_a_part_of_the_ranks_are_refused() -> None:
     assert "not over all ranks" in why_not(DistributedDataParallel(net(), process_group=some))
 
 
-def test_ddp_is_found_inside_of_what_wraps_it() -> None:
-    ddp = DistributedDataParallel(net())
-    around = nn.Module()
-    around._orig_mod = ddp  # as torch.compile's has it
-    assert find_ddp(around) is ddp
-    assert find_ddp(net()) is None
+def test_each_ddp_is_found_wherever_the_script_keeps_it_and_as_long_as_it_lives() -> None:
+    group = TrainingGroup("gloo", {})
+    group.sees_ddp()
+    around = nn.ModuleDict({"inner": DistributedDataParallel(net())})
+    first, critic = around["inner"], DistributedDataParallel(net())
+    first.module = first.module
+    assert group.ddps == [first, critic]
+    del critic
+    assert group.ddps == [first]
+
+
+def test_two_ddp_whose_gradients_come_at_the_same_time_and_one_that_is_made_in_a_step_are_refused() -> None:
+    group = TrainingGroup("gloo", {})
+    group.sees_ddp()
+    inner = DistributedDataParallel(nn.Linear(8, 8), bucket_cap_mb=0.0001)
+    outer = DistributedDataParallel(
+        nn.Sequential(nn.Linear(8, 8), inner, nn.Linear(8, 8)), bucket_cap_mb=0.0001
+    )
+    averaging = Averaging(lambda: None)
+    training: Any = SimpleNamespace(redo=SimpleNamespace(in_function=False))
+    unable = Preconditions(training, SimpleNamespace(twice=""), group, averaging, None, "")  # type: ignore[arg-type]
+    assert "in a step" in unable.by_now
+    averaging.hook(group.ddps, in_group=True)
+    inner(torch.ones(1, 8)).sum().backward()
+    assert (unable.by_now, averaging.arranges) == ("", True)
+    for _ in range(2):
+        outer(torch.ones(1, 8)).sum().backward()
+    assert "into one another" in unable.by_now
+    assert not averaging.arranges
 
 
 def test_several_process_groups_are_refused_and_so_is_a_backend_that_cannot_be_left() -> None:

@@ -1,9 +1,9 @@
-"""DistributedDataParallel that stays the same object while process groups come and go.
+"""Every DistributedDataParallel stays the same object while process groups come and go.
 
-Its Reducer is given a communication hook that averages over whatever group of all ranks there is now, and a
-process group of its own that does nothing: what it would say there (who has which buckets) is settled by the
-canonical layout instead. The hook swallows the error of a broken group, so that the backward pass ends and
-the Reducer can be used again; whoever is about to use the gradients asks for ``failed``.
+The Reducer of each is given a communication hook that averages over whatever group of all ranks there is now,
+and a process group of its own that does nothing: what it would say there (who has which buckets) is settled
+by its canonical layout instead. The hook swallows the error of a broken group, so that the backward pass ends
+and the Reducer can be used again; whoever is about to use the gradients asks for ``failed``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
 from faultrun.sdk.torch.group.process_group import idle_group
 
@@ -34,26 +33,11 @@ Layout = tuple[Bucket, ...]
 """The buckets in the order in which they are reduced."""
 
 
-def find_ddp(model: Any) -> Any:
-    """The DistributedDataParallel around what the script trains with, or in it; None when there is none."""
-    while model is not None and not isinstance(model, DistributedDataParallel):
-        model = next(
-            (
-                inner
-                for name in ("_orig_mod", "_original_module", "module")
-                if isinstance(inner := getattr(model, name, None), torch.nn.Module)
-            ),
-            None,
-        )
-    return model
-
-
-def why_not_all(model: Any, optimizers: Iterable[Any]) -> str:
+def why_not_all(ddps: Iterable[Any], optimizers: Iterable[Any]) -> str:
     """Why ranks that all hold the same cannot stay, DistributedDataParallel or not; "" when they can."""
     if any("ZeroRedundancy" in type(one).__name__ for one in optimizers):
         return "ZeroRedundancyOptimizer keeps another part of its state on every rank"
-    ddp = find_ddp(model)
-    return why_not(ddp) if ddp is not None else ""
+    return next((why for one in ddps if (why := why_not(one))), "")
 
 
 def why_not(ddp: Any) -> str:
@@ -75,56 +59,114 @@ def why_not(ddp: Any) -> str:
 
 
 class Averaging:
-    """The hook of one DistributedDataParallel. ``before_first()``: no gradient of this step has left yet."""
+    """The hooks of all the DistributedDataParallel that a script has made, in the order in which it did.
 
-    def __init__(self, ddp: Any, before_first: Callable[[], None], *, in_group: bool) -> None:
-        self._ddp, self._before_first = ddp, before_first
+    ``before_first()``: the gradients of one have not left yet.
+    """
+
+    def __init__(self, before_first: Callable[[], None]) -> None:
+        self._before_first = before_first
+        self._hooks: list[_Hook] = []
+        self.under_way: set[_Hook] = set()
+        self.in_group = False
+        self.has_begun = False
+        """Whether a gradient has ever come."""
+        self.overlaps = False
+        """Whether one began while another's gradients were still coming: no rank could keep their order."""
+        self.failed: Exception | None = None
+        """What has kept the gradients of this step from being averaged."""
+
+    def hook(self, ddps: Iterable[Any], *, in_group: bool) -> None:
+        """Average from here on, once ``in_group``."""
+        self.in_group = in_group
+        self._hooks = [_Hook(one, self) for one in ddps]
+
+    def has(self, ddp: Any) -> bool:
+        """Whether it averages its gradients."""
+        return any(one.ddp is ddp for one in self._hooks)
+
+    @property
+    def layouts(self) -> list[Layout | None]:
+        """Those in which all ranks add up their gradients now; None before the first backward pass."""
+        return [one.layout for one in self._hooks]
+
+    @property
+    def arranges(self) -> bool:
+        """Whether one has run once: it arranges its buckets as it runs again, together with all ranks."""
+        return any(one.arranges for one in self._hooks)
+
+    def leaves(self, *, interrupted: bool) -> None:
+        """The group is broken. ``interrupted``: a backward pass may have been left in its middle."""
+        self.in_group = False
+        self.under_way.clear()
+        for one in self._hooks:
+            one.leaves(interrupted=interrupted)
+
+    def enters(self, layouts: Sequence[Layout | None]) -> None:
+        """There is a new group, which adds up in these layouts."""
+        for one, layout in zip(self._hooks, layouts, strict=False):
+            one.enters(layout)
+        self.in_group, self.failed = True, None
+
+    def begins(self, one: "_Hook") -> None:
+        """The first gradients of a backward pass have come."""
+        self.has_begun = True
+        self.overlaps |= not self.under_way <= {one}
+        self.under_way.add(one)
+        if self.in_group and self.failed is None:
+            self._before_first()
+
+
+class _Hook:
+    """The hook of one DistributedDataParallel. ``all_``: what holds for all of them."""
+
+    def __init__(self, ddp: Any, all_: Averaging) -> None:
+        self.ddp, self._all = ddp, all_
         self._number = {id(one): number for number, one in enumerate(ddp.module.parameters())}
-        self._in_group = in_group
         self._place = dist.get_rank(), dist.get_world_size()
         self._canonical: Layout | None = None
         self._matching = Matching(None)
         self._held: list[tuple[Any, list[Any], Any]] = []
         self._last: Layout | None = None
-        self.failed: Exception | None = None
-        """What has kept the gradients of this step from being averaged."""
+        self._passes = 0
         # torch looks at the annotations of a hook, and wants none or its own
         ddp.register_comm_hook(None, lambda _state, bucket: self._hook(bucket))
-        if not in_group:
+        if not all_.in_group:
             self._isolate()
 
     @property
     def layout(self) -> Layout | None:
-        """In which all ranks add up their gradients now; None before the first backward pass."""
         return self._canonical or self._last
 
+    @property
+    def arranges(self) -> bool:
+        return self._canonical is None and self._passes == 1
+
     def leaves(self, *, interrupted: bool) -> None:
-        """The group is broken. ``interrupted``: a backward pass may have been left in its middle."""
         self._canonical = self.layout
-        self._in_group = False
-        self._ddp.process_group = None
+        self.ddp.process_group = None
         self._isolate()
         if interrupted:
-            self._ddp.reducer._reset_state()
+            self.ddp.reducer._reset_state()
 
     def enters(self, layout: Layout | None) -> None:
-        """There is a new group, which adds up in this layout."""
+        """With no layout yet all ranks arrange the buckets together, in the group that there is now."""
         self._canonical = layout
-        self._ddp.process_group = dist.group.WORLD
-        self._in_group, self.failed = True, None
+        self.ddp.process_group = dist.group.WORLD
+        if layout is None:
+            self.ddp.reducer._update_process_group(dist.group.WORLD)
 
     def _isolate(self) -> None:
         """Whatever the Reducer itself says to its group from now on, nobody hears."""
-        self._ddp.reducer._update_process_group(idle_group(*self._place))
+        self.ddp.reducer._update_process_group(idle_group(*self._place))
 
     def _hook(self, bucket: Any) -> Any:
         if bucket.index() == 0:
             self._matching, self._held = Matching(self._canonical), []
-            if self._in_group and self.failed is None:
-                self._before_first()
+            self._all.begins(self)
         numbers = [self._number[id(one)] for one in bucket.parameters()]
         flat, at_once = bucket.buffer(), self._matching.comes(numbers)
-        if self.failed is not None or not self._in_group:
+        if self._all.failed is not None or not self._all.in_group:
             done = _settled(flat)
         elif at_once:
             done = self._averaged(flat)
@@ -132,8 +174,9 @@ class Averaging:
             done = torch.futures.Future()
             self._held.append((flat, list(zip(numbers, bucket.gradients(), strict=True)), done))
         if bucket.is_last():
-            self._last = self._matching.layout
+            self._last, self._passes = self._matching.layout, self._passes + 1
             self._average_held()
+            self._all.under_way.discard(self)
         return done
 
     def _averaged(self, flat: Any) -> Any:
@@ -172,8 +215,8 @@ class Averaging:
             done.set_result(flat)
 
     def _fail(self, error: Exception) -> None:
-        if self.failed is None:
-            self.failed = error
+        if self._all.failed is None:
+            self._all.failed = error
 
 
 def _has_idle_groups() -> bool:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import socket
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
@@ -18,6 +19,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.nn.modules.module import register_module_module_registration_hook
+from torch.nn.parallel import DistributedDataParallel
 
 from faultrun.errors import CannotNow
 from faultrun.sdk.stay.next_group import Join
@@ -57,6 +60,24 @@ class TrainingGroup:
         """What a collective has raised last, whether the script has caught it or not."""
         self._level: Any = dist.get_debug_level()
         """How much torch itself checks, which a group that does nothing cannot have."""
+        self._over_it: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
+
+    @property
+    def ddps(self) -> list[Any]:
+        """Each DistributedDataParallel that lives, in the order in which they were made: on all ranks alike.
+
+        Also those that the script has not given to ``protect``, or has put into a module of its own.
+        """
+        return [*self._over_it]
+
+    def sees_ddp(self) -> None:
+        """From here on it is seen when a script puts a model into a DistributedDataParallel."""
+
+        def seen(module: Any, name: str, _inner: object) -> None:
+            if isinstance(module, DistributedDataParallel) and name == "module":
+                self._over_it[module] = None
+
+        register_module_module_registration_hook(seen)
 
     def settled(self) -> None:
         """All is connected: what was opened meanwhile belongs to the group."""
@@ -182,6 +203,7 @@ def init_process_group(backend: str | None = None, **how: Any) -> None:
     named = backend or str(c10d.BackendConfig(c10d.Backend("undefined")))
     _group = TrainingGroup(named, {key: one for key, one in how.items() if key not in _RENDEZVOUS})
     _hear_of_errors(_group)
+    _group.sees_ddp()
     if this.session.is_newcomer:
         _fake(this.session.rank, this.session.world_size)
         return

@@ -37,9 +37,7 @@ class LiveState:
         """Look whether the state is whole: no update has begun, or nothing of the next step is missing."""
         self.is_whole = self._survived() or self._restored()
 
-    def become(
-        self, common: CommonStep, memory: StateCopies, averaging: Averaging | None, device: Any
-    ) -> None:
+    def become(self, common: CommonStep, memory: StateCopies, averaging: Averaging, device: Any) -> None:
         """Have the state of ``common``, and send it to those that take it from here.
 
         RuntimeError: a rank is gone. ``device``: where collectives of the group find their tensors.
@@ -47,14 +45,14 @@ class LiveState:
         """
         training, session = self._training, self._training.writer.session
         rank = session.rank
-        layout = averaging.layout if averaging is not None else None
+        layouts = averaging.layouts
         source = common.sources[rank]
         if rank == common.giver:
             boundary = training.history[-1]
             for taker in common.takers:
                 # each taker's own random numbers come from its own notes
                 state = training.state_at(boundary)
-                send({"state": state, "layout": layout, "life": session.life}, taker, device)
+                send({"state": state, "layouts": layouts, "life": session.life}, taker, device)
         if source is From.ITSELF:
             training.lock.begin()
             training.put_back()
@@ -66,16 +64,17 @@ class LiveState:
             else:
                 got = receive(common.giver, device)
                 training.load(got["state"])
-                layout, session.trained_in = got["layout"], got["life"]
+                layouts, session.trained_in = got["layouts"], got["life"]
                 if not memory.put_own(common.step):
                     training.tell_whose_buffers(common.giver)
         memory.went_back(common.step)
-        if averaging is not None:
-            averaging.enters(layout)
+        averaging.enters(layouts)
         training.came_back()
         self.is_whole = True
         is_open = training.in_loop and not training.redo.in_function  # which the script itself opens anew
         why = training.reading.why_not_at(training.position) if is_open and source is not From.ITSELF else ""
+        if len(layouts) != len(averaging.layouts):
+            why = "it has made more or fewer DistributedDataParallel than its peers"
         if why:
             raise ElsewhereInTheScript(why)
 

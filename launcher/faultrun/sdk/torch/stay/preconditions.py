@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from faultrun.sdk.torch.group.ddp import why_not_all
+from faultrun.sdk.torch.group.ddp import Averaging, why_not_all
 from faultrun.sdk.torch.group.fsdp2 import Sharded
 from faultrun.sdk.torch.group.process_group import TrainingGroup
 from faultrun.sdk.torch.training import Training
@@ -12,12 +12,12 @@ from faultrun.sdk.worker.worker import Worker
 
 @dataclass(frozen=True, slots=True)
 class Preconditions:
-    """Says why a rank cannot outlive a peer. ``model``: as the script wraps it; ``refused``: as in Rejoin."""
+    """Says why a rank cannot outlive a peer. ``refused``: as in Rejoin."""
 
     training: Training
     worker: Worker
-    model: Any
     group: TrainingGroup | None
+    averaging: Averaging
     sharded: Sharded | None
     refused: str
 
@@ -30,14 +30,29 @@ class Preconditions:
             return "its process group was not made by sdk.torch.init_process_group"
         if not self.worker.session.is_outside and (why := self.group.why_not or self._besides):
             return why
-        if self.sharded is not None:
-            return self.sharded.why_not
-        return why_not_all(self.model, self.training.parts.optimizers)
+        if self.sharded is None:
+            return why_not_all(self.ddps, self.training.parts.optimizers)
+        return self.sharded.why_not or ("DistributedDataParallel beside fully_shard" if self.ddps else "")
+
+    @property
+    def ddps(self) -> list[Any]:
+        """Each DistributedDataParallel that the script has made."""
+        return [] if self.group is None else self.group.ddps
 
     @property
     def by_now(self) -> str:
         """What the script has done since then that keeps it; empty if nothing does."""
-        return self.worker.twice or ("" if self.training.redo.in_function else self._besides)
+        if self.averaging.overlaps:
+            return "backward passes of two DistributedDataParallel run into one another"
+        return self.worker.twice or ("" if self.training.redo.in_function else self._besides or self._late)
+
+    @property
+    def _late(self) -> str:
+        if all(self.averaging.has(one) for one in self.ddps):
+            return ""
+        return (
+            "a DistributedDataParallel was made in a step, which only a function for guard.run can make again"
+        )
 
     @property
     def _besides(self) -> str:

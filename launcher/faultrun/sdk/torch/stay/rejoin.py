@@ -23,7 +23,7 @@ from faultrun.sdk.snapshots.buffer import SnapshotDamaged
 from faultrun.sdk.stay.common_step import NOTHING, nothing_common, of_replicas, of_shards
 from faultrun.sdk.stay.next_group import Join
 from faultrun.sdk.torch.group import stuck_thread
-from faultrun.sdk.torch.group.ddp import Averaging, find_ddp
+from faultrun.sdk.torch.group.ddp import Averaging
 from faultrun.sdk.torch.group.fsdp2 import Sharded
 from faultrun.sdk.torch.group.group_store import PeerLost
 from faultrun.sdk.torch.group.process_group import training_group
@@ -49,7 +49,7 @@ _ODD = (AttributeError, LookupError, TypeError, ValueError)
 
 
 class Rejoin:
-    """Has a rank outlive its peers. Main thread only. ``model``: what the script trains, in its wrappers.
+    """Has a rank outlive its peers. Main thread only.
 
     ``refused``: why not, as ``protect`` knows. ``copies``: of this rank's state, used if it is nobody else's.
     ``ends_step`` counts a step as the script does.
@@ -59,16 +59,15 @@ class Rejoin:
         self,
         training: Training,
         worker: Worker,
-        model: Any,
         refused: str,
         copies: StateCopies,
         ends_step: Callable[[], None],
     ) -> None:
-        self._training, self._worker, self._model = training, worker, model
+        self._training, self._worker = training, worker
         self._group = training_group()
-        self._averaging: Averaging | None = None
+        self._averaging = Averaging(self._before_gradients)
         self._sharded = None if training.parts.shards is None else Sharded(training.parts.model)
-        self._unable = Preconditions(training, worker, model, self._group, self._sharded, refused)
+        self._unable = Preconditions(training, worker, self._group, self._averaging, self._sharded, refused)
         self._entered = self._able = False
         self._alike: SameSettings | None = None
         """The settings of a rank that could rejoin as training began: all such ranks meet at the end."""
@@ -105,8 +104,7 @@ class Rejoin:
                 raise CannotNow("this rank cannot take a dead one's place", because=why, hint=hint)
             return
         self._able, self._alike = True, alike
-        if self._training.parts.shards is None and (ddp := find_ddp(self._model)) is not None:
-            self._averaging = Averaging(ddp, self._before_gradients, in_group=not newcomer)
+        self._averaging.hook(self._unable.ddps, in_group=not newcomer)
         if self._sharded is not None:
             self._sharded.between_steps(has_run=False)
         self._memory.rehearse()
@@ -142,7 +140,7 @@ class Rejoin:
 
         The script itself may have caught the error of a collective.
         """
-        if self._averaging is not None and self._averaging.failed is not None:
+        if self._averaging.failed is not None:
             broken = PeerLost("the process group is broken")
             broken.__cause__ = self._averaging.failed
             return broken
@@ -158,7 +156,7 @@ class Rejoin:
 
     def forward_done(self) -> None:
         """Survivors can finish this step without us from here on, unless a backward pass tells it better."""
-        if self._averaging is None and self._able:
+        if not self._averaging.has_begun and self._able:
             self._memory.note_own()
 
     def at_an_epochs_end(self) -> None:
@@ -287,13 +285,14 @@ class Rejoin:
 
     def _leave(self, error: Exception | None) -> None:
         """Let go of all that the interrupted step holds, the group's connections in particular."""
+        if self._averaging.arranges:
+            raise self.gives_up("DistributedDataParallel arranges its buckets in its second backward pass")
         if self._training.inside:
             self._repair.start_device()
         interrupted = error is not None and not isinstance(error, PeerLost)
         forget_frames(error)
         self._training.parts.forget_gradients()
-        if self._averaging is not None:
-            self._averaging.leaves(interrupted=interrupted)
+        self._averaging.leaves(interrupted=interrupted)
         gc.collect()
         if self._group is not None and self._training.inside:
             self._group.leave()
