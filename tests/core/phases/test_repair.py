@@ -50,6 +50,7 @@ FAULTS: dict[str, Callable[[Story], object]] = {
     "a survivor dies": lambda story: story.killed(2),
     "the newcomer dies, or its standby": lambda story: story.killed(1),
     "the newcomer dies, the third time in a row": lambda story: story.killed(1),
+    "the newcomer ends by itself, with an exception, say": lambda story: story.returned(1, 1),
     "a survivor cannot leave its group, or has no memory": lambda story: story.cannot_rejoin(2),
     "the newcomer's state fails its checksum": lambda story: story.cannot_rejoin(
         1, "its checksum is another"

@@ -120,6 +120,21 @@ def test_a_newcomer_that_dies_before_it_is_in_is_replaced_too() -> None:
     assert (spawn.ranks, spawn.plan.kept, spawn.plan.incarnation) == ((1,), frozenset({0, 2}), 2)
 
 
+@pytest.mark.parametrize("is_in", [False, True])
+def test_a_newcomer_that_ends_by_itself_in_its_first_step_is_not_tried_again(is_in: bool) -> None:
+    story = training().killed(1).examined().rejoined(0, 2, *([1] if is_in else [])).returned(1, 1)
+    assert story.phase is Phase.DRAINING
+    why = "it came in for another, and ended by itself before all had finished a step"
+    assert (story.incident.rank, story.incident.unkept) == (1, why)
+
+
+def test_a_survivor_that_ends_by_itself_and_a_newcomer_that_has_done_a_step_are_replaced() -> None:
+    story = training().killed(1).examined().rejoined(0, 1, 2).can_rejoin(0, 1, 2).returned(2, 1)
+    assert story.phase is Phase.REPLACING
+    story.examined().rejoined(0, 1, 2).can_rejoin(0, 1, 2).reported(r0=44, r1=44, r2=44)
+    assert story.now(FirstStep, step=44).returned(2, 1).phase is Phase.REPLACING
+
+
 def test_a_newcomer_is_said_to_fail_at_its_own_step_and_not_at_the_dead_ranks() -> None:
     story = training().killed(1).examined()
     assert [one.rank for one in story.state.life.steps] == [0, 2]

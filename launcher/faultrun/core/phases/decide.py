@@ -158,7 +158,7 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return drain.ended(state, event, f"rank {event.rank} finished")
         case Phase.RUNNING, WorkerExit(status=Exited()) if state.life.forming:
             return mindspore_rendezvous.left_init(state, event)
-        case Phase.RUNNING, WorkerExit(rank=rank) if not why_not_stay(state, rank):
+        case Phase.RUNNING, WorkerExit(rank=rank) if not why_not_stay(state, rank, status=event.status):
             return replace_ranks.begin(state, event)
         case Phase.RUNNING, WorkerExit() | HelperExit() | SpawnFailed():
             return drain.fault(state, event)

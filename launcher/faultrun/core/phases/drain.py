@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from faultrun.core.diagnosis.diagnose import KILLED, conclude, exit_code_of, new_incident, open_incident
 from faultrun.core.phases import begin, grace_window, look_for_checkpoint, node_statement, one_stop
-from faultrun.core.phases.may_stay import unkept
+from faultrun.core.phases.may_stay import unkept, why_not_stay
 from faultrun.model.actions import Action, Kill, RaiseAlarm, RequestGasp, StartTimer, Sweep, VerifySave
 from faultrun.model.events import Drained, HelperExit, SpawnFailed, Timer, WorkerExit
 from faultrun.model.exits import Exited
@@ -35,7 +35,8 @@ def fault(state: RunState, event: WorkerExit | HelperExit | SpawnFailed) -> Step
     incident = open_incident(state, event)
     match event:
         case WorkerExit(rank=rank):
-            incident = replace(incident, unkept=unkept(state, rank))
+            why = why_not_stay(state, rank, status=event.status)
+            incident = replace(incident, unkept=unkept(state, rank, why=why))
             state = replace(state, life=state.life.reaped(event))
         case SpawnFailed():
             state = never_started(state, event)

@@ -1,5 +1,6 @@
 """Whether ranks of this node can outlive another's fault; where not, why, in words for a person. Pure."""
 
+from faultrun.model.exits import Exited, ExitStatus
 from faultrun.model.run import RunState
 
 WAY_TO_STAY = "guard.steps or guard.run of faultrun.sdk.torch"
@@ -9,10 +10,10 @@ MOST_IN_A_LIFE = 100
 """How often the same survivors stay: each group that was left may leave memory, descriptors or threads."""
 
 
-def why_not_stay(state: RunState, *dead: int) -> str:
+def why_not_stay(state: RunState, *dead: int, status: ExitStatus | None = None) -> str:
     """Why nobody takes the places of ``dead`` while the others here live on; empty if somebody can.
 
-    Nobody's, where only another node has lost ranks.
+    Nobody's, where only another node has lost ranks. ``status``: how the rank ended, if it is known.
     """
     life = state.life
     survivors = life.alive.difference(dead)
@@ -30,9 +31,17 @@ def why_not_stay(state: RunState, *dead: int) -> str:
         return "the run has several nodes" if elsewhere(state) else ""
     if mute := survivors - life.rejoinable - life.rejoining:
         return f"rank {min(mute)} cannot leave its group alive"
-    if life.regroups >= MOST_REGROUPS:
-        return f"{life.regroups} replacements in a row came to no step"
-    if (plan := state.plan) is not None and plan.incarnation - plan.started >= MOST_IN_A_LIFE:
+    plan = state.plan
+    if life.regroups and isinstance(status, Exited) and plan is not None and not plan.kept.issuperset(dead):
+        return "it came in for another, and ended by itself before all had finished a step"
+    return _too_often(state)
+
+
+def _too_often(state: RunState) -> str:
+    regroups, plan = state.life.regroups, state.plan
+    if regroups >= MOST_REGROUPS:
+        return f"{regroups} replacements in a row came to no step"
+    if plan is not None and plan.incarnation - plan.started >= MOST_IN_A_LIFE:
         return f"the survivors have left {MOST_IN_A_LIFE} groups, which is enough for one process"
     return ""
 
