@@ -1,6 +1,6 @@
 """Where a training is in its loader: with which random numbers the epoch began, and where it goes on."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from faultrun.errors import FaultrunError
@@ -98,7 +98,7 @@ class EpochPlace:
 
     def read(self, batches: Iterator[Any], loader: Any, epoch: int, done: int) -> Iterator[Any]:
         """What ``batches`` has of ``epoch`` after ``done``, each noted. FaultrunError: it is another now."""
-        apart = bool(getattr(loader, "num_workers", 0))
+        apart, before = bool(getattr(loader, "num_workers", 0)), done
         while True:
             if self.generator is not None:
                 self.generator.fetches()
@@ -109,7 +109,26 @@ class EpochPlace:
             done += 1
             if self._notes is not None:
                 self._notes.note(epoch, done, batch, apart=apart)
+                if not (done - before) & (done - before - 1):
+                    self._finds_more()  # with the first batch, the second, the fourth
             yield batch
+
+    def _finds_more(self) -> None:
+        if self._state_of is not None:
+            state = self._state_of[1]
+            state.look_again()
+            state.check()
+            self.generator = None if state.is_empty else state
+
+    def has_all_of(self, state: Any, read: Callable[[], object]) -> None:
+        """Have all generators of the loader's ``state``: those that a sample makes once one is ``read``.
+
+        FaultrunError: one is not there.
+        """
+        if self._state_of is not None and self._state_of[1].lacks(state):
+            read()
+            self._finds_more()
+            self._state_of[1].check_all_there(state)
 
     def note_inputs(self, step: int, inputs: Any) -> None:
         """What the model is given in ``step``, outside of a loop over batches."""

@@ -1,16 +1,19 @@
 """Everything that a loader holds: in attributes, slots and short containers, and what its functions reach.
 
-A function reaches what it encloses, its defaults, and the globals and attributes of modules that it names.
+A function reaches what it encloses, its defaults, what its cache has, and the globals, modules and attributes
+of modules that it names.
 """
 
 import contextlib
 import dis
 import functools
+import gc
 import random
 import sys
 import types
 from collections import deque
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -18,11 +21,14 @@ import torch
 _MOST_OBJECTS = 2000
 MOST_ELEMENTS = 64
 """Elements of a container that is looked into: lists of transforms are short, lists of samples are not."""
+SEEDS = "seed_seq"
+"""Where one of numpy keeps how often others were spawned from it."""
 PLAIN = (bool, int, float, str, type(None))
 _LEAVES = (*PLAIN, bytes, torch.Tensor, torch.optim.Optimizer)
+_NAMES = frozenset({"LOAD_GLOBAL", "IMPORT_NAME", "IMPORT_FROM"})
 _PASSED_BY = frozenset({"_iterator", "_parameters", "_buffers"})
 _LIBRARIES = sys.stdlib_module_names | {
-    *("torch", "torchvision", "numpy", "faultrun", "accelerate", "datasets", "transformers"),
+    *("torch", "torchvision", "numpy", "scipy", "faultrun", "accelerate", "datasets", "transformers"),
     *("lightning", "lightning_fabric", "pytorch_lightning"),
 }
 
@@ -37,7 +43,10 @@ def walk(loader: Any) -> Iterator[tuple[str, Any]]:
             continue
         known[id(one)] = one
         yield path, one
-        if not is_generator(one) and not type(one).__module__.startswith("faultrun."):
+        if is_generator(one):
+            bits = getattr(one, "bit_generator", getattr(one, "_bit_generator", one))
+            waiting.append((f"{path}.{SEEDS}", getattr(bits, SEEDS, None)))
+        elif not type(one).__module__.startswith("faultrun."):
             waiting += [(f"{path}.{name}" if path else str(name), part) for name, part in _inside(one)]
 
 
@@ -56,14 +65,16 @@ def is_of_library(one: Any) -> bool:
 
 
 def is_generator(one: Any) -> bool:
-    """Whether random numbers come from it, and nobody else knows of it."""
+    """Whether random numbers, or seeds, come from it, and nobody else knows of it."""
     if isinstance(one, torch.Generator):
         return one is not torch.default_generator
     if isinstance(one, random.Random):
         return one is not random.random.__self__  # type: ignore[attr-defined]
+    if hasattr(type(one), "fast_forward") and hasattr(one, "num_generated"):
+        return True  # SobolEngine and the like
     if (numpy := sys.modules.get("numpy.random")) is None:
         return False
-    kinds = numpy.Generator, numpy.RandomState, numpy.BitGenerator
+    kinds = numpy.Generator, numpy.RandomState, numpy.BitGenerator, numpy.SeedSequence
     return isinstance(one, kinds) and one is not numpy.mtrand._rand
 
 
@@ -85,12 +96,26 @@ def _inside(one: Any) -> list[tuple[Any, Any]]:
         case type():
             return [] if is_of_library(one) else _of_class(one)
         case types.ModuleType():
-            return []
+            parts = [] if is_of_library(one) else [*vars(one).items()]
+            return [(name, part) for name, part in parts if is_generator(part)]
         case dict() | list() | tuple() | set() | frozenset() | deque():
-            parts = one.items() if isinstance(one, dict) else enumerate(one)
-            return [*parts] if len(one) <= MOST_ELEMENTS else []
+            first = next(iter(one.values() if isinstance(one, dict) else one), None)
+            if len(one) > MOST_ELEMENTS and not is_generator(first):
+                return []
+            return [*(one.items() if isinstance(one, dict) else enumerate(one))]
+        case functools._lru_cache_wrapper():
+            return [] if is_of_library(one) else [("func", one.__wrapped__), ("cache", _cached_by(one))]
     found = [(name, part) for name, part in attributes(one).items() if name not in _PASSED_BY]
     return found + [pair for kind in type(one).__mro__ if not is_of_library(kind) for pair in _of_class(kind)]
+
+
+def _cached_by(function: Any) -> dict[str, Any]:
+    """What it has returned, which only the garbage collector tells: in a dict, or behind the dict's keys."""
+    held = gc.get_referents(function)
+    found = [one for one in held if type(one) is dict and one is not vars(function)]
+    keys = {id(key) for cache in found for key in cache}
+    pairs = [pair for cache in found for pair in cache.items()] + [*pairwise(held)]
+    return {f"{key!r}": one for key, one in pairs if id(key) in keys}
 
 
 def _of_class(kind: type) -> list[tuple[Any, Any]]:
@@ -105,24 +130,25 @@ def _of_class(kind: type) -> list[tuple[Any, Any]]:
 
 def _reached_by(function: types.FunctionType) -> list[tuple[Any, Any]]:
     found = [*vars(function).items(), *(function.__kwdefaults__ or {}).items()]
-    found += [("default", one) for one in function.__defaults__ or ()]
+    found += [(f"default {number}", one) for number, one in enumerate(function.__defaults__ or ())]
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # it is empty
             found.append((name, cell.cell_contents))
     globals_, names = _named_in(function.__code__)
+    package = function.__globals__.get("__package__")
     for name in sorted(globals_):
-        one = function.__globals__.get(name)
-        if not isinstance(one, types.ModuleType):
+        imported = sys.modules.get(name), sys.modules.get(f"{package}.{name}")
+        for one in (function.__globals__.get(name), *imported):
             found.append((name, one))
-        elif not is_of_library(one):
-            found += [(part, vars(one)[part]) for part in sorted(names) if part in vars(one)]
+            if isinstance(one, types.ModuleType) and not is_of_library(one):
+                found += [(part, vars(one)[part]) for part in sorted(names) if part in vars(one)]
     return found
 
 
 @functools.cache
 def _named_in(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
-    """The globals that it names, and whatever else: attributes, above all."""
-    globals_ = {one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL"}
+    """The globals and imports that it names, and whatever else: attributes, above all."""
+    globals_ = {one.argval for one in dis.get_instructions(code) if one.opname in _NAMES}
     names = set(code.co_names)
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):

@@ -63,13 +63,14 @@ class LoaderState:
         self._told = False
         self.look()
 
+    def look_again(self) -> None:
+        """Find the generators that were made since, such as one that the first sample has needed."""
+        self._find_generators(_found_in(self._loader))
+
     def look(self) -> None:
         """Find what it holds now, before it is opened: it may be more than there was."""
-        found: dict[str, Any] = {}
-        for path, one in held_objects.walk(self._loader):
-            found.setdefault(path, one)
+        found = _found_in(self._loader)
         self._refused = None
-        self._generators = {path: one for path, one in found.items() if held_objects.is_generator(one)}
         was_open, self._open = self._open, {}
         for path, one in found.items():
             part, of_sampler = path.rpartition(".")[2], "sampler" in path
@@ -86,6 +87,10 @@ class LoaderState:
                 self._stateful[path] = one
         for place, value in self._fields():
             self._first.setdefault(place, _sight(value))
+        self._find_generators(found)
+
+    def _find_generators(self, found: dict[str, Any]) -> None:
+        self._generators = {path: one for path, one in found.items() if held_objects.is_generator(one)}
         self._settled, self._looks, self._seen = {}, 0, None
         try:
             self._readers = {path: _reader_of(one) for path, one in self._generators.items()}
@@ -100,7 +105,8 @@ class LoaderState:
         """Tell once what is not kept. FaultrunError: it cannot be positioned."""
         if self._refused is not None:
             raise self._refused
-        inside = [path for path in self._generators if "sampler" not in path and path != "generator"]
+        own = [path for path in self._generators if not path.endswith(held_objects.SEEDS)]
+        inside = [path for path in own if "sampler" not in path and path != "generator"]
         if inside and self._apart and not self._told:
             told(
                 f"{', '.join(inside)}: the loader's processes draw from copies of it, which begin anew with"
@@ -114,6 +120,21 @@ class LoaderState:
         known = self._generators or self._samplers or self._stateful or self._reads_ahead
         return self._refused is not None or not known
 
+    def check_all_there(self, state: Any) -> None:
+        """FaultrunError: a generator whose ``state`` it is is not there."""
+        if names := self.lacks(state):
+            because = "random numbers were drawn from it, and it is not there with the first batch"
+            raise _refusal(
+                ", ".join(names), because, "make it where its owner is made, not in a later sample"
+            )
+
+    def lacks(self, state: Any) -> list[str]:
+        """Names of generators whose ``state`` it is, and which are not there."""
+        content = b"" if state is None or self._apart else state.numpy().tobytes()
+        if content.startswith(_MARK):
+            return [*(_unpickled(content)[0].keys() - self._generators.keys())]
+        return ["a torch.Generator"] if content and not self._generators else []
+
     def fetches(self) -> None:
         """A batch is about to be asked for, with these random numbers."""
         if self._reads_ahead:
@@ -125,7 +146,7 @@ class LoaderState:
         content = b"" if state is None else state.numpy().tobytes()
         if not (self._reads_ahead and content.startswith(_MARK)):
             return
-        if (then := _Unpickler(io.BytesIO(content[len(_MARK) :])).load()[3:]) and then[0] is not None:
+        if (then := _unpickled(content)[3:]) and then[0] is not None:
             (cpu, python, numpy), generators = then[0]
             words = torch.frombuffer(bytearray(cpu), dtype=torch.uint8)
             both = PythonRng.unpacked(python), NumpyRng.unpacked(numpy) if numpy[0] else None
@@ -167,12 +188,13 @@ class LoaderState:
 
     def set_state(self, state: Any) -> None:
         """Go on from what ``get_state`` told, in this process or another."""
+        self.look_again()
         content = state.numpy().tobytes()
         if not content.startswith(_MARK):  # of the one generator that there is, or was in an earlier version
             for one in [one for one in self._generators.values() if isinstance(one, torch.Generator)][-1:]:
                 one.set_state(state)
             return
-        generators, fields, states, *more = _Unpickler(io.BytesIO(content[len(_MARK) :])).load()
+        generators, fields, states, *more = _unpickled(content)
         opening = bool(more) and more[1]
         comes_by_itself = self._apart and not opening  # as far as processes have read ahead
         for path in states.keys() & self._stateful.keys():
@@ -229,12 +251,26 @@ class _Unpickler(pickle.Unpickler):
 _PYTHON, _NUMPY = PythonRng(), NumpyRng()
 
 
+def _unpickled(content: bytes) -> Any:
+    return _Unpickler(io.BytesIO(content[len(_MARK) :])).load()
+
+
+def _found_in(loader: Any) -> dict[str, Any]:
+    """Everything that is held, each by a name of its own."""
+    found: dict[str, Any] = {}
+    for path, one in held_objects.walk(loader):
+        found[path if path not in found else f"{path} {len(found)}"] = one
+    return found
+
+
 def _reader_of(one: Any) -> Callable[[], Any]:
     """What tells its state, as what can be compared. Those with 2.5 KB of it are asked in the quick way."""
     if isinstance(one, torch.Generator):
         return lambda: one.get_state().numpy().tobytes()
     if isinstance(one, random.Random):
         return PythonRng(one).packed
+    if hasattr(one, "num_generated"):
+        return lambda: one.num_generated
     bits = getattr(one, "bit_generator", None) or getattr(one, "_bit_generator", one)
     if type(bits).__name__ == "PCG64":
         return lambda: bits.state  # of numbers alone
@@ -254,7 +290,12 @@ def _put_state(one: Any, state: Any) -> None:
     if isinstance(state, bytes):
         pickled = state[:1] == pickle.PROTO
         state = _Unpickler(io.BytesIO(state)).load() if pickled else NumpyRng.unpacked(state)
-    if hasattr(one, "set_state"):
+    if hasattr(one, "num_generated"):
+        one.reset()
+        one.fast_forward(state)
+    elif hasattr(one, "spawn_key"):
+        one.__init__(**state)
+    elif hasattr(one, "set_state"):
         one.set_state(state)
     else:
         getattr(one, "bit_generator", one).state = state
