@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.workers.sweep import TAG_VARIABLE
+from faultrun.workers.sweep import tag
 from support.machine.processes import PATIENCE_S, lives, wait_until
 from support.machine.scripts import ended
 
@@ -152,7 +152,7 @@ finally:
 def test_it_kills_again_whatever_appears_after_the_deadline(supervised: Supervised) -> None:
     supervised.feed(0)
     wait_until(lambda: not any(living(supervised)), what="the end of all ranks")
-    late = subprocess.Popen(["/bin/sleep", "600"], env={TAG_VARIABLE: supervised.boot})
+    late = subprocess.Popen(["/bin/sleep", "600"], preexec_fn=lambda: tag(supervised.boot))  # noqa: PLW1509
     assert late.wait(PATIENCE_S) == -signal.SIGKILL
 
 

@@ -1,6 +1,7 @@
 """Finding and ending what escaped, among the real processes of this machine."""
 
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from faultrun.files import text_of
 from faultrun.workers.sweep import (
     TAG_VARIABLE,
     Strangers,
@@ -24,7 +26,7 @@ from support.machine.processes import lives, wait_until
 
 @dataclass(slots=True)
 class Crowd:
-    """Processes with a tag in their environment, and others without."""
+    """Processes with a tag, in limits and environment, and others without."""
 
     folder: Path
     boot: str = field(default_factory=lambda: os.urandom(8).hex())
@@ -35,7 +37,10 @@ class Crowd:
 
     def any(self, script: str, environ: dict[str, str]) -> int:
         process = subprocess.Popen(
-            ["/bin/sh", "-c", script], env={"PATH": os.environ["PATH"], **environ}, cwd=self.folder
+            ["/bin/sh", "-c", script],
+            env={"PATH": os.environ["PATH"], **environ},
+            cwd=self.folder,
+            preexec_fn=lambda: tag(environ.get(TAG_VARIABLE, "")),  # noqa: PLW1509
         )
         self.born.append(process)
         return process.pid
@@ -169,6 +174,48 @@ def test_a_stranger_with_a_limit_of_its_own_is_not_ours(crowd: Crowd) -> None:
     pids = [crowd.any(script, {}) for script in others]
     assert sweep(frozenset({crowd.boot, "ff"}), patience_s=5) == (0, ())
     assert all(lives(pid) for pid in pids)
+
+
+def test_one_that_somebody_else_gave_the_environment_of_a_rank_is_not_ours(crowd: Crowd) -> None:
+    environ = {TAG_VARIABLE: crowd.boot}
+    theirs = subprocess.Popen(["sleep", "60"], env={"PATH": os.environ["PATH"], **environ})
+    crowd.born.append(theirs)
+    wait_until(lambda: crowd.boot.encode() in Path(f"/proc/{theirs.pid}/environ").read_bytes())
+    assert sweep(frozenset({crowd.boot}), patience_s=5) == (0, ())
+    assert lives(theirs.pid)
+
+
+_WITHOUT_LIMITS = """
+import os, resource, subprocess, sys, time
+from faultrun.workers.process import become_subreaper
+from faultrun.workers.sweep import TAG_VARIABLE, sweep, tagged
+boot, theirs = sys.argv[1], int(sys.argv[2])
+become_subreaper()
+environ = {**os.environ, TAG_VARIABLE: boot}
+subprocess.Popen(["sh", "-c", "setsid sh -c 'sleep 60 & echo up > up' & sleep 60; :"], env=environ)
+while not os.path.exists("up") or len(set(tagged(frozenset({boot})))) < 3:
+    time.sleep(0.01)
+print(theirs in set(tagged(frozenset({boot}))), *sweep(frozenset({boot}), patience_s=5)[1])
+"""
+
+
+def test_where_limits_cannot_be_set_orphans_are_found_and_not_whom_another_started(crowd: Crowd) -> None:
+    command = f"import os; os.environ[{TAG_VARIABLE!r}] = {crowd.boot!r}; os.execvp('sleep', ['sleep', '60'])"
+    shell = crowd.any(f'{sys.executable} -S -c "{command}" & echo $! > theirs; wait', {})
+    theirs = int(wait_until(lambda: text_of(crowd.folder / "theirs").strip(), what="a tool of theirs"))
+    few = (1000, 1000)
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_LIMITS, crowd.boot, str(theirs)],
+        cwd=crowd.folder,
+        preexec_fn=lambda: resource.setrlimit(10, few),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout.split(), done.stderr) == (["False"], "")
+    assert lives(shell)
+    assert lives(theirs)
 
 
 def test_the_limits_of_two_supervisors_differ_and_fit(crowd: Crowd) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from faultrun.files import text_of
 from faultrun.workers.proc_reader import Member, above, members, to_ask
-from faultrun.workers.sweep import TAG_VARIABLE, Strangers, cleans_up, told_by
+from faultrun.workers.sweep import Strangers, carries_tag, cleans_up, told_by
 
 _PROC = Path("/proc")
 _COPIES = (b"--multiprocessing-fork", b"multiprocessing.forkserver", b"compile_worker")
@@ -60,15 +60,16 @@ class Below:
 def below(rank: int, leader: int, boot: str, passed: Passed, roots: Sequence[str]) -> Below:
     """What lives below a rank of the supervisor ``boot``, but for those that are ``passed`` by.
 
-    Outside of its leader's session it is known by its environment at exec. ``roots``: checkpoint folders.
+    Outside of its leader's session it carries the tag, and its environment at exec tells the rank. ``roots``:
+    checkpoint folders.
     """
-    own, (others, strangers) = {f"{TAG_VARIABLE}={boot}".encode(), f"RANK={rank}".encode()}, passed
+    own, (others, strangers) = f"RANK={rank}".encode(), passed
 
     def is_below(entry: "os.DirEntry[str]") -> bool:
         pid = int(entry.name)
         if strangers.has(entry) or os.getsid(pid) in others:
             return False
-        return own <= set(told_by(pid, "environ").split(b"\0"))
+        return own in told_by(pid, "environ").split(b"\0") and carries_tag(pid, frozenset({boot}))
 
     found = members(leader, is_below)
     for pid, one in found.items():

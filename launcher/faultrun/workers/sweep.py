@@ -29,7 +29,7 @@ _EXEC_S = 0.001
 _PROC = Path("/proc")
 _RLIMIT_LOCKS = 10  # asm-generic/resource.h; the resource module has no name for it
 _SERVICES = (b"torch_shm_manag", b"wandb-core")
-_LIMIT = re.compile(rb"^Max file locks +(\d+|unlimited) ", re.MULTILINE)
+_LIMIT = re.compile(rb"^Max file locks +(\d+|unlimited) +(\d+|unlimited) ", re.MULTILINE)
 
 
 class Strangers:
@@ -60,9 +60,9 @@ class Strangers:
 def tagged(boots: frozenset[str], strangers: Strangers | None = None) -> Iterator[int]:
     """The pids of living processes that a supervisor of ``boots`` brought into the world.
 
-    The tag is in ``/proc/<pid>/limits`` (``tag_limit``). Where limits cannot be set it is in
-    ``/proc/<pid>/environ`` alone: the environment at exec, which a process inherits through any number of
-    forks and sessions. Who is among ``strangers`` is passed by.
+    The tag is in ``/proc/<pid>/limits`` (``tag_limit``), which only descendants have. Where limits cannot be
+    set it is in ``/proc/<pid>/environ`` alone: the environment at exec, which anybody can give to a process.
+    So nobody else who lives may have started it. Who is among ``strangers`` is passed by.
     """
     me = str(os.getpid())
     for entry in os.scandir(_PROC):
@@ -80,16 +80,35 @@ def carries_tag(pid: int, boots: frozenset[str]) -> bool:
 
 
 def _is_ours(pid: int, boots: frozenset[str]) -> bool | None:
-    """None where that is not certain: it has ended, is just being executed, or is not ours to ask."""
+    """None where that is not certain: it has ended, is not ours to ask, or limits tell nothing of it."""
     with suppress(OSError):
-        if (limit := _limit_of(pid)) not in {tag_limit(boot) for boot in boots if boot}:
-            environ = _environ_of(pid)
-            told = b"\0" + (environ or b"")
-            ours = any(f"\0{TAG_VARIABLE}={boot}\0".encode() in told for boot in boots if boot)
-            return ours or (None if limit is None or environ == b"" else False)
+        limit, highest = _limits_of(pid)
+        if limit not in {tag_limit(boot) for boot in boots if boot}:
+            if limit is not None and _can_be_tagged(highest):
+                return False
+            return (_is_told(pid, boots) and _has_no_other_parent(pid, boots)) or None
         os.kill(pid, 0)
         return _lives(pid) or None
     return None
+
+
+def _is_told(pid: int, boots: frozenset[str]) -> bool:
+    told = b"\0" + told_by(pid, "environ")
+    return any(f"\0{TAG_VARIABLE}={boot}\0".encode() in told for boot in boots if boot)
+
+
+def _has_no_other_parent(pid: int, boots: frozenset[str]) -> bool:
+    """Whether the first above it without the variable is one who may have been given our orphans."""
+    own = {0, *_line_of(os.getpid())}
+    return next((one in own for one in _line_of(pid)[1:] if one in own or not _is_told(one, boots)), True)
+
+
+def _line_of(pid: int) -> list[int]:
+    """The process, its parent, and so on, as far as anybody tells."""
+    line = [pid]
+    while stat := told_by(line[-1], "stat"):
+        line.append(int(stat.rpartition(b")")[2].split()[1]))
+    return line
 
 
 @cache
@@ -111,19 +130,22 @@ def tag(boot: str) -> None:
         resource.setrlimit(_RLIMIT_LOCKS, (tag_limit(boot), resource.getrlimit(_RLIMIT_LOCKS)[1]))
 
 
-def _limit_of(pid: int) -> int | None:
-    """-1 for none; None where nobody tells."""
+@cache
+def _can_be_tagged(highest: int) -> bool:
+    """Whether a child of ours with this hard limit would carry the tag."""
+    with suppress(OSError, ValueError):
+        resource.setrlimit(_RLIMIT_LOCKS, resource.getrlimit(_RLIMIT_LOCKS))
+        return not 0 <= highest < 1 << 62
+    return False
+
+
+def _limits_of(pid: int) -> tuple[int | None, int]:
+    """The soft and the hard limit; -1 for none; no soft one where nobody tells."""
     with suppress(FileNotFoundError):  # some sandboxes do not tell
         if (found := _LIMIT.search((_PROC / str(pid) / "limits").read_bytes())) is not None:
-            return -1 if found[1] == b"unlimited" else int(found[1])
-    return None
-
-
-def _environ_of(pid: int) -> bytes | None:
-    """None for a thread of the kernel, and for a process that has ended: they have no memory."""
-    with suppress(ProcessLookupError):
-        return (_PROC / str(pid) / "environ").read_bytes()
-    return None
+            soft, hard = (-1 if one == b"unlimited" else int(one) for one in found.groups())
+            return soft, hard
+    return None, -1
 
 
 def _lives(pid: int) -> bool:
