@@ -94,6 +94,9 @@ and SIGUSR2, although it catches them: ``sdk/worker/stop_signals.py``, which say
 STACKS_FILE = "stacks_{rank}.txt"
 """Where the dump goes, beside the progress page; removed when nothing was ever asked for."""
 
+SIGNALS_FILE = "signals_{rank}"
+"""Beside it: a byte for each signal to stop that the rank's program took (``sdk/worker/stop_signals.py``)."""
+
 THREADS_FILE = "threads_{rank}.txt"
 """Where the stacks of the other threads go, each time anew."""
 

@@ -4,13 +4,15 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from faultrun.files import text_of
 from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.observed.evidence import DeathNote, FaultClass, Finding, Row
+from faultrun.model.wire import SIGNALS_FILE
 from faultrun.platforms.cgroup import memory_group, oom_kill_count
 from faultrun.platforms.kernel_log import KernelLog, Record, memory_fault, oom_kills, thread_fault
 from faultrun.supervisor.reactor import RunClock
@@ -39,8 +41,9 @@ class _Glance:
 class ExitInspector:
     """``begin`` and ``saw`` belong to the loop's thread, ``notes`` may take its time in another."""
 
-    def __init__(self, rows: Sequence[Row], clock: RunClock) -> None:
-        self._rows, self._clock = rows, clock
+    def __init__(self, rows: Sequence[Row], clock: RunClock, stops: Collection[int] = ()) -> None:
+        """``stops``: the signals that mean a stop."""
+        self._rows, self._clock, self._stops = rows, clock, stops
         self._kernel = KernelLog()
         self._seen: dict[int, _Glance] = {}
         self._groups, self._began_ns = "", 0
@@ -89,8 +92,16 @@ class ExitInspector:
                 known = self._by_kernel(glance, kernel_records) or note.finding
                 known = known or _log_disk_full(glance.status, note, logs.folder)
                 note = replace(note, finding=_left_over(note, self._began_ns) or known)
-            found.append(replace(note, reports=rank in reporting))
+            told = self._told(logs.folder / SIGNALS_FILE.format(rank=rank))
+            found.append(replace(note, reports=rank in reporting, told=told))
         return tuple(found)
+
+    def _told(self, noted: Path) -> tuple[int, float] | None:
+        """The first signal to stop that a rank's program took, and when one came last."""
+        with suppress(OSError):
+            if told := [signum for signum in noted.read_bytes() if signum in self._stops]:
+                return told[0], self._clock.of_utc_ns(noted.stat().st_mtime_ns)
+        return None
 
     def close(self) -> None:
         """Let go of the kernel's log."""

@@ -17,8 +17,10 @@ from faultrun.model.actions import (
     Spawn,
     Sweep,
 )
+from faultrun.model.events import RunStarted
 from faultrun.model.observed.node_fact import NodeFact, NodeReady
 from faultrun.model.run import RunState
+from faultrun.model.stop import StopRequested
 from faultrun.supervisor.interfaces import EventListener, Executor, Journal
 
 
@@ -41,6 +43,8 @@ def supervise(
     # A run that was stopped replays to its end, and the first event takes it up again.
     while True:
         for event in world.wait():
+            if state.done and not isinstance(event, RunStarted | StopRequested):
+                continue
             standbys, step = decide_standbys(standbys, event, decide(state, event))
             state = step.state
             at_once, written, meanwhile, later = _in_order(step.actions)
@@ -57,8 +61,8 @@ def supervise(
                 world.perform(action)
             for listener in listeners:
                 listener.tell(event, step)
-            if state.done:
-                return state
+        if state.done:
+            return state
 
 
 def _in_order(actions: Sequence[Action]) -> tuple[list[Action], ...]:

@@ -16,6 +16,7 @@ from faultrun.model.actions import (
     StartTimer,
 )
 from faultrun.model.events import Timer
+from faultrun.model.exits import Exited
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.observed.platform_notice import ResetNotice
 from faultrun.model.plan import Reason
@@ -178,7 +179,7 @@ def test_an_answer_that_was_under_way_when_the_stop_came_starts_nothing() -> Non
 
 
 def test_a_finished_run_acts_on_nothing_and_its_exit_code_stays() -> None:
-    story = Story(1).begins().returned(0).drained()
+    story = Story(1).begins().ended(0, Exited(code=0), done=True).drained()
     before = story.state
     story.actions.clear()
     story.killed(0).told_to_stop().finished(1).chose().prepared().rang(Timer.GRACE).drained()
@@ -320,8 +321,18 @@ def test_a_stop_that_comes_when_the_end_has_been_decided_did_not_end_the_run(cod
     assert (story.phase, story.state.exit_code, story.state.stop) == (Phase.FINISHED, code, None)
 
 
-def test_a_stop_that_comes_when_every_rank_has_returned_zero_did_not_end_the_run() -> None:
-    story = Story(2).begins().returned(0).returned(1)
+@pytest.mark.parametrize("swept", [False, True])
+def test_a_stop_that_is_heard_when_every_rank_has_returned_zero_may_have_reached_them_before(
+    swept: bool,
+) -> None:
+    story = Story(2).begins().returned(0).ended(1, Exited(code=0), done=True)
+    story = story.drained().told_to_stop() if swept else story.told_to_stop().drained()
+    assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 143)
+    assert not story.state.trained, "the next start goes on"
+
+
+def test_a_stop_that_comes_when_every_rank_was_done_did_not_end_the_run() -> None:
+    story = Story(2).begins().ended(0, Exited(code=0), done=True).ended(1, Exited(code=0), done=True)
     assert story.phase is Phase.SWEEPING, "what they left behind is being ended"
     story.told_to_stop().told_to_stop(StopSource.SIGINT, after_s=5).drained()
     assert (story.phase, story.state.exit_code, story.state.stop) == (Phase.FINISHED, 0, None)

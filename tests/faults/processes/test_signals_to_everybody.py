@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.machine.processes import children, lives, wait_until
-from support.runs import Launcher, Run
+from support.runs import READY, Launcher, Run
 
 SAVES = (
     "import time\n"
@@ -74,6 +74,56 @@ def test_a_handler_of_the_scripts_own_has_the_window_before_sigterm(launcher: La
     told(run, signal.SIGUSR1, "leaves first")
     assert run.ends() == 143
     assert ["saved" in run.log(rank) for rank in range(2)] == [True, True]
+
+
+LEAVES = (
+    "import time\n"
+    "signal.signal(signal.SIG{name}, lambda *_: {bye})\n"
+    "if life == 0: train()\n"
+    "say('came to its end')"
+)
+
+
+@pytest.mark.parametrize(("name", "bye"), [*product(["TERM", "USR1"], ["sys.exit(0)", "os._exit(0)"])])
+def test_ranks_that_leave_with_0_when_they_are_told_have_stopped_also_where_nobody_tells_faultrun(
+    launcher: Launcher, name: str, bye: str
+) -> None:
+    words = python(launcher, LEAVES.format(name=name, bye=bye)).split()
+    run = launcher.command("--worker_num=2", *words).trains(range(2))
+    run.kill(0, 1, signum=signal.Signals[f"SIG{name}"])
+    assert run.ends() == 143
+    assert f"ranks that ended with 0 had been sent SIG{name}: this is a stop" in run.text
+    assert launcher.command("--worker_num=2", *words).ends() == 0
+
+
+def test_a_handler_is_what_the_program_sees_and_forked_children_tell_nothing(launcher: Launcher) -> None:
+    code = (
+        "def save(*_): say('saved')\n"
+        "assert signal.signal(signal.SIGTERM, save) == signal.SIG_DFL\n"
+        "assert signal.getsignal(signal.SIGTERM) is save\n"
+        "if os.fork() == 0:\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "assert signal.signal(signal.SIGTERM, signal.SIG_IGN) is save"
+    )
+    run = launcher.command("--worker_num=1", *python(launcher, code).split())
+    assert run.ends() == 0
+    assert "saved" in run.log(0)
+
+
+def test_a_stop_that_faultrun_hears_while_it_writes_its_report_is_one_with_the_end(
+    launcher: Launcher,
+) -> None:
+    script = launcher.folder / "train.sh"
+    script.write_text(f"trap 'exit 0' TERM\necho {READY}\nwhile :; do sleep 0.02; done")
+    run = launcher.command("--worker_num=2", "bash", str(script)).trains(range(2))
+    run.kill(0, 1, signum=signal.SIGTERM)
+    wait_until(lambda: "every rank finished" in run.text, what="the end of the loop")
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+    assert "stopped by SIGTERM" in run.text.rpartition("every rank finished")[2]
+    assert [one["exit_code"] for one in run.events("RunFinished")] == [0, 143]
 
 
 @pytest.mark.parametrize("name", ["itself", "below a shell", "in a session of its own"])

@@ -217,7 +217,9 @@ def _supervise(
         running.close()
     _write_termination_message(spec.logs.termination_log, line)
     report_at_end(spec, running.log_dir, say, stopped=running.stopped)
-    running.mark_end(code)
+    code, line = running.leave(code)
+    if line:
+        _write_termination_message(spec.logs.termination_log, line)
     return code
 
 

@@ -30,6 +30,7 @@ from faultrun.cli.run.start_and_end import (
 from faultrun.cli.run.told_by_signals import SignalsTold
 from faultrun.core.diagnosis.signature_table import ROWS
 from faultrun.core.phases.begin import plan_to_go_on_from
+from faultrun.core.phases.one_stop import STOP_SOURCES
 from faultrun.core.redact import without_logins
 from faultrun.core.standby.state import StandbyState
 from faultrun.files import text_of
@@ -39,7 +40,7 @@ from faultrun.journal.codec import encode
 from faultrun.journal.logdir import claim, mark_ended, write_record
 from faultrun.model.events import RunStarted
 from faultrun.model.run import RunState
-from faultrun.model.spec.run_spec import MsScheduler, RunSpec
+from faultrun.model.spec.run_spec import MsScheduler, RunSpec, SignalAnswer
 from faultrun.model.topology import BootId
 from faultrun.nodes.agent.agreement import LEAVING_S, NodesAgreement
 from faultrun.nodes.agent.served_etcd import ServedEtcd
@@ -118,7 +119,8 @@ class Supervisor:
         self._next_seq = 0 if past is None else past.next_seq
         lost = lost_workers(self._state, self._spec.logs, self.log_dir, RunClock())
         self._came_to = max((one.step for life in lost for one in life.steps), default=None)
-        self._stack = ExitStack()
+        self._stack, self._last = ExitStack(), ExitStack()
+        self._look_again: Callable[[int], tuple[int, str]] = lambda code: (code, "")
         self.stopped = False
 
     @property
@@ -142,7 +144,7 @@ class Supervisor:
         control = self._kept(Control(self.log_dir, reactor, windows.stop_grace_s, memory, neighbour))
         self._write_record(control)
         writer = JournalWriter(self.journal, next_seq=self._next_seq, node=self._spec.node, boot=self._boot)
-        journal = self._kept(writer)
+        journal = self._last.enter_context(closing(writer))
         environ, originals = self._process.environ, self.log_dir / ORIGINALS
         devices = DeviceAssignment(self._spec, environ, self._say, self.log_dir)
         preparer = Preparer(self._spec, environ, originals, clock, self._say, devices)
@@ -161,14 +163,14 @@ class Supervisor:
         self._stack.callback(devices.abandon)
         supervision, say = self._spec.supervision, self._say
         told = SignalsTold(supervision=supervision, reactor=reactor, group=group, control=control, say=say)
-        told.listen(self._kept(SignalPipe()), self._process.environ)
+        told.listen(pipe := self._last.enter_context(closing(SignalPipe())), self._process.environ)
         reactor.post(self._started(clock, helpers.fault_files))
         for lost in lost_workers(self._state, self._spec.logs, self.log_dir, clock):
             reactor.post(lost)
         if helpers.fault_files is not None:
             helpers.fault_files.attach(reactor, group.incarnation)
         write_heartbeats(reactor, group.incarnation)
-        narrator = narrator_for(self._spec, self.log_dir, self._say)
+        narrator = self._narrator = narrator_for(self._spec, self.log_dir, self._say)
         listeners = (
             *(narrator, preparer, saves),
             ResumeCheck(reactor, self._spec.recovery, saves),
@@ -184,26 +186,37 @@ class Supervisor:
         size, say, left = self._spec.topology.world_size, self._say, self._stack.callback
         left(let_save, group, control, clock, windows=windows, world_size=size, say=say)
         end = supervise(self._state, world, journal, listeners, self._standby_state())
+        again = partial(supervise, end, world, journal, (narrator,), StandbyState())
+        self._look_again = partial(self._ended, end, partial(told.heard_late, pipe, end), again)
         line = "" if narrator.outcome is None else narrator.outcome.line
-        return self._ended(end, line, control), line
+        self.stopped = end.stop is not None
+        code = 1 if end.exit_code is None else end.exit_code
+        control.tell_end(line, code)
+        return code, line
 
-    def mark_end(self, exit_code: int) -> None:
-        """Note that nothing is left to do but to return ``exit_code``."""
+    def leave(self, exit_code: int) -> tuple[int, str]:
+        """Do what is left, and note the exit code; that of a stop, with a line, if one has come since."""
+        exit_code, line = self._look_again(exit_code)
+        self._last.close()
         past = self._claimed.past
         boot = past.boots[-1] if past is not None and self._claimed.untold is not None else self._boot
         mark_ended(self.log_dir, boot, exit_code)
+        return exit_code, line
 
     def close(self) -> None:
         """Leave no process and no open file; in reverse order of what was begun."""
         self._stack.close()
 
-    def _ended(self, end: RunState, line: str, control: Control) -> int:
-        """Do what is left once the loop is over, and tell whoever waits on the socket; the exit code."""
-        self.stopped = end.stop is not None
+    def _ended(
+        self, end: RunState, stop: Callable[[], bool], again: Callable[[], RunState], code: int
+    ) -> tuple[int, str]:
+        """Go through the end ``again`` for a ``stop`` that was heard when the loop was over."""
+        line = ""
+        if stop():
+            end, said = again(), self._narrator.outcome
+            code, line = (code, "") if said is None else (said.exit_code, said.line)
         at_end(self._spec, self.log_dir, end, self._say)
-        code = 1 if end.exit_code is None else end.exit_code
-        control.tell_end(line, code)
-        return code
+        return code, line
 
     def _kept(self, part: C) -> C:
         """Return ``part``, and have it closed at the end."""
@@ -224,6 +237,9 @@ class Supervisor:
             self._say(f"processes {' '.join(map(str, stuck))} of the previous run cannot be killed")
 
     def _supervisor_env(self, preparer: Preparer, helpers: Helpers, clock: RunClock) -> SupervisorEnv:
+        supervision = self._spec.supervision
+        others = {signum for signum, answer in supervision.signals if answer is not SignalAnswer.STOP}
+        stops = STOP_SOURCES.keys() - others
         return SupervisorEnv(
             environ=self._process.environ,
             boot=self._boot,
@@ -231,7 +247,7 @@ class Supervisor:
             log_dir=self.log_dir,
             ascend=accelerators_of("npu", self._process.environ) is not None,
             command=preparer.command,
-            exits=self._kept(ExitInspector((*self._spec.supervision.signatures, *ROWS), clock)),
+            exits=self._kept(ExitInspector((*supervision.signatures, *ROWS), clock, stops)),
             streams=helpers.streams,
             deadline=helpers.deadman.deadline,
             leave=helpers.deadman.leave,

@@ -5,24 +5,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from faultrun.core.phases.one_stop import STOP_SOURCES, comes_too_late
 from faultrun.model.events import Event
 from faultrun.model.observed.dying_gasp import SaveRequested
+from faultrun.model.run import RunState
 from faultrun.model.spec.run_spec import SignalAnswer, Supervision
 from faultrun.model.spec.windows import PLATFORM_MARGIN_S
-from faultrun.model.stop import StopRequested, StopSource
+from faultrun.model.stop import StopRequested
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.platform.slurm_job import asks_slurm, ends_at_utc_s
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 from faultrun.supervisor.workers.worker_group import WorkerGroup
 from faultrun.workers.signals import SignalPipe
-
-_STOPS = {
-    1: StopSource.SIGHUP,
-    2: StopSource.SIGINT,
-    10: StopSource.SIGUSR1,
-    12: StopSource.SIGUSR2,
-    15: StopSource.SIGTERM,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +34,18 @@ class SignalsTold:
         unasked = [environ["SLURM_JOB_ID"]] if asks_slurm(environ) else []
         self.reactor.watch(pipe.fd, lambda: self._drain(pipe, unasked))
 
+    def heard_late(self, pipe: SignalPipe, end: RunState) -> bool:
+        """Whether a stop has come that is one with this end; ``wait`` returns it."""
+        stops = [event for event in self._drain(pipe, []) if isinstance(event, StopRequested)]
+        if not stops or comes_too_late(end):
+            return False
+        self.reactor.post(stops[0])
+        return True
+
     def _drain(self, pipe: SignalPipe, unasked: list[str]) -> Iterable[Event]:
         answers = dict(self.supervision.signals)
         for signum in pipe.drain():
-            if (source := _STOPS.get(signum)) is None:
+            if (source := STOP_SOURCES.get(signum)) is None:
                 yield from self.group.reap_strangers()
                 continue
             now_s, number = self.reactor.now(), self.group.incarnation.number

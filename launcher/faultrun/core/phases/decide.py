@@ -70,7 +70,7 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: PLR0911  one row a c
     match event:
         case RunStarted():
             return begin.take_up(state, event)
-        case _ if state.done:
+        case _ if state.done and not isinstance(event, StopRequested):
             return Step(state=state, why=f"the run is over; {type(event).__name__} changes nothing")
         case RunFinished():
             return begin.finish(state, event)

@@ -132,11 +132,12 @@ def stop(state: RunState, event: StopRequested, incident: Incident | None = None
     """End the run with a gasp; somebody who asks again is impatient and cuts the window short.
 
     The SIGTERM that follows a preStop hook is the platform's routine and not
-    impatience: the window that the hook opened goes on. Whoever asks when every rank
-    has returned 0 comes too late to end anything. ``incident``: why the platform asks.
+    impatience: the window that the hook opened goes on. ``incident``: why the platform asks.
     """
-    if state.phase is Phase.SWEEPING and state.stop is None and state.life.drain is None:
-        return Step(state=state, why=f"{event.source.value} comes too late: every rank has finished")
+    if one_stop.comes_too_late(state):
+        return Step(state=state, why=f"{event.source.value} comes too late to end anything")
+    if state.done:
+        state = replace(state, phase=Phase.AWAITING_PLAN, exit_code=None)
     before = state.stop or Stop(source=event.source)
     again = before.is_repeated_by(event)
     failed, by_s = state.life.incident, state.stop_by_s if event.by_s is None else event.by_s
@@ -320,6 +321,9 @@ def drained(state: RunState, event: Drained) -> Step:
         why = f"processes of incarnation {state.incarnation} did not end after SIGKILL (pid {pids})"
         code = exit_code_of(None if incident is None else incident.status)
         return node_statement.give_up(state, event.at_s, (code, why))
+    if (stop := one_stop.answered_by_ranks(state, event.notes)) is not None:
+        step = swept(replace(state, stop=stop), event.at_s)
+        return replace(step, why=f"ranks that ended with 0 had been sent {stop.source.value}: this is a stop")
     return swept(state, event.at_s)
 
 

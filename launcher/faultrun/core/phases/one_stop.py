@@ -4,17 +4,28 @@ Platforms signal every process of a job, one after the other. Data loaders and r
 tenths of a second before the supervisor does, and end of it.
 """
 
+import math
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from faultrun.core.diagnosis.diagnose import is_hard
 from faultrun.model.exits import Exited, Signaled
 from faultrun.model.incident import Cause, Incident
-from faultrun.model.run import RunState
-from faultrun.model.stop import SAME_STOP_S
+from faultrun.model.observed.evidence import DeathNote
+from faultrun.model.run import Phase, RunState
+from faultrun.model.stop import SAME_STOP_S, Stop, StopSource
 
-STOP_SIGNUMS = (1, 2, 10, 12, 15)
-"""SIGHUP, SIGINT, SIGUSR1, SIGUSR2 and SIGTERM, by Linux's numbers on x86-64 and arm64."""
+STOP_SOURCES = {
+    1: StopSource.SIGHUP,
+    2: StopSource.SIGINT,
+    10: StopSource.SIGUSR1,
+    12: StopSource.SIGUSR2,
+    15: StopSource.SIGTERM,
+}
+"""By Linux's numbers on x86-64 and arm64."""
+
+STOP_SIGNUMS = tuple(STOP_SOURCES)
 
 _TOLD = {Signaled(signum=one) for one in STOP_SIGNUMS} | {Exited(code=128 + one) for one in STOP_SIGNUMS}
 _LOADER_TOLD = re.compile(
@@ -30,6 +41,30 @@ def may_follow(incident: Incident, now_s: float) -> bool:
     words = () if raised is None else (raised.message, *raised.came_from)
     told = incident.status in _TOLD or any(_LOADER_TOLD.search(one) for one in words)
     return told and now_s < incident.at_s + SAME_STOP_S
+
+
+def comes_too_late(state: RunState) -> bool:
+    """Whether a stop that is told now can end nothing any more.
+
+    Ranks that ended with 0 may have heard of it before: only those that were done came to their own end for
+    certain. What several nodes have agreed on stays.
+    """
+    over = state.phase is Phase.SWEEPING or (state.trained and len(state.topology.nodes) == 1)
+    if not over or state.stop is not None or state.life.drain is not None:
+        return state.done
+    return all(end.done for end in state.life.exits)
+
+
+def answered_by_ranks(state: RunState, notes: Iterable[DeathNote]) -> Stop | None:
+    """The stop that ranks heard of and nobody else: a signal came, and within the window they ended with 0.
+
+    Not one of those that were done. None: every rank came to its own end, or somebody has opened a window.
+    """
+    if state.life.drain is not None or state.stop is not None or state.failure is not None:
+        return None
+    since = {end.rank: end.at_s - state.windows.stop_grace_s for end in state.life.exits if not end.done}
+    told = (note.told[0] for note in notes if note.told and note.told[1] >= since.get(note.rank, math.inf))
+    return next((Stop(source=STOP_SOURCES[signum]) for signum in told), None)
 
 
 def as_one(state: RunState) -> RunState:

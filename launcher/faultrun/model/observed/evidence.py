@@ -57,7 +57,8 @@ class DeathNote:
     """What a dead rank left behind. ``logged_step`` is the last global step its log mentions, if any.
 
     ``logged_epoch`` comes with ``logged_in_epoch`` where steps are counted anew in every epoch. ``reports``
-    tells whether it spoke the SDK, so that silence about steps means that there was none.
+    tells whether it spoke the SDK, so that silence about steps means that there was none. ``told``: a signal
+    to stop that its program took, and when one came last.
     """
 
     rank: int
@@ -68,6 +69,7 @@ class DeathNote:
     raised: Raised | None = None
     finding: Finding | None = None
     reports: bool = False
+    told: tuple[int, float] | None = field(default=None, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

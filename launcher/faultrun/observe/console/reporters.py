@@ -117,6 +117,8 @@ class ConsoleReporter:
                     self._warn(f"{event.why}\n  {step.why}")
             case GaspSaved() if before is not None and not before.run.save_folders:
                 self._saves_elsewhere(event.rank, step.state.run.save_folders)
+            case Drained() if before is not None and step.state.stop is not before.stop:
+                self._say(step.why)
             case FirstSaveTold(words=words, before=False) | Drained(left=words) if words:
                 self._say(words)
             case PlanAdopted():
@@ -342,8 +344,7 @@ def _from_nothing(plan: Plan | None) -> bool:
 
 def _passed_over(refused: tuple[Refusal, ...]) -> str:
     """Why it is not the newest file; the first of several says it."""
-    if not refused:
+    if (first := max(refused, key=lambda one: one.global_step or 0, default=None)) is None:
         return ""
-    first = max(refused, key=lambda one: one.global_step or 0)
     others = f"; {len(refused)} newer are refused" if len(refused) > 1 else ""
     return f", not from {first.path}: {first.why}{others} (faultrun ckpt list --why)"

@@ -1,9 +1,10 @@
 """Signals that a platform sends to every process of a job, and that would end a rank before it is asked.
 
-A Python that becomes a rank executes this file before its program, too: it imports what C has, and no more.
+A Python that becomes a rank executes this file before its program, too: it imports what ``site`` has.
 """
 
 import _signal  # type: ignore[import-not-found]  # no stubs
+import os
 
 OUTLIVED = (1, 10, 12)
 """SIGHUP, SIGUSR1 and SIGUSR2, by Linux's numbers on x86-64 and arm64."""
@@ -29,8 +30,9 @@ def outlive() -> None:
     """Have those of ``OUTLIVED`` that would end this process do nothing; nothing where C cannot be called.
 
     A C function takes them, behind Python's back. Python calls them SIG_DFL, as Lightning wants to find them;
-    handlers that the program installs take its place; calls of the system go on (SA_RESTART); and what is
-    executed from here has the usual action again, which it would not have of a signal that is ignored.
+    handlers that the program installs take its place, and are noted when they are called; calls of the system
+    go on (SA_RESTART); and what is executed from here has the usual action again, which it would not have of
+    a signal that is ignored.
     """
     if type(install := _signal.signal) is type(outlive):
         return  # it has been done
@@ -49,10 +51,39 @@ def outlive() -> None:
         if _signal.getsignal(signum) == _signal.SIG_DFL:
             _ctypes.call_function(handle, (signum, nothing))
 
+    asked = _signal.getsignal
+
     def installed(signum: int, handler: object, /) -> object:
-        before = install(signum, handler)
+        before = install(signum, _Noted(handler) if signum in _TOLD and callable(handler) else handler)
         if signum in OUTLIVED and callable(handler):
             install(_UNANSWERED, _signal.SIG_DFL)
-        return before
+        return before.handler if isinstance(before, _Noted) else before
 
-    _signal.signal = installed  # ``signal.signal`` finds it by this name
+    def installed_for(signum: int, /) -> object:
+        return one.handler if isinstance(one := asked(signum), _Noted) else one
+
+    # ``signal.signal`` and ``signal.getsignal`` find them by these names.
+    _signal.signal, _signal.getsignal = installed, installed_for
+
+
+class _Noted:
+    """A handler of the program's. That it was called is noted, for faultrun to read when the rank has ended.
+
+    A rank that ends with 0 then may have been told to, by somebody who told nobody else. Children that are
+    forked note nothing: pools end theirs by SIGTERM.
+    """
+
+    def __init__(self, handler: object) -> None:
+        self.handler, self._pid = handler, os.getpid()
+
+    def __call__(self, signum: int, frame: object) -> None:
+        folder = os.environ.get("FAULTRUN_PROGRESS", "").rpartition("/")[0]
+        if folder and os.getpid() == self._pid:
+            try:
+                path = f"{folder}/signals_{os.environ.get('RANK', '')}"
+                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+                os.write(fd, bytes([signum]))
+                os.close(fd)
+            except OSError:  # no room
+                pass
+        self.handler(signum, frame)  # type: ignore[operator]  # who makes one knows

@@ -11,7 +11,7 @@ from faultrun.model.events import Event, Heartbeat, WorkersLost
 from faultrun.model.observed.progress import RankStep, WorkPhase, phase_of
 from faultrun.model.run import Phase, RunState
 from faultrun.model.spec.output import Logs
-from faultrun.model.wire import SLOT_BYTES, Progress, unpack_word
+from faultrun.model.wire import SIGNALS_FILE, SLOT_BYTES, Progress, unpack_word
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.workers.logs.last_steps import last_steps
 from faultrun.workers.logs.log_files import LogFiles, files_of
@@ -71,6 +71,7 @@ class ProgressPage:
         """Have these ranks be mute again: somebody else takes their places. OSError: the disk."""
         for rank in ranks:
             os.pwrite(self._fd, bytes(SLOT_BYTES), SLOT_BYTES * self.ranks.index(rank))
+            self.path.with_name(SIGNALS_FILE.format(rank=rank)).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Let go of the page; the file stays for whoever wants to read it."""
