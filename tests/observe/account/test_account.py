@@ -28,7 +28,7 @@ from support.stories.account_stories import (
     written,
 )
 from support.stories.savings_stories import NO_WAIT
-from support.stories.story import SIGSEGV, SIGTERM, Story, checkpoint
+from support.stories.story import SIGKILL, SIGSEGV, SIGTERM, Story, checkpoint
 
 
 def test_every_second_of_a_run_with_a_fault_has_its_name() -> None:
@@ -172,6 +172,26 @@ def test_a_stop_is_no_incident() -> None:
     assert account.lives[-1].end == "stopped"
     assert account.ended is not None
     assert account.ended[0] == 143
+
+
+@pytest.mark.parametrize("when", ["while ranks save", "when all are swept", "after the next look"])
+@pytest.mark.parametrize("signum", [SIGTERM, SIGKILL])
+def test_a_death_is_an_incident_unless_it_was_the_first_sign_of_a_stop(when: str, signum: int) -> None:
+    story = begins(Story(2)).killed(0, signum, after_s=60)
+    if when == "while ranks save":
+        story.told_to_stop(after_s=0.5).killed(1, SIGTERM).drained()
+    elif when == "when all are swept":
+        story.killed(1, SIGTERM).told_to_stop(after_s=0.5).drained()
+    else:
+        story.agreement_is_silent = True
+        story.killed(1, SIGTERM).drained().rang(Timer.GRACE, after_s=0.1).chose(checkpoint(5))
+        story.agreement_is_silent = False
+        story.told_to_stop(after_s=0.5)
+    account = account_of(lines_of(story))
+    assert account.ended is not None
+    assert account.ended[0] == 143
+    assert len(account.faults) == (1 if signum == SIGKILL else 0)
+    assert account.stops == (1 if signum == SIGTERM else 0)
 
 
 def test_a_window_that_runs_out_is_counted() -> None:

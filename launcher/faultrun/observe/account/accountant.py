@@ -117,6 +117,10 @@ class Accountant:
             case ResumeChecked(why=why) if self._account.faults and self._life is not None:
                 if self._life.after_fault == self._account.faults[-1].number:
                     self._account.faults[-1].resume = why
+            case StopRequested() if self._fault is not None:
+                self._fault.is_judged = (
+                    False  # it may be the first sign of this stop: the next statement says so
+                )
             case GaspSaved() if self._fault is not None:
                 self._fault.saved += 1
             case Drained(notes=notes):
@@ -220,8 +224,8 @@ class Accountant:
         fault, self._fault = self._fault, None
         if fault is None:
             return
-        # Nobody judged it: the platform asked all to leave.
-        if fault.cause == _NOTICE and self._account.lives:
+        # Nobody judged it: the platform asked all to leave, or it was the first sign of a stop.
+        if self._account.lives and (fault.cause == _NOTICE or (self.view.stopping and not fault.is_judged)):
             self._account.stops += 1
             self._account.lives[-1] = replace(self._account.lives[-1], end=STOPPED)
             return

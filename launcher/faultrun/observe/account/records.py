@@ -55,7 +55,7 @@ class IncidentRecord:
     ``RecoveryTimed`` tells, in seconds, by name and in order, ``timed_s`` its total. ``resume`` says where
     the next one began, beside where it should have; empty while nobody knows. ``periodic_step``: see
     ``RecoveryPointChosen``. ``ordered``: see ``Incident``. ``stayed`` names a recovery in which workers keep
-    their processes.
+    their processes. ``is_judged``: the newest statement of the node has it.
     """
 
     number: int
@@ -79,6 +79,7 @@ class IncidentRecord:
     periodic_step: int | None = None
     ordered: bool = False
     stayed: str = ""
+    is_judged: bool = False
 
     @property
     def recovery_s(self) -> float | None:
@@ -90,7 +91,7 @@ class IncidentRecord:
     def judged(self, incident: Incident) -> None:
         """The final judgement, made once all workers are gone."""
         self.number, self.rank, self.cause = incident.number, incident.rank, incident.cause.value
-        self.ordered = incident.ordered
+        self.ordered, self.is_judged = incident.ordered, True
         what = what_happened(incident)
         if incident.cause is Cause.HANG:  # its evidence is of one moment; a report counts what is alike
             what = f"hung: {what.partition(';')[0].partition(' (')[0]}"
