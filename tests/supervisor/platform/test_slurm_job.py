@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from faultrun.supervisor.platform.slurm_job import asks_slurm, ends_at_utc_s, read_end
+from support.machine.processes import lives, wait_until
 
 NOW_S = datetime(2026, 11, 28, 12, 0, 0).timestamp()
 
@@ -35,7 +36,9 @@ def test_one_node_asks_and_an_answer_that_does_not_come_is_not_waited_for(
     assert ends_at_utc_s("7", NOW_S) == NOW_S + 90
     assert [asks_slurm({"SLURM_JOB_ID": "7", "SLURM_NODEID": node}) for node in "01"] == [True, False]
     assert not asks_slurm({})
-    stand_in.write_text("#!/bin/sh\nexec sleep 60\n")
+    stand_in.write_text(f"#!/bin/sh\nsleep 60 &\necho $! > {tmp_path}/below\nwait\n")
     assert ends_at_utc_s("7", NOW_S) is None
+    below = int((tmp_path / "below").read_text())
+    wait_until(lambda: not lives(below), what="the end of what a wrapper started")
     stand_in.unlink()
     assert ends_at_utc_s("7", NOW_S) is None

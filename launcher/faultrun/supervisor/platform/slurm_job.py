@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import datetime
 from shutil import which
 
-_WITHIN_S = 2.0
+_WITHIN_S, _AT_MOST_S = "2", 2.2
 _KILL_WAIT_S = 30.0
 """SLURM's default: so long after SIGTERM it kills what it has cancelled, requeued or timed out."""
 
@@ -23,11 +23,12 @@ def asks_slurm(environ: Mapping[str, str]) -> bool:
 def ends_at_utc_s(job_id: str, now_utc_s: float) -> float | None:
     """When it kills what still runs; None where nobody says. Takes two seconds at most.
 
-    A job that it is ending already has ``KillWait``, and its ``EndTime`` is over.
+    A job that it is ending already has ``KillWait``, and its ``EndTime`` is over. ``timeout`` ends what a
+    wrapper of the site's has started, too.
     """
     with suppress(OSError, subprocess.SubprocessError):
-        command = ("scontrol", "--oneliner", "show", "job", job_id)
-        asked = subprocess.run(command, capture_output=True, text=True, timeout=_WITHIN_S, check=True)
+        command = ("timeout", "-s", "KILL", _WITHIN_S, "scontrol", "--oneliner", "show", "job", job_id)
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=_AT_MOST_S, check=True)
         return read_end(asked.stdout, now_utc_s)
     return None
 
