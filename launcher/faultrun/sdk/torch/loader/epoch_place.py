@@ -110,25 +110,22 @@ class EpochPlace:
             if self._notes is not None:
                 self._notes.note(epoch, done, batch, apart=apart)
                 if not (done - before) & (done - before - 1):
-                    self._finds_more()  # with the first batch, the second, the fourth
+                    self.finds_more()  # with the first batch, the second, the fourth
             yield batch
 
-    def _finds_more(self) -> None:
-        if self._state_of is not None:
-            state = self._state_of[1]
-            state.look_again()
-            state.check()
-            self.generator = None if state.is_empty else state
+    def finds_more(self, state: Any = None, read: Callable[[], object] = lambda: None) -> None:
+        """Find what samples have made to draw from; what the loader's ``state`` has once a batch is ``read``.
 
-    def has_all_of(self, state: Any, read: Callable[[], object]) -> None:
-        """Have all generators of the loader's ``state``: those that a sample makes once one is ``read``.
-
-        FaultrunError: one is not there.
+        FaultrunError: it is not there even then, or does not tell where it is.
         """
-        if self._state_of is not None and self._state_of[1].lacks(state):
-            read()
-            self._finds_more()
-            self._state_of[1].check_all_there(state)
+        if self._state_of is not None:
+            own = self._state_of[1]
+            own.look_again()
+            if own.lacks(state):
+                read()
+                own.look_again()
+            own.check(state)
+            self.generator = None if own.is_empty else own
 
     def note_inputs(self, step: int, inputs: Any) -> None:
         """What the model is given in ``step``, outside of a loop over batches."""

@@ -34,14 +34,17 @@ _LIBRARIES = sys.stdlib_module_names | {
 
 
 def walk(loader: Any) -> Iterator[tuple[str, Any]]:
-    """Everything that ``loader`` holds, with the way to it; the nearest first."""
+    """Everything that ``loader`` holds, with the way to it, which nothing else has; the nearest first."""
     waiting: deque[tuple[str, Any]] = deque([("", loader)])
     known: dict[int, Any] = {}
+    paths: set[str] = set()
     while waiting and len(known) < _MOST_OBJECTS:
         path, one = waiting.popleft()
         if id(one) in known or isinstance(one, _LEAVES):
             continue
         known[id(one)] = one
+        path = path if path not in paths else f"{path} {len(known)}"
+        paths.add(path)
         yield path, one
         if is_generator(one):
             bits = getattr(one, "bit_generator", getattr(one, "_bit_generator", one))

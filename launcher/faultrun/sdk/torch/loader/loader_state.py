@@ -65,11 +65,11 @@ class LoaderState:
 
     def look_again(self) -> None:
         """Find the generators that were made since, such as one that the first sample has needed."""
-        self._find_generators(_found_in(self._loader))
+        self._find_generators(dict(held_objects.walk(self._loader)))
 
     def look(self) -> None:
         """Find what it holds now, before it is opened: it may be more than there was."""
-        found = _found_in(self._loader)
+        found = dict(held_objects.walk(self._loader))
         self._refused = None
         was_open, self._open = self._open, {}
         for path, one in found.items():
@@ -101,8 +101,12 @@ class LoaderState:
             self._refused = _refusal(", ".join(self._generators), because, hint)
         self._settled, self._looks = {}, 0
 
-    def check(self) -> None:
-        """Tell once what is not kept. FaultrunError: it cannot be positioned."""
+    def check(self, state: Any = None) -> None:
+        """Tell once what is not kept. FaultrunError: it cannot be positioned, or not where ``state`` is."""
+        if names := self.lacks(state):
+            because = "random numbers were drawn from it, and it is not there with the first batch"
+            hint = "make it where its owner is made, not in a later sample"
+            self._refused = _refusal(", ".join(names), because, hint)
         if self._refused is not None:
             raise self._refused
         own = [path for path in self._generators if not path.endswith(held_objects.SEEDS)]
@@ -120,20 +124,11 @@ class LoaderState:
         known = self._generators or self._samplers or self._stateful or self._reads_ahead
         return self._refused is not None or not known
 
-    def check_all_there(self, state: Any) -> None:
-        """FaultrunError: a generator whose ``state`` it is is not there."""
-        if names := self.lacks(state):
-            because = "random numbers were drawn from it, and it is not there with the first batch"
-            raise _refusal(
-                ", ".join(names), because, "make it where its owner is made, not in a later sample"
-            )
-
     def lacks(self, state: Any) -> list[str]:
         """Names of generators whose ``state`` it is, and which are not there."""
         content = b"" if state is None or self._apart else state.numpy().tobytes()
-        if content.startswith(_MARK):
-            return [*(_unpickled(content)[0].keys() - self._generators.keys())]
-        return ["a torch.Generator"] if content and not self._generators else []
+        there = _unpickled(content)[0].keys() if content.startswith(_MARK) else ()
+        return [path for path in there if path not in self._generators]
 
     def fetches(self) -> None:
         """A batch is about to be asked for, with these random numbers."""
@@ -172,11 +167,6 @@ class LoaderState:
             place: value for place, value in fields.items() if seen[1][place] != self._first.get(place)
         }
         states = {path: _packed(one.state_dict()) for path, one in self._stateful.items() if opening}
-        only = next(iter(self._generators.values()), None)
-        has_more = self._samplers or states or self._apart or self._reads_ahead or len(generators) > 1
-        if not has_more and isinstance(only, torch.Generator | None):
-            self._last = b"", None if only is None else only.get_state()  # as always
-            return self._last[1]
         content = _MARK + pickle.dumps((generators, changed, states, self._fetched_with, opening), protocol=4)
         if len(content) > _MOST_BYTES:
             names = ", ".join([*generators, *map(".".join, changed), *states])
@@ -190,7 +180,7 @@ class LoaderState:
         """Go on from what ``get_state`` told, in this process or another."""
         self.look_again()
         content = state.numpy().tobytes()
-        if not content.startswith(_MARK):  # of the one generator that there is, or was in an earlier version
+        if not content.startswith(_MARK):  # of the one generator that there was in an earlier version
             for one in [one for one in self._generators.values() if isinstance(one, torch.Generator)][-1:]:
                 one.set_state(state)
             return
@@ -253,14 +243,6 @@ _PYTHON, _NUMPY = PythonRng(), NumpyRng()
 
 def _unpickled(content: bytes) -> Any:
     return _Unpickler(io.BytesIO(content[len(_MARK) :])).load()
-
-
-def _found_in(loader: Any) -> dict[str, Any]:
-    """Everything that is held, each by a name of its own."""
-    found: dict[str, Any] = {}
-    for path, one in held_objects.walk(loader):
-        found[path if path not in found else f"{path} {len(found)}"] = one
-    return found
 
 
 def _reader_of(one: Any) -> Callable[[], Any]:

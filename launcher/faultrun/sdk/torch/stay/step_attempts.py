@@ -182,7 +182,7 @@ class Loops:
         position, rng, epoch_rng = resumed
         training.position = position
         place.epoch_rng = epoch_rng or rng
-        place.has_all_of(rng.loader, lambda: next(opened(loader, refuses=False), None))
+        place.finds_more(rng.loader, lambda: next(opened(loader, refuses=False), None))
         set_epoch(loader, epoch)  # it may have been opened for it
         restore_rng(place.epoch_rng, place.generator)
         recorder.epoch(position, place.loader_state(opening=opening))
