@@ -1,5 +1,6 @@
 """Everything that a step changes is known: it is taken back, saved, and comes back."""
 
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from faultrun.sdk.worker.save_files import Folder, SaveWriter
 from faultrun.sdk.worker.state_provider import SaveOrder
 from faultrun.sdk.worker.update_lock import NotSaved
 from faultrun.sdk.worker.worker import Worker
+from sdk.support.protected import protected
 
 pytestmark = pytest.mark.torch
 
@@ -266,3 +268,27 @@ def test_each_training_of_a_script_goes_on_from_its_own_state(tmp_path: Path) ->
     ended = first.training.stage.of_this(of_second)
     assert ended is not None
     assert (ended["global_step"], ended["stage"]) == (1, 1)
+
+
+@pytest.mark.parametrize("late", [np.mean([0.25]), np.int64(3), np.bool_(True), {3}], ids=type)
+def test_a_number_that_comes_late_into_a_state_is_saved(tmp_path: Path, late: Any) -> None:
+    stopper = Kept(best=None)
+    guard = protected(tmp_path, torch.optim.SGD(nn.Linear(2, 2).parameters()), objects={"stopper": stopper})
+    stopper.kept["best"] = late
+    guard.step()
+    saved = guard.save(tmp_path / "saved.pt")
+    guard.load(torch.load(saved.path, weights_only=True))
+    assert stopper.kept == {"best": late}
+
+
+@pytest.mark.parametrize("late", [Path(), np.zeros(2), np.float32(1), deque([1])], ids=type)
+def test_what_no_save_can_hold_is_refused_in_the_step_that_shows_it(tmp_path: Path, late: Any) -> None:
+    stopper = Kept(best=None)
+    guard = protected(tmp_path, torch.optim.SGD(nn.Linear(2, 2).parameters()), objects={"stopper": stopper})
+    guard.training.begin_here()
+    stopper.kept["best"] = [late]
+    with guard.updating():
+        pass
+    with pytest.raises(FaultrunError, match=r"objects\['stopper'\] cannot be saved") as told:
+        guard.step()
+    assert type(late).__name__ in str(told.value.because)

@@ -25,6 +25,7 @@ from faultrun.sdk.torch.state.trees import (
     bytes_of,
     copied,
     from_bytes,
+    is_plain,
     map_tensors,
     same,
     to_bytes,
@@ -32,7 +33,7 @@ from faultrun.sdk.torch.state.trees import (
 from faultrun.sdk.worker.save_files import Position
 
 _LOOK_S = 0.002
-OF_LIBRARIES = ("torch.", "accelerate.", "transformers.", "lightning.", "pytorch_lightning.", "faultrun.")
+OF_LIBRARIES = ("torch.", "accelerate.", "transformers.", "lightning", "pytorch_lightning.", "faultrun.")
 
 NOT_GIVEN = "faultrun."
 """What the names of objects begin with that the script has not given, and an earlier save need not have."""
@@ -99,6 +100,8 @@ class Objects:
     def __init__(self, objects: Mapping[str, Any]) -> None:
         self._objects = dict(objects)
         self._readers = {name: _reader_of(one) for name, one in objects.items()}
+        self.are_plain = False
+        """Whether saves hold plain values only."""
         self._copies: dict[str, list[Any]] = {}
         self._seen: dict[str, tuple[Any, list[_Mark | None]]] = {}
         """The states as they were last copied, kept so that no other tensor is taken for one of theirs."""
@@ -142,8 +145,17 @@ class Objects:
             marks.append(_mark_of(tensor))
             return old
 
+        def other(one: Any) -> Any:
+            if not self.are_plain or is_plain(one):
+                return deepcopy(one)
+            because = (
+                f"its state has a {type(one).__name__}, which torch.load(weights_only=True) does not read"
+            )
+            hint = "let state_dict return numbers, words, tensors, and lists and dicts of these"
+            raise FaultrunError(f"objects[{name!r}] cannot be saved", because=because, hint=hint)
+
         try:
-            found = map_tensors(state, copy, deepcopy)
+            found = map_tensors(state, copy, other)
         except (MemoryError, RuntimeError) as error:
             size_mib = _total(state, bytes_of) >> 20
             because = (

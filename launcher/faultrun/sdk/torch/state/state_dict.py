@@ -31,7 +31,7 @@ from faultrun.sdk.torch.state.boundary import (
 from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.rng import Rng, rng_to_plain
 from faultrun.sdk.torch.state.shards import ModuleState, meshes_of, packed, unpacked
-from faultrun.sdk.torch.state.trees import map_tensors
+from faultrun.sdk.torch.state.trees import map_tensors, plain
 from faultrun.sdk.torch.state.updated import Updated
 from faultrun.sdk.worker.save_files import Position
 
@@ -196,7 +196,7 @@ def assemble(
         "optimizer": optimizers[0] if len(optimizers) == 1 else optimizers,
         "updated": parts.updated.told(boundary.groups, boundary.trained),
         "others": parts.updated.others(),
-        "objects": {name: one for name, one in boundary.objects.items() if name != EXTRA},
+        "objects": {name: plain(one) for name, one in boundary.objects.items() if name != EXTRA},
         "rng": rng_to_plain(rng[0]),
         "epoch_rng": None if rng[1] is None else rng_to_plain(rng[1]),
     }

@@ -2,6 +2,7 @@
 
 import copy
 import marshal
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any
@@ -12,6 +13,7 @@ SMALL_BYTES = 1 << 16
 """What has no more tensor bytes than this is copied at every step."""
 
 _LEAVES = frozenset({int, float, bool, str, type(None)})
+_READ = (bytes, bytearray, torch.dtype, torch.device, torch.Size)
 
 
 def map_tensors(
@@ -35,6 +37,24 @@ def map_tensors(
     if type(value) in (list, tuple):
         return type(value)(map_tensors(one, change, other) for one in value)
     return other(value)
+
+
+def plain(state: Any) -> Any:
+    """``state`` with numpy's numbers of 64 bits as Python's, which are the same."""
+    return map_tensors(state, lambda tensor: tensor, _as_number)
+
+
+def _as_number(one: Any) -> Any:
+    is_number = getattr(one, "shape", None) == () and hasattr(one, "tobytes")
+    return one.item() if is_number and one.dtype.str[1:] in ("f8", "i8", "b1") else one
+
+
+def is_plain(one: Any) -> bool:
+    """Whether ``torch.load(weights_only=True)`` reads what ``plain`` makes of it; no parameter is in it."""
+    if type(one) in (list, tuple, set, dict, OrderedDict, Counter):
+        return all(map(is_plain, (*one, *one.values()) if isinstance(one, dict) else one))
+    is_tensor = isinstance(one, torch.Tensor) and not isinstance(one, torch.nn.Parameter)
+    return is_tensor or type(_as_number(one)) in _LEAVES or isinstance(one, _READ)
 
 
 def copied(state: Any) -> Any:
@@ -78,7 +98,7 @@ def _plain(value: Any) -> Any:
         return frozenset({str(value.dtype)[6:]}), tuple(value.shape), flat.numpy().tobytes()
     if isinstance(value, dict):
         return {key: _plain(one) for key, one in value.items()}
-    return type(value)(map(_plain, value)) if type(value) in (list, tuple) else value
+    return type(value)(map(_plain, value)) if type(value) in (list, tuple) else _as_number(value)
 
 
 def _tensors_in(value: Any) -> Any:
