@@ -35,7 +35,7 @@ from faultrun.sdk.torch.state.shards import ModuleState, is_spread, replica_grou
 from faultrun.sdk.torch.state.state_dict import (
     Parts,
     is_compiled,
-    own_numbers,
+    own_states,
     unwrapped,
     unwrapped_optimizer,
 )
@@ -83,7 +83,7 @@ def protect(
             shards=ModuleState(inner) if state_fn is None and is_spread(inner) else None,
             model=inner,
             optimizers=updating,
-            objects=Objects({**(objects or {}), **own_numbers(optimizers), **generators}),
+            objects=Objects({**(objects or {}), **own_states(optimizers), **generators}),
             wrapped=(model,),
             device=device_of(inner),
             watched=() if is_compiled(model) else (inner,),

@@ -16,7 +16,7 @@ from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.provider import GaspFile, TorchProvider
 from faultrun.sdk.torch.state.boundary import Objects, device_of
 from faultrun.sdk.torch.state.script_generators import ScriptGenerators
-from faultrun.sdk.torch.state.state_dict import Parts, own_numbers
+from faultrun.sdk.torch.state.state_dict import Parts, own_states
 from faultrun.sdk.torch.state.trees import copied, same
 from faultrun.sdk.torch.stay.redo import KeptBatch
 from faultrun.sdk.torch.training import Training
@@ -84,7 +84,7 @@ class Job:
         parts = Parts(
             model=self.net,
             optimizers=tuple(self.optimizers),
-            objects=Objects({**(objects or {}), **own_numbers([self.noam])}),
+            objects=Objects({**(objects or {}), **own_states([self.noam])}),
             device=device_of(self.net),
         )
         worker = Worker(Session(rank=rank, world_size=2))
@@ -268,6 +268,36 @@ def test_each_training_of_a_script_goes_on_from_its_own_state(tmp_path: Path) ->
     ended = first.training.stage.of_this(of_second)
     assert ended is not None
     assert (ended["global_step"], ended["stage"]) == (1, 1)
+
+
+class Lookahead(torch.optim.SGD):  # type: ignore[misc]
+    """Keeps numbers and weights of its own; of what it has hidden nobody can know."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, lr=0.1)
+        self.k, self.hidden = 0, Path()
+        self.slow: dict[Any, Any] = {"late": [torch.zeros(0)]}
+
+    def step(self, closure: Any = None) -> None:
+        super().step(closure)
+        self.k += 1
+        self.slow = {"late": [torch.full((2,), self.k)], self.k: torch.tensor(self.k)}
+
+
+def test_what_an_optimizer_of_the_script_keeps_in_attributes_comes_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = nn.Linear(2, 1)
+    ours, begun = Lookahead(net.parameters()), Lookahead(net.parameters())
+    guard = protected(tmp_path, Noam(ours), net=net)
+    assert capsys.readouterr().err.count("Lookahead.hidden is not kept: ") == 1
+    net(torch.ones(1, 2)).sum().backward()
+    ours.step()
+    guard.step()
+    saved = guard.save(tmp_path / "saved.pt")
+    protected(tmp_path, Noam(begun), net=net).load(torch.load(saved.path, weights_only=True))
+    assert (begun.k, [*begun.slow]) == (1, ["late", 1])
+    assert same(begun.slow, ours.slow)
 
 
 @pytest.mark.parametrize("late", [np.mean([0.25]), np.int64(3), np.bool_(True), {3}], ids=type)

@@ -31,9 +31,10 @@ from faultrun.sdk.torch.state.boundary import (
 from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.rng import Rng, rng_to_plain
 from faultrun.sdk.torch.state.shards import ModuleState, meshes_of, packed, unpacked
-from faultrun.sdk.torch.state.trees import map_tensors, plain
+from faultrun.sdk.torch.state.trees import is_plain, map_tensors, plain
 from faultrun.sdk.torch.state.updated import Updated
 from faultrun.sdk.worker.save_files import Position
+from faultrun.sdk.worker.training_stages import told
 
 _SCHEMA = 1
 
@@ -98,30 +99,46 @@ class ExtraState:
             one.set_extra_state(state[name])
 
 
-class OwnNumbers:
-    """Numbers and words in the attributes of what passes on to an optimizer: a learning rate may follow."""
+class OwnState:
+    """What an optimizer of the script's, or a class around one, has of plain values and tensors."""
 
-    def __init__(self, around: Any) -> None:
-        self._around = around
+    def __init__(self, owner: Any) -> None:
+        self._owner, self._left_out = owner, {*_OF_TORCH}
 
     def state_dict(self) -> dict[str, Any]:
-        """States as they are now."""
-        return {name: one for name, one in vars(self._around).items() if isinstance(one, int | float | str)}
+        """State as it is now; what is not kept is told once."""
+        found = {}
+        for name, one in vars(self._owner).items():
+            if name in self._left_out or callable(one) or isinstance(one, torch.optim.Optimizer):
+                continue
+            if is_plain(one):
+                found[name] = one
+            else:
+                self._left_out.add(name)
+                what = f"{type(self._owner).__name__}.{name}"
+                told(f"{what} is not kept: if steps of the optimizer change it, give it to objects")
+        return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Put back the states as they were."""
-        vars(self._around).update(state)
+        """Put back the state as it was, with tensors where the parameters are."""
+        groups = getattr(self._owner, "param_groups", ())
+        device = next((one.device for group in groups for one in group["params"]), None)
+        there = map_tensors(state, lambda tensor: tensor.to(device) if tensor.dim() else tensor)
+        vars(self._owner).update(there)
 
 
-def own_numbers(optimizers: Sequence[Any]) -> dict[str, Any]:
-    """Objects for what the script has put around its optimizers; libraries' are known."""
-    found = {}
-    for number, one in enumerate(optimizers):
-        around = one
-        while unwrapped_optimizer(around) is not around:
-            if not type(around).__module__.startswith(OF_LIBRARIES):
-                found[f"{NOT_GIVEN}{type(around).__name__} {number}"] = OwnNumbers(around)
-            around = around.optimizer
+_OF_TORCH = vars(torch.optim.Optimizer([torch.nn.Parameter(torch.empty(0))], {})).keys()
+
+
+def own_states(optimizers: Sequence[Any]) -> dict[str, Any]:
+    """Objects for the script's own optimizers, and for what is around or in them; libraries' are known."""
+    found, waiting = {}, [*optimizers]
+    for number, one in enumerate(waiting):  # which grows
+        if not type(one).__module__.startswith(OF_LIBRARIES):
+            found[f"{NOT_GIVEN}{type(one).__name__} {number}"] = OwnState(one)
+        waiting += [
+            part for part in getattr(one, "__dict__", {}).values() if isinstance(part, torch.optim.Optimizer)
+        ]
     return found
 
 
