@@ -431,6 +431,10 @@ class Training:
             step = self.position._replace(step=self.position.step + 1)
             self.recorder.under_way(step, self.reading.loader_state(), updated=updated)
 
+    def is_broken_off(self) -> None:
+        """The step under way will not be ended by the script, which may be in the midst of an evaluation."""
+        self.parts.buffers.put_modes()
+
     def put_back(self) -> None:
         """Undo what the step under way has changed besides parameters and optimizers, which it has not."""
         last, parts, redo = self.history[-1], self.parts, self.redo

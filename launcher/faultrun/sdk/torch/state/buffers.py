@@ -64,6 +64,8 @@ class Buffers:
         self._model = model
         self._kept: dict[str, _Kept] = {}
         self._first: dict[str, _Form] | None = None
+        self._modes: list[bool] = []
+        """Whether each module trained at the last boundary."""
         self._find_modules()
         self._look()
         self._first = {name: _form_of(one.copy) for name, one in self._kept.items()}
@@ -88,6 +90,7 @@ class Buffers:
 
     def capture(self) -> None:
         """A boundary: copy what may have changed since the last one."""
+        self._modes = [one.training for _, one in self._modules]
         if self._inside() != self._seen or any(one.has_moved for one in self._kept.values()):
             self._look()
             return
@@ -98,6 +101,12 @@ class Buffers:
         for one in self._large:
             if one.has_changed:
                 _copy_again(one)
+
+    def put_modes(self) -> None:
+        """Have each module train, or not, as at the last boundary, unless there are others now."""
+        if len(self._modes) == len(self._modules):
+            for (_, one), mode in zip(self._modules, self._modes, strict=True):
+                one.training = mode
 
     def put_back(self) -> None:
         """Have the modules, the tensors and the values of the last boundary again."""

@@ -261,7 +261,9 @@ def load_into(parts: Parts, state: Mapping[str, Any]) -> Position:
         parts.updated.put_others(state.get("others", ()))
     meshes = () if shards is None else shards.meshes
     for optimizer, one in zip(parts.optimizers, saved, strict=True):
-        optimizer.load_state_dict({**one, "state": _spread_again(optimizer, one["state"], meshes)})
+        states = _spread_again(optimizer, one["state"], meshes)
+        optimizer.load_state_dict({**one, "state": states})
+        _have_types(optimizer, states)
     objects = parts.objects
     objects.load(
         {
@@ -290,6 +292,17 @@ def _spread_again(optimizer: Any, state: Mapping[Any, Any], meshes: tuple[Any, .
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     own = dict(enumerate(map(meshes_of, parameters)))
     return {number: unpacked(one, (*own.get(number, ()), *meshes)) for number, one in state.items()}
+
+
+def _have_types(optimizer: Any, states: Mapping[Any, Any]) -> None:
+    """Have each tensor in the type that was saved: torch has made it the parameter's."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for number, saved in states.items():
+        live = optimizer.state[parameters[number]]
+        for key, one in saved.items() if isinstance(saved, Mapping) else ():
+            now = live.get(key)
+            if isinstance(one, torch.Tensor) and isinstance(now, torch.Tensor) and one.dtype != now.dtype:
+                live[key] = one.to(now.device, copy=True)
 
 
 def _steps_back(one: Mapping[str, Any], ahead: int) -> dict[str, Any]:

@@ -35,6 +35,7 @@ class LiveState:
 
     def interrupted(self) -> None:
         """Look whether the state is whole: no update has begun, or nothing of the next step is missing."""
+        self._training.is_broken_off()
         self.is_whole = self._survived() or self._restored()
 
     def become(self, common: CommonStep, memory: StateCopies, averaging: Averaging, device: Any) -> None:
