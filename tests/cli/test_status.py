@@ -1,6 +1,8 @@
 """The parts of status that need no run: the journal's end, rates, and what of many ranks is shown."""
 
 import json
+import os
+import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +23,9 @@ from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.wire import pack_word
 from faultrun.observe.status.ranks import Pace
 from faultrun.observe.status.snapshot import RunSnapshot
-from faultrun.observe.status.status import RankState
+from faultrun.observe.status.status import RankState, Supervised
 from faultrun.observe.status.words import chosen
+from faultrun.unix_sockets import short
 from support.machine.terminal import Terminal
 from support.places import DATA
 from support.stories import hang_stories
@@ -125,6 +128,25 @@ def suspected_after(folder: Path, *told: tuple[Event, str]) -> str:
     events = [written(replace(event, at_s=now_s), Phase.RUNNING, why) for event, why in told]
     path.write_text("".join([*lines, *(json.dumps(event) + "\n" for event in events)]))
     return gather(folder, Pace()).suspected
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_where_the_supervisor_has_a_number_of_another_container_ranks_are_as_the_journal_says(
+    tmp_path: Path, beside: bool
+) -> None:
+    write_journal(tmp_path / "journal.jsonl", Shape(events=60, workers=2, incidents=0))
+    kept = (tmp_path / "journal.jsonl").read_text().splitlines(keepends=True)[:8]
+    pid = os.getpid() if beside else os.getppid()
+    (tmp_path / "run.json").write_text(json.dumps({"pid": pid, "host": socket.gethostname(), "run_id": "j1"}))
+    with (tmp_path / "journal.jsonl").open("w") as journal, socket.socket(socket.AF_UNIX) as listens:
+        journal.writelines(kept)
+        journal.flush()
+        with short(str(tmp_path / "control.sock")) as address:
+            listens.bind(address)
+        listens.listen()
+        found = gather(tmp_path, Pace())
+    assert found.supervisor is Supervised.RUNNING
+    assert {one.state for one in found.ranks} == ({"gone"} if beside else {"running"})
 
 
 def test_a_hang_that_is_looked_into_is_shown_until_it_is_dismissed(tmp_path: Path) -> None:

@@ -32,11 +32,19 @@ def supervisor_of(folder: Path, record: Mapping[str, Any]) -> Busy | None:
     """Who holds the lock of ``folder``, else the process of ``record`` that has files of it open."""
     if (held := busy(folder / LOCK)) is not None:
         return held
-    pid, inside = record.get("pid"), f"{folder.resolve()}/"
+    pid = record.get("pid")
+    return Busy(folder, lambda: (pid, described(pid))) if is_here(folder, record) else None
+
+
+def is_here(folder: Path, record: Mapping[str, Any]) -> bool:
+    """Whether it is among the processes that are seen from here: another container has numbers of its own."""
+    inside = f"{folder.resolve()}/"
     with suppress(OSError):
-        if any(str(link.readlink()).startswith(inside) for link in Path(f"/proc/{pid}/fd").iterdir()):
-            return Busy(folder, lambda: (pid, described(pid)))
-    return None
+        for link in Path(f"/proc/{record.get('pid')}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed since
+                if str(link.readlink()).startswith(inside):
+                    return True
+    return False
 
 
 def _answers(path: str) -> bool:

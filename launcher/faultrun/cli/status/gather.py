@@ -20,7 +20,7 @@ from faultrun.journal.append import FILE_NAME
 from faultrun.journal.codec import CodecError, decode
 from faultrun.journal.lines import JournalLine, Tail, moment, tail
 from faultrun.journal.logdir import read_record, recorded, recorded_as, which_log_dir
-from faultrun.journal.supervised import is_supervised
+from faultrun.journal.supervised import is_here, is_supervised
 from faultrun.model.incident import Card
 from faultrun.model.spec.run_spec import Recovery, RestartPolicy
 from faultrun.observe.card.card import duration, headline
@@ -72,7 +72,8 @@ class _Look:
     def status(self, pace: Pace) -> RunStatus:
         """Everything that is known."""
         view, record = self._view, self._record
-        here = self._supervisor is not Supervised.ELSEWHERE
+        runs = self._supervisor is Supervised.RUNNING
+        here = is_here(self._folder, record) if runs else self._supervisor is not Supervised.ELSEWHERE
         ranks = rank_states(self._folder, view, record, pace, processes_are_here=here)
         steps = [rank.step for rank in ranks if rank.step is not None]
         policy, now_s = recorded_as(record, RestartPolicy, "spec", "supervision", "policy"), self._run_s()
