@@ -2,7 +2,7 @@
 
 Workers append to their files themselves, so a flood costs neither them nor the supervisor anything but disk.
 A process of its own looks at the sizes; it cuts a file in place, because its writer cannot be told to open
-another. What is written in the instant between the copy and the cut is lost, and only in a flood.
+another. What is written in the instant between the copy and the cut is lost, and only in a flood; it counts.
 """
 
 import contextlib
@@ -54,7 +54,8 @@ def rotate(log: Path, max_bytes: int) -> int:
     newest = log.with_name(log.name + NEWEST_SUFFIX)
     if not first.exists():
         _copy(log, first, 0, part)
-    gone = _copy(log, newest, size - part, 2 * part)  # what is appended meanwhile is copied too
+    _copy(log, newest, size - part, 2 * part)  # what is appended meanwhile is copied too
+    gone = log.stat().st_size
     os.truncate(log, 0)
     said = f"faultrun: {gone} bytes were cut here; the first of all: {first.name}, the last: {newest.name}\n"
     with log.open("ab", buffering=0) as file:
@@ -75,8 +76,8 @@ def _look_after(orders: Orders, max_bytes: int) -> None:
                 rotate(log, max_bytes)
 
 
-def _copy(source: Path, target: Path, offset: int, most: int) -> int:
-    """Copy what is there from ``offset`` on, at most ``most`` bytes; the offset that it came to."""
+def _copy(source: Path, target: Path, offset: int, most: int) -> None:
+    """Copy what is there from ``offset`` on, at most ``most`` bytes."""
     partial = target.with_name(f".{target.name}.partial")
     at, end = offset, offset + most
     with source.open("rb") as read, partial.open("wb") as write:
@@ -84,4 +85,3 @@ def _copy(source: Path, target: Path, offset: int, most: int) -> int:
         while at < end and (chunk := read.read(min(end - at, _CHUNK))):
             at += write.write(chunk)
     partial.replace(target)
-    return at
