@@ -42,14 +42,22 @@ class Updated:
             for one in known
             if not (is_dtensor(one) or one.is_inference()) and one.layout == torch.strided
         ]
+        self._choose_pieces()
 
     def mark(self) -> tuple[Any, ...]:
-        """What is another once a parameter was written to: how often all were, a piece of the first and last.
+        """What is another once a parameter was written to: how often all were, and pieces of some that train.
 
         The pieces tell of a change that torch does not count (``one.data.copy_``), on a CPU.
         """
-        pieces = [self._piece(one) for one in (*self._plain[:1], *self._plain[-1:])]
+        pieces = [self._piece(one) for one in self._looked_at]
         return sum([one._version for one in self._plain]), *pieces
+
+    def _choose_pieces(self) -> None:
+        """The first parameter that trains, one in the middle, and the last."""
+        trained = [one for one in self._plain if one.requires_grad]
+        self._looked_at = (
+            [trained[at] for at in sorted({0, len(trained) // 2, len(trained) - 1})] if trained else []
+        )
 
     def _piece(self, one: Any) -> bytes:
         """The first bytes of this parameter, if the host has any."""
@@ -57,7 +65,7 @@ class Updated:
         if (view := self._pieces.get(place)) is None:
             if one.device.type != "cpu" or not one.nbytes:
                 return b""
-            if len(self._pieces) == 2:
+            if len(self._pieces) == len(self._looked_at):
                 self._pieces.clear()  # memory that parameters have left
             view = self._pieces[place] = memory_at(*place)
         return bytes(view)
@@ -79,6 +87,7 @@ class Updated:
         """A step has ended so. FaultrunError: what was added or unfrozen in it could not come back."""
         if (seen := ([*map(len, groups)], trained)) != self._seen:
             self._seen = seen
+            self._choose_pieces()
             self._check()
 
     def have_changed(self, groups: Groups) -> bool:
