@@ -261,9 +261,7 @@ def load_into(parts: Parts, state: Mapping[str, Any]) -> Position:
         parts.updated.put_others(state.get("others", ()))
     meshes = () if shards is None else shards.meshes
     for optimizer, one in zip(parts.optimizers, saved, strict=True):
-        states = _spread_again(optimizer, one["state"], meshes)
-        optimizer.load_state_dict({**one, "state": states})
-        _have_types(optimizer, states)
+        _load_optimizer(optimizer, {**one, "state": _spread_again(optimizer, one["state"], meshes)})
     objects = parts.objects
     objects.load(
         {
@@ -294,10 +292,19 @@ def _spread_again(optimizer: Any, state: Mapping[Any, Any], meshes: tuple[Any, .
     return {number: unpacked(one, (*own.get(number, ()), *meshes)) for number, one in state.items()}
 
 
-def _have_types(optimizer: Any, states: Mapping[Any, Any]) -> None:
-    """Have each tensor in the type that was saved: torch has made it the parameter's."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for number, saved in states.items():
+def _load_optimizer(optimizer: Any, state: Mapping[str, Any]) -> None:
+    """Load it into the groups that there are, which a schedule may hold, with the types that were saved.
+
+    torch makes new groups, and each tensor one of its parameter's type.
+    """
+    held, groups = optimizer.param_groups, [*optimizer.param_groups]
+    optimizer.load_state_dict(state)
+    for group, new in zip(groups, optimizer.param_groups, strict=True):
+        group.clear()
+        group.update(new)
+    held[:], optimizer.param_groups = groups, held
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    for number, saved in state["state"].items():
         live = optimizer.state[parameters[number]]
         for key, one in saved.items() if isinstance(saved, Mapping) else ():
             now = live.get(key)

@@ -96,7 +96,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor) and not hasattr(value, "device_mesh"):
         flat = value.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8)
         return frozenset({str(value.dtype)[6:]}), tuple(value.shape), flat.numpy().tobytes()
-    if isinstance(value, dict):
+    if type(value) in (dict, OrderedDict):
         return {key: _plain(one) for key, one in value.items()}
     return type(value)(map(_plain, value)) if type(value) in (list, tuple) else _as_number(value)
 

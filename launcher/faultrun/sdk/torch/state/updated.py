@@ -106,6 +106,9 @@ class Updated:
     def put(self, told: Mapping[str, Any], saved: Sequence[Any]) -> None:
         """Have the groups of ``saved``, the optimizers' states, and freeze what was frozen then."""
         for optimizer, names, state in zip(self._optimizers, told["groups"], saved, strict=True):
+            still = [one for one in optimizer.param_groups if self._named(one["params"]) in names]
+            if len(still) == len(names) < len(optimizer.param_groups):
+                optimizer.param_groups[:] = still  # the script had taken the others out
             there = len(optimizer.param_groups)
             for each, group in [*zip(names, state["param_groups"], strict=True)][there:]:
                 params: list[Any] = [self._model.get_parameter(name) for name in each]
