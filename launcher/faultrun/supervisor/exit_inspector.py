@@ -97,10 +97,10 @@ class ExitInspector:
         return tuple(found)
 
     def _told(self, noted: Path) -> tuple[int, float] | None:
-        """The first signal to stop that a rank's program took, and when one came last."""
+        """The last signal to stop that a rank's program took, and when."""
         with suppress(OSError):
             if told := [signum for signum in noted.read_bytes() if signum in self._stops]:
-                return told[0], self._clock.of_utc_ns(noted.stat().st_mtime_ns)
+                return told[-1], self._clock.of_utc_ns(noted.stat().st_mtime_ns)
         return None
 
     def close(self) -> None:

@@ -4,7 +4,6 @@ Platforms signal every process of a job, one after the other. Data loaders and r
 tenths of a second before the supervisor does, and end of it.
 """
 
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -26,6 +25,8 @@ STOP_SOURCES = {
 """By Linux's numbers on x86-64 and arm64."""
 
 STOP_SIGNUMS = tuple(STOP_SOURCES)
+_ENDS = (2, 15)
+"""SIGINT and SIGTERM, which ask for nothing but the end."""
 
 _TOLD = {Signaled(signum=one) for one in STOP_SIGNUMS} | {Exited(code=128 + one) for one in STOP_SIGNUMS}
 _LOADER_TOLD = re.compile(
@@ -58,13 +59,19 @@ def comes_too_late(state: RunState) -> bool:
 def answered_by_ranks(state: RunState, notes: Iterable[DeathNote]) -> Stop | None:
     """The stop that ranks heard of and nobody else: a signal came, and within the window they ended with 0.
 
+    Programs use SIGHUP, SIGUSR1 and SIGUSR2 for ends of their own: after these they have moments only.
     Not one of those that were done. None: every rank came to its own end, or somebody has opened a window.
     """
     if state.life.drain is not None or state.stop is not None or state.failure is not None:
         return None
-    since = {end.rank: end.at_s - state.windows.stop_grace_s for end in state.life.exits if not end.done}
-    told = (note.told[0] for note in notes if note.told and note.told[1] >= since.get(note.rank, math.inf))
-    return next((Stop(source=STOP_SOURCES[signum]) for signum in told), None)
+    ends = {end.rank: end.at_s for end in state.life.exits if not end.done}
+    for note in notes:
+        if note.told is not None and note.rank in ends:
+            signum, at_s = note.told
+            window_s = state.windows.stop_grace_s if signum in _ENDS else SAME_STOP_S
+            if at_s >= ends[note.rank] - window_s:
+                return Stop(source=STOP_SOURCES[signum])
+    return None
 
 
 def as_one(state: RunState) -> RunState:

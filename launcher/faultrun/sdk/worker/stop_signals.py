@@ -51,10 +51,11 @@ def outlive() -> None:
         if _signal.getsignal(signum) == _signal.SIG_DFL:
             _ctypes.call_function(handle, (signum, nothing))
 
-    asked = _signal.getsignal
+    asked, notes = _signal.getsignal, _notes_of_this_rank()
 
     def installed(signum: int, handler: object, /) -> object:
-        before = install(signum, _Noted(handler) if signum in _TOLD and callable(handler) else handler)
+        is_noted = signum in _TOLD and callable(handler)
+        before = install(signum, _Noted(handler, notes) if is_noted else handler)
         if signum in OUTLIVED and callable(handler):
             install(_UNANSWERED, _signal.SIG_DFL)
         return before.handler if isinstance(before, _Noted) else before
@@ -66,22 +67,27 @@ def outlive() -> None:
     _signal.signal, _signal.getsignal = installed, installed_for
 
 
+def _notes_of_this_rank() -> tuple[int, str]:
+    """This process, and its file of notes, as it was told before the program changes what it was told."""
+    page, _, slot = os.environ.get("FAULTRUN_PROGRESS", "").rpartition(":")
+    folder = page.rpartition("/")[0]
+    return os.getpid(), f"{folder}/signals_{os.environ.get('RANK') or slot}" if folder else ""
+
+
 class _Noted:
     """A handler of the program's. That it was called is noted, for faultrun to read when the rank has ended.
 
     A rank that ends with 0 then may have been told to, by somebody who told nobody else. Children that are
-    forked note nothing: pools end theirs by SIGTERM.
+    forked note nothing, whoever installs a handler: pools end theirs by SIGTERM.
     """
 
-    def __init__(self, handler: object) -> None:
-        self.handler, self._pid = handler, os.getpid()
+    def __init__(self, handler: object, notes: tuple[int, str]) -> None:
+        self.handler, (self._pid, self._path) = handler, notes
 
     def __call__(self, signum: int, frame: object) -> None:
-        folder = os.environ.get("FAULTRUN_PROGRESS", "").rpartition("/")[0]
-        if folder and os.getpid() == self._pid:
+        if self._path and os.getpid() == self._pid:
             try:
-                path = f"{folder}/signals_{os.environ.get('RANK', '')}"
-                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+                fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
                 os.write(fd, bytes([signum]))
                 os.close(fd)
             except OSError:  # no room
