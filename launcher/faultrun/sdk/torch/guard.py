@@ -101,6 +101,7 @@ class Guard:
                 return None
             self.load(state)
             self.training.tell_whose_buffers(state["rank"])
+            self.training.parts.updated.tell_what_is_anew(self.training.writer.session.world_size)
         elif load is not None:
             self.training.position = Position(step=point.step or 0, epoch=point.epoch)
             load(point.path)

@@ -9,11 +9,13 @@ import torch.distributed as dist
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from faultrun.errors import FaultrunError
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.state.trees import same
+from faultrun.sdk.torch.state.updated import Updated
 from sdk.support.protected import protected
 from support.machine.free_port import free_port
 
@@ -139,3 +141,33 @@ def test_what_ddp_was_made_without_is_refused_once_it_is_unfrozen(tmp_path: Path
             guard.step()
     finally:
         dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("hooked", [True, False])
+def test_what_ddp_has_that_no_save_holds_is_told_as_training_goes_on(
+    hooked: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{free_port()}", rank=0, world_size=1)
+    try:
+        model = DistributedDataParallel(nn.Linear(2, 2))
+        if hooked:
+            model.register_comm_hook(PowerSGDState(None), powerSGD_hook)
+        updated = Updated(model.module, [], [model])
+        updated.tell_what_is_anew(2)
+        updated.tell_what_is_anew(3)
+    finally:
+        dist.destroy_process_group()
+    words = "communication hook powerSGD_hook begins anew" if hooked else "arranges its buckets anew"
+    assert capsys.readouterr().err.count(words) == (2 if hooked else 1)
+
+
+def test_a_schedule_that_holds_the_groups_goes_on_in_them_and_states_keep_their_types(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, {})
+    (parameter, *_), held = loop.optimizer.param_groups[0]["params"], loop.optimizer.param_groups
+    loop.train(2)
+    loop.optimizer.state[parameter]["count"] = torch.ones(2, dtype=torch.int32)
+    state, kept = loop.guard.training.state_now(), loop.optimizer.param_groups[0]
+    loop.guard.load(state)
+    assert loop.optimizer.param_groups is held
+    assert held[0] is kept
+    assert loop.optimizer.state[parameter]["count"].dtype == torch.int32
