@@ -321,3 +321,16 @@ def test_what_is_said_before_the_end_is_heard(one: FakeSupervisor, tmp_path: Pat
     one.start(0, script)
     assert one.wait_ended(0) == [0]
     assert [said["step"] for said in one.heard(0, "rejoined")] == [7]
+
+
+def test_a_helper_thread_that_ends_is_named(one: FakeSupervisor, tmp_path: Path) -> None:
+    script = tmp_path / "ends.py"
+    script.write_text(
+        "from faultrun.sdk.worker.worker import worker\n"
+        "worker().tells_memory(lambda: None)\n"
+        "worker()._helper.memory = lambda: 1 / 0\n"
+        "worker()._helper.join(20)\n"
+    )
+    one.start(0, script)
+    assert one.wait_ended(0) == [0]
+    assert "rank 0: its helper thread has ended: ZeroDivisionError" in one.logs()

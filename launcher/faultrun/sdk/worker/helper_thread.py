@@ -60,7 +60,16 @@ class Helper(threading.Thread):
         self.main_is_out = threading.Event()
 
     def run(self) -> None:
-        """Serve as long as the process lives."""
+        """Serve as long as the process lives. That it does not any more is said by name."""
+        try:
+            self._serve()
+        except BaseException as err:
+            self._complain(
+                f"its helper thread has ended: {type(err).__name__}: {err}; it saves on no request now"
+            )
+            raise
+
+    def _serve(self) -> None:
         poll_at_s = 0.0
         while True:
             if time.monotonic() >= poll_at_s:
@@ -76,6 +85,10 @@ class Helper(threading.Thread):
             if termed:
                 self.requested.set()  # whoever ends now has been told to
                 self._gasp(self._request_after_signal())
+
+    def _complain(self, what: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            print(f"faultrun: rank {self._session.rank}: {what}", file=sys.stderr, flush=True)  # noqa: T201
 
     def _poll(self, timeout_s: float, *fds: int) -> None:
         """Wait for a message, or one of ``fds``."""
