@@ -29,6 +29,7 @@ from faultrun.model.wire import (
     message,
     parse,
 )
+from faultrun.sdk.own_file import OwnFile
 from faultrun.unix_sockets import short
 
 _VERDICT_S = 2.0
@@ -191,14 +192,18 @@ class SupervisorLink:
         self._buffer = b""
         self._fds: deque[int] = deque()
         self._socket: socket.socket | None = None
+        self._own: OwnFile | None = None
+        self.was_closed = False
 
     @property
     def fd(self) -> int | None:
         """What to wait on for messages; None while not connected."""
+        self._give_up_what_is_not_ours()
         return self._socket.fileno() if self._socket is not None else None
 
     def connect(self) -> bool:
         """Connect and say hello; False when nobody listens."""
+        self._give_up_what_is_not_ours()
         if self._socket is not None:
             return True
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
@@ -211,7 +216,7 @@ class SupervisorLink:
             connection.close()
             return False
         self._buffer = b""
-        self._socket = connection
+        self._own, self._socket = OwnFile(connection.fileno()), connection
         return self.introduce()
 
     def introduce(self) -> bool:
@@ -228,6 +233,7 @@ class SupervisorLink:
     def send(self, kind: str, **fields: Any) -> bool:
         """Send one message; False when it did not get through."""
         line = message(kind, **fields)
+        self._give_up_what_is_not_ours()
         with self._lock:
             if self._socket is None:
                 return False
@@ -240,6 +246,7 @@ class SupervisorLink:
 
     def receive(self) -> list[dict[str, Any]]:
         """The messages that have arrived by now; closes the connection when it has ended."""
+        self._give_up_what_is_not_ours()
         if self._socket is None:
             return []
         try:
@@ -264,6 +271,13 @@ class SupervisorLink:
     def take_fd(self) -> int:
         """The descriptor that came with a message, in the messages' order; -1 for none."""
         return self._fds.popleft() if self._fds else -1
+
+    def _give_up_what_is_not_ours(self) -> None:
+        """The script may have closed it, and have a file of its own at the number."""
+        with self._lock:
+            if self._socket is not None and self._own is not None and not self._own.is_ours():
+                self._socket.detach()
+                self._socket, self.was_closed = None, True
 
     def _close(self) -> None:
         while self._fds:

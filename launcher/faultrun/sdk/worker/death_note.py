@@ -16,6 +16,7 @@ from types import FrameType
 
 from faultrun.errors import CannotNow, FaultrunError, OutOfRoom
 from faultrun.model.wire import STACKS_FILE, STACKS_SIGNAL, THREADS_FILE
+from faultrun.sdk.own_file import OwnFile, out_of_the_way
 from faultrun.sdk.session import Session
 
 _PEER = re.compile(
@@ -82,21 +83,25 @@ def _refusal_in(error: BaseException) -> FaultrunError | None:
     return None if weather or isinstance(error, CannotNow | OutOfRoom) else error
 
 
-def answer_with_stacks(session: Session) -> None:
+def answer_with_stacks(session: Session, before: OwnFile | None = None) -> OwnFile | None:
     """From now on STACKS_SIGNAL appends the main thread's stack to this rank's file beside the progress page.
 
     faulthandler writes it in the C signal handler itself. A thread of ours could not: a main thread that
     spins in an extension never lets it run. Nor does the handler write the other threads' stacks: one of them
     may hold Python's lock and change its stack while it is read, and a worker that works would crash. They
     are left to the helper thread, which reads them while it holds the lock. Does nothing where no file can be
-    made there.
+    made there. ``before``: the file so far, made anew at its number if the script has closed it.
     """
-    if (folder := _folder(session)) is None:
-        return
+    folder = _folder(session)
+    if folder is None or (before is not None and before.is_ours()):
+        return before
     with contextlib.suppress(OSError):
         path = folder / STACKS_FILE.format(rank=session.rank)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        faulthandler.register(STACKS_SIGNAL, fd, all_threads=False, chain=False)
+        file = OwnFile(out_of_the_way(fd, *([] if before is None else [before.fd])))
+        faulthandler.register(STACKS_SIGNAL, file.fd, all_threads=False, chain=False)
+        return file
+    return None
 
 
 def write_other_threads(session: Session) -> None:

@@ -10,24 +10,22 @@ in whatever thread the kernel picked, and needs no signal mask set up before the
 import contextlib
 import os
 import select
-import signal
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any
 
-from faultrun.errors import FaultrunError
 from faultrun.model.wire import WINDOW_WORD
+from faultrun.sdk.own_file import OwnFile
 from faultrun.sdk.session import Session, SupervisorLink
 from faultrun.sdk.stay.next_group import Regroup
-from faultrun.sdk.worker.death_note import write_other_threads
+from faultrun.sdk.worker.death_note import answer_with_stacks, write_other_threads
 from faultrun.sdk.worker.progress_slot import ProgressSlot
 from faultrun.sdk.worker.state_provider import SaveOrder, StateProvider
-from faultrun.sdk.worker.stop_signals import outlive
 from faultrun.sdk.worker.update_lock import NotSaved
+from faultrun.sdk.worker.wakeup_pipe import WakeupPipe
 
 _STOPPED = 143
 """How a worker leaves after it was asked to: 128 + SIGTERM, as a shell reports it."""
@@ -52,6 +50,8 @@ class Helper(threading.Thread):
         self._outbox: deque[tuple[str, dict[str, Any]]] = deque()
         self.regroup = Regroup()
         self.pipe = WakeupPipe()
+        self.stacks: OwnFile | None = None
+        self._said: set[str] = set()
         self.provider: StateProvider | None = None
         self.memory: Callable[[], dict[str, Any] | None] | None = None
         self.cooperative = False
@@ -72,6 +72,7 @@ class Helper(threading.Thread):
     def _serve(self) -> None:
         poll_at_s = 0.0
         while True:
+            self._open_again()
             if time.monotonic() >= poll_at_s:
                 self.tell_memory()
                 self._talk()
@@ -86,15 +87,30 @@ class Helper(threading.Thread):
                 self.requested.set()  # whoever ends now has been told to
                 self._gasp(self._request_after_signal())
 
+    def _open_again(self) -> None:
+        """Have again what the script has closed, and say so, once for each."""
+        stacks, page_ends = self.stacks, "page for the progress, for good: no steps are told from now on"
+        self.stacks = answer_with_stacks(self._session, stacks) if stacks is not None else None
+        closed = {
+            "wakeup pipe": self.pipe.opens_again(),
+            "file for stacks": stacks is not self.stacks,
+            "socket": self._link.was_closed,
+            "page for the progress" if self._slot.is_there else page_ends: self._slot.was_closed,
+        }
+        for name in (name for name, is_closed in closed.items() if is_closed and name not in self._said):
+            self._said.add(name)
+            self._complain(f"the script has closed faultrun's {name}")
+
     def _complain(self, what: str) -> None:
         with contextlib.suppress(OSError, ValueError):
             print(f"faultrun: rank {self._session.rank}: {what}", file=sys.stderr, flush=True)  # noqa: T201
 
-    def _poll(self, timeout_s: float, *fds: int) -> None:
-        """Wait for a message, or one of ``fds``."""
+    def _poll(self, timeout_s: float, woken_by: int | None = None) -> None:
+        """Wait for a message, or for ``woken_by``."""
         poller = select.poll()
-        for fd in (*fds, *([] if self._link.fd is None else [self._link.fd])):
-            poller.register(fd, select.POLLIN)
+        for fd in (woken_by, self._link.fd):
+            if fd is not None:
+                poller.register(fd, select.POLLIN)
         poller.poll(timeout_s * 1000)
 
     def _talk(self) -> None:
@@ -265,61 +281,3 @@ def _answer_by_s(window_s: float) -> float:
 
 def _short(why: str) -> str:
     return why if len(why) <= 2000 else why[:2000] + " ..."
-
-
-class WakeupPipe:
-    """A pipe with one reader and ``poke`` for all others; rung by SIGTERM too after ``take_sigterm``."""
-
-    def __init__(self) -> None:
-        self.fd, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._previous: Any = signal.SIG_DFL
-        self._has_sigterm = False
-
-    def poke(self) -> None:
-        """Wake the reader."""
-        with contextlib.suppress(BlockingIOError):  # full: it has enough reasons to wake up
-            os.write(self._writer, b"\0")
-
-    def read(self) -> bool:
-        """Empty the pipe; whether SIGTERM was among what woke us."""
-        woken = b""
-        with contextlib.suppress(BlockingIOError):
-            while data := os.read(self.fd, 512):
-                woken += data
-        return signal.SIGTERM in woken
-
-    def take_sigterm(self) -> None:
-        """Have SIGTERM wake the reader instead of ending the process. FaultrunError outside the main thread.
-
-        A handler that the script had set before still runs whenever the
-        interpreter comes to it. Child processes that are forked get back what was there before.
-        """
-        if self._has_sigterm:
-            return
-        if threading.current_thread() is not threading.main_thread():
-            because = "Python gives signals to the main thread only, and this is another one"
-            hint = "make the first call of faultrun.sdk in the main thread, before the training loop"
-            raise FaultrunError("faultrun.sdk cannot take SIGTERM here", because=because, hint=hint)
-        outlive()
-        self._previous = signal.getsignal(signal.SIGTERM)
-        signal.signal(signal.SIGTERM, self._on_sigterm)
-        signal.siginterrupt(signal.SIGTERM, False)  # a slow write of the script goes on
-        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        self._has_sigterm = True
-
-    def release_in_child(self) -> None:
-        """In a forked child: its SIGTERM is not ours, and must not ring in the parent."""
-        if self._has_sigterm:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGTERM, self._previous if self._previous is not None else signal.SIG_DFL)
-            self._has_sigterm = False
-        os.close(self.fd)
-        os.close(self._writer)
-
-    def _on_sigterm(self, signum: int, frame: FrameType | None) -> None:
-        """Runs in the main thread when the interpreter gets to it, which may be never."""
-        # an event loop of the script may have taken the wakeup descriptor
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._writer, bytes([signum]))
-        if callable(self._previous):
-            self._previous(signum, frame)

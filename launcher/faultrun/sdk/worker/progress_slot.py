@@ -18,6 +18,7 @@ from faultrun.model.wire import (
     unpack_number,
     widest_interval,
 )
+from faultrun.sdk.own_file import OwnFile, out_of_the_way
 
 _PHASES = tuple(WorkPhase)
 _NUMBER = {phase: number for number, phase in enumerate(_PHASES)}
@@ -31,8 +32,6 @@ _LIBC.pwrite.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.
 _LIBC.pwrite.restype = ctypes.c_ssize_t
 _MOST_JOINED = 1 << 16
 _LOCKED_S = 0.05
-_OUT_OF_THE_WAY = 512
-"""A script that closes what it does not know, and opens files then, must not get our number for one."""
 
 
 class ProgressSlot:
@@ -44,8 +43,9 @@ class ProgressSlot:
     """
 
     def __init__(self, where: str) -> None:
-        self._at, self._fd, self._page_bytes = 0, -1, SLOT_BYTES
-        self.is_there = False
+        self._path, self._at, self._page_bytes = "", 0, SLOT_BYTES
+        self._file: OwnFile | None = None
+        self.was_closed = False
         self._step, self._epoch, self._count = 0, -1, 0
         self._work = _COMPUTING
         self._saving = 0
@@ -53,18 +53,22 @@ class ProgressSlot:
 
     def moves_to(self, where: str) -> None:
         """From now on in this page, where no step has been made yet."""
-        before, self._fd = self._fd, -1
+        before, self._file = self._file, None
         with contextlib.suppress(OSError, ValueError):
-            path, _, slot = where.rpartition(":")
+            self._path, _, slot = where.rpartition(":")
             at = int(slot) * SLOT_BYTES
-            self._fd, self._page_bytes = _opened(path, at + SLOT_BYTES)
+            self._file, self._page_bytes = _opened(self._path, at + SLOT_BYTES)
             self._at = at
-        if before >= 0:
-            os.close(before)
-        self.is_there = self._fd >= 0
+        if before is not None:
+            before.close()
         self._step, self._epoch, self._count = 0, -1, 0
         self._work = _COMPUTING
         self._tell()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a page to write to."""
+        return self._file is not None
 
     def stepped(self, step: int, epoch: int) -> None:
         """``step`` is finished; -1 when the epoch is not known."""
@@ -130,39 +134,51 @@ class ProgressSlot:
     def _alone(self) -> Iterator[None]:
         """Keep other ranks of the node out; not where the page cannot be locked, nor for a frozen one."""
         until_s = time.monotonic() + _LOCKED_S
-        while not (locked := _locked(self._fd)) and time.monotonic() < until_s:
+        while not (locked := self._locked()) and time.monotonic() < until_s:
             time.sleep(0.001)
         yield
         if locked:
-            fcntl.lockf(self._fd, fcntl.LOCK_UN, 8, SAVE_OFFSET)
+            with contextlib.suppress(OSError):
+                fcntl.lockf(self._fd(), fcntl.LOCK_UN, 8, SAVE_OFFSET)
+
+    def _locked(self) -> bool:
+        with contextlib.suppress(OSError, ValueError):
+            fcntl.lockf(self._fd(), fcntl.LOCK_EX | fcntl.LOCK_NB, 8, SAVE_OFFSET)
+            return True
+        return False
+
+    def _fd(self) -> int:
+        """For one use now; -1 for no page. Opened again where the script has closed it."""
+        if (file := self._file) is None:
+            return -1
+        if not file.is_ours():
+            again = None
+            with contextlib.suppress(OSError):
+                again, _ = _opened(self._path, 0, file.fd)
+                if again.inode != file.inode:  # another incarnation's
+                    again.close()
+                    again = None
+            self.was_closed = True
+            if self._file is file:
+                self._file = again
+        return self._file.fd if self._file is not None else -1
 
     def _write(self, offset: int, data: bytes) -> None:
         """A disk that is full or gone costs the word, not the training."""
-        _LIBC.pwrite(self._fd, data, len(data), offset)
+        _LIBC.pwrite(self._fd(), data, len(data), offset)
 
     def _read(self, size_bytes: int) -> bytes:
         """From the page's beginning; zeros for what is not there."""
         data = b""
         with contextlib.suppress(OSError):
-            data = os.pread(self._fd, size_bytes, 0)
+            data = os.pread(self._fd(), size_bytes, 0)
         return data.ljust(size_bytes, b"\0")
 
 
-def _locked(fd: int) -> bool:
-    with contextlib.suppress(OSError, ValueError):
-        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 8, SAVE_OFFSET)
-        return True
-    return False
-
-
-def _opened(path: str, least_bytes: int) -> tuple[int, int]:
-    """A descriptor, and the size of the page."""
+def _opened(path: str, least_bytes: int, *least_fd: int) -> tuple[OwnFile, int]:
+    """The page, and its size."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     if (there_bytes := os.fstat(fd).st_size) < least_bytes:
         os.close(fd)
         raise ValueError(f"{path} has no slot that ends at byte {least_bytes}")
-    with contextlib.suppress(OSError):  # few descriptors are allowed here
-        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
-        os.close(fd)
-        fd = high
-    return fd, there_bytes - there_bytes % SLOT_BYTES
+    return OwnFile(out_of_the_way(fd, *least_fd)), there_bytes - there_bytes % SLOT_BYTES

@@ -61,7 +61,7 @@ class Worker:
         self._faults = _faults()
         self._previous_hook = sys.excepthook
         sys.excepthook = self._uncaught
-        answer_with_stacks(session)
+        self._helper.stacks = answer_with_stacks(session)
         self._exit_watch = (_exit_watch or ExitWatch()) if self._slot.is_there else None
         if self._exit_watch is not None:
             self._exit_watch.begin()
@@ -117,6 +117,7 @@ class Worker:
         self._slot.stepped(step, -1 if epoch is None else epoch)
         first = self._helper.step is None
         self._helper.step = (step, epoch)
+        self._helper.pipe.rings_here()
         if first:
             self._helper.pipe.poke()
         if self._faults is not None:
