@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from faultrun.sdk.own_file import OwnFile
+
 _LOOK_S = 0.001
 _READ_BYTES = 1 << 16
 _BEGINS = b'{"by"'
@@ -30,8 +32,7 @@ class RendezvousFile:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
-        self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
-        self._inode = os.fstat(self._fd).st_ino
+        self._file = OwnFile(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC))
         self._lock = threading.Lock()
         self._at = 0
         self._unread: list[bytes] = []
@@ -49,7 +50,7 @@ class RendezvousFile:
             self._read()
             if all(key in self._values for key in keys):
                 return [self._values[key] for key in keys]
-        if self._path.stat().st_ino != self._inode:
+        if self._path.stat().st_ino != self._file.inode:
             raise FileNotFoundError(f"another file is in the place of {self._path}")
         time.sleep(min(_LOOK_S, within_s))
         return None
@@ -68,9 +69,7 @@ class RendezvousFile:
 
     def close(self) -> None:
         """Use it no more."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._file.close()
 
     def _does(self, kind: str, key: str, **fields: Any) -> Any:
         """Append one line, and say what came of it, read in its place among the others'."""
@@ -78,7 +77,7 @@ class RendezvousFile:
             self._asked += 1
             by = f"{os.getpid()}-{id(self)}-{self._asked}"
             line = json.dumps({"by": by, "does": kind, "key": key, **fields}).encode() + b"\n"
-            if os.write(self._fd, line) < len(line):
+            if os.write(self._file.number(), line) < len(line):
                 raise OSError(f"{self._path} takes no whole line")
             self._read(by)
             if by not in self._answers:
@@ -87,7 +86,7 @@ class RendezvousFile:
 
     def _read(self, by: str = "") -> None:
         """Follow the lines that are new. ``by``: whose answer to keep."""
-        while part := os.pread(self._fd, _READ_BYTES, self._at):
+        while part := os.pread(self._file.number(), _READ_BYTES, self._at):
             self._at += len(part)
             first, *lines = part.split(b"\n")
             self._unread.append(first)
