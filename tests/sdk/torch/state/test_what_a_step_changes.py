@@ -18,7 +18,6 @@ from faultrun.sdk.torch.state.boundary import Objects, device_of
 from faultrun.sdk.torch.state.script_generators import ScriptGenerators
 from faultrun.sdk.torch.state.state_dict import Parts, own_states
 from faultrun.sdk.torch.state.trees import copied, same
-from faultrun.sdk.torch.stay.redo import KeptBatch
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Folder, SaveWriter
 from faultrun.sdk.worker.state_provider import SaveOrder
@@ -236,22 +235,6 @@ def test_parameters_that_no_update_changes_are_neither_saved_nor_counted(
     job.net[0].weight.detach().add_(1.0)
     with pytest.raises(FaultrunError, match="step 4 could not be saved"):
         job.guard.step()
-
-
-@pytest.mark.parametrize("size", [4, 1 << 16])
-def test_a_batch_that_is_changed_in_place_is_given_as_it_was_or_not_at_all(size: int) -> None:
-    x = torch.ones(size)
-    kept = KeptBatch({"x": x, "y": [1]}, is_copied=False)
-    assert not kept.is_changed
-    x.mul_(2)
-    assert kept.is_changed == (size > 4)
-    for is_copied in {size > 4, True}:
-        given = {"x": torch.ones(size), "y": [1]}
-        kept = KeptBatch(given, is_copied=is_copied)
-        given["x"].mul_(2), given.pop("y")
-        assert same(kept.again(), {"x": torch.ones(size), "y": [1]})
-        kept.again()["x"].zero_()
-        assert same(kept.again(), {"x": torch.ones(size), "y": [1]})
 
 
 def test_each_training_of_a_script_goes_on_from_its_own_state(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from itertools import repeat
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 SMALL_BYTES = 1 << 16
 """What has no more tensor bytes than this is copied at every step."""
@@ -60,6 +61,28 @@ def is_plain(one: Any) -> bool:
 def copied(state: Any) -> Any:
     """A copy that the main thread cannot change any more."""
     return map_tensors(state, lambda tensor: tensor.detach().clone(), copy.deepcopy)
+
+
+def deep_copied(value: Any, change: Callable[[Any], Any]) -> Any:
+    """``value`` copied down to its tensors, whatever holds them, each of which becomes ``change`` of it.
+
+    Whatever the class of an object raises that does not allow it.
+    """
+    with _Copying(change):
+        return copy.deepcopy(value)
+
+
+class _Copying(TorchFunctionMode):  # type: ignore[misc]
+    """Says how tensors are copied while ``copy.deepcopy`` finds its way to them."""
+
+    def __init__(self, change: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._change = change
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.__deepcopy__:
+            return self._change(args[0])
+        return func(*args, **(kwargs or {}))
 
 
 def same(left: Any, right: Any, alike: Callable[[Any, Any], bool] = torch.equal) -> bool:

@@ -1,11 +1,10 @@
 """What is needed to do a step again: its batch, and the random numbers as it began."""
 
-import copy
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from faultrun.sdk.torch.state.rng import Rng
-from faultrun.sdk.torch.state.trees import SMALL_BYTES, bytes_of, copied, map_tensors
+from faultrun.sdk.torch.state.trees import SMALL_BYTES, bytes_of, deep_copied
 
 T = TypeVar("T")
 
@@ -22,7 +21,12 @@ class KeptBatch:
             self._lent.append((tensor, 0 if tensor.is_inference() else tensor._version))
             return tensor
 
-        self._content = map_tensors(content, keep, _shallow)
+        self.is_kept = True
+        """Whether it can be given again; what holds a lock or an open file, say, cannot be copied."""
+        try:
+            self._content = deep_copied(content, keep)
+        except Exception:  # noqa: BLE001 - the script's own classes may raise anything
+            self.is_kept = False
 
     @property
     def is_changed(self) -> bool:
@@ -31,14 +35,7 @@ class KeptBatch:
 
     def again(self) -> Any:
         """A copy of the batch, for the script to do with what it likes."""
-        return copied(self._content)
-
-
-def _shallow(one: Any) -> Any:
-    try:
-        return copy.copy(one)
-    except TypeError:
-        return one
+        return deep_copied(self._content, lambda tensor: tensor.detach().clone())
 
 
 @dataclass(frozen=True, slots=True)

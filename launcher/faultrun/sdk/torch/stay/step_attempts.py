@@ -31,6 +31,8 @@ T = TypeVar("T")
 
 _IN_PLACE = "the script has changed the batch of the step that would come again"
 
+_NO_COPY = "the batch of the step that would come again cannot be copied"
+
 _ADDS_UP = "gradients are added up over several batches, which only a function for guard.run can do again"
 """Gradients that wait for an update, which a later batch makes, are in no state that is saved."""
 
@@ -136,6 +138,8 @@ class Loops:
             if batch is not None:
                 if batch.kept.is_changed:
                     raise rejoin.gives_up(_IN_PLACE)
+                if not batch.kept.is_kept:
+                    raise rejoin.gives_up(_NO_COPY)
                 content = batch.kept.again()
             else:
                 try:
