@@ -287,6 +287,7 @@ class Training:
             return False
         if self.lock.phase is not UpdatePhase.CLEAN:
             return False
+        self.parts.buffers.note_settings()
         is_still = self.recorder.is_still(last.rng, self.reading.loader_state())
         if is_still and not (self._ran or self.has_changed(last)):
             return False
@@ -433,7 +434,7 @@ class Training:
 
     def is_broken_off(self) -> None:
         """The step under way will not be ended by the script, which may be in the midst of an evaluation."""
-        self.parts.buffers.put_modes()
+        self.parts.buffers.put_settings()
 
     def put_back(self) -> None:
         """Undo what the step under way has changed besides parameters and optimizers, which it has not."""

@@ -194,6 +194,9 @@ def test_a_step_is_taken_to_be_whole_only_if_it_did_what_each_one_did(tmp_path: 
     assert not whole(job)  # the object has not moved
     own.kept["n"] += 1
     assert whole(job)
+    job.net.requires_grad_(False)
+    assert not whole(job)  # perhaps for a part of the step
+    job.net.requires_grad_(True)
     job.guard.step()
     job.optimizers[0].step()
     own.kept["n"] += 1
@@ -305,3 +308,43 @@ def test_what_no_save_can_hold_is_refused_in_the_step_that_shows_it(tmp_path: Pa
     with pytest.raises(FaultrunError, match=r"objects\['stopper'\] cannot be saved") as told:
         guard.step()
     assert type(late).__name__ in str(told.value.because)
+
+
+LEFT_HALF_DONE: dict[str, Callable[[Any, Any], Any]] = {
+    "a mode": lambda net, _: net[0].eval(),
+    "a forward hook": lambda net, _: net[0].register_forward_hook(print, with_kwargs=True, always_call=True),
+    "a hook before": lambda net, _: net[0].register_forward_pre_hook(print),
+    "a hook in front": lambda net, _: net[1].register_forward_pre_hook(print, prepend=True),
+    "a backward hook": lambda net, _: net[0].register_full_backward_hook(print),
+    "a hook removed": lambda _, handle: handle.remove(),
+    "one for another": lambda net, handle: (handle.remove(), net[1].register_forward_pre_hook(print)),
+    "frozen": lambda net, _: net.requires_grad_(False),
+}
+
+
+def settings(net: Any) -> list[Any]:
+    hooks = [[*one.items()] for module in net for name, one in vars(module).items() if "_hooks" in name]
+    return [hooks, [one.training for one in net], [one.requires_grad for one in net.parameters()]]
+
+
+@pytest.mark.parametrize("name", LEFT_HALF_DONE)
+def test_a_step_that_is_broken_off_leaves_modules_as_they_were(name: str, tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(3, 3), nn.Dropout(), nn.Linear(3, 1))
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    guard = protected(tmp_path, optimizer, net=net)
+    step = iter(guard.steps(3))
+    for _ in range(2):
+        next(step)
+        with guard.attempt():
+            net(torch.ones(1, 3)).sum().backward()
+            optimizer.step()
+    handle = net[1].register_forward_pre_hook(print)  # between two steps
+    next(step)
+    before = settings(net)
+    LEFT_HALF_DONE[name](net, handle)
+    assert settings(net) != before
+    guard.training.is_broken_off()
+    guard.training.put_back()
+    assert settings(net) == before
+    handle.remove()
+    assert not net[1]._forward_pre_hooks

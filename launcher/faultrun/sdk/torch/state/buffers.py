@@ -19,6 +19,12 @@ from faultrun.sdk.torch.state.trees import SMALL_BYTES, bytes_of
 _Form = tuple[Any, Any]
 """Shape and type of a tensor."""
 
+_Settings = tuple[list[Any], list[bool], list[Any], dict[int, Any]]
+"""The modules of a boundary, whether each trains, the places of their hooks, and what lay there, by id."""
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+"""What the names begin with of a module's dictionaries of hooks around its passes."""
+
 
 @dataclass(slots=True)
 class _Kept:
@@ -64,8 +70,7 @@ class Buffers:
         self._model = model
         self._kept: dict[str, _Kept] = {}
         self._first: dict[str, _Form] | None = None
-        self._modes: list[bool] = []
-        """Whether each module trained at the last boundary."""
+        self._settings: _Settings = [], [], [], {}
         self._find_modules()
         self._look()
         self._first = {name: _form_of(one.copy) for name, one in self._kept.items()}
@@ -90,10 +95,9 @@ class Buffers:
 
     def capture(self) -> None:
         """A boundary: copy what may have changed since the last one."""
-        self._modes = [one.training for _, one in self._modules]
         if self._inside() != self._seen or any(one.has_moved for one in self._kept.values()):
             self._look()
-            return
+        self.note_settings()
         for kept, live in self._moves:  # the quickest way for a few small tensors on the CPU
             kept[:] = live
         if self._small[0]:
@@ -102,11 +106,21 @@ class Buffers:
             if one.has_changed:
                 _copy_again(one)
 
-    def put_modes(self) -> None:
-        """Have each module train, or not, as at the last boundary, unless there are others now."""
-        if len(self._modes) == len(self._modules):
-            for (_, one), mode in zip(self._modules, self._modes, strict=True):
-                one.training = mode
+    def note_settings(self) -> None:
+        """Keep whether each module trains, and its hooks, as the ones of the last boundary."""
+        modes = [one.training for _, one in self._modules]
+        hooks = {id(place): place.copy() for place in filter(None, self._hooks)}
+        self._settings = self._modules, modes, self._hooks, hooks
+
+    def put_settings(self) -> None:
+        """Have each module train, or not, and call the hooks that it called, as at the last boundary."""
+        modules, modes, places, hooks = self._settings
+        for (_, one), mode in zip(modules, modes, strict=True):
+            one.training = mode
+        for place in places:
+            if place != (then := hooks.get(id(place), {})):
+                place.clear()
+                place.update(then)
 
     def put_back(self) -> None:
         """Have the modules, the tensors and the values of the last boundary again."""
@@ -139,6 +153,8 @@ class Buffers:
         modules = self._model.named_modules(remove_duplicate=False)
         self._modules = [(f"{path}." if path else "", one) for path, one in modules]
         self._places = [place for _, one in self._modules for place in (one._modules, one._buffers)]
+        held = [pair for _, one in self._modules for pair in vars(one).items()]
+        self._hooks = [place for name, place in held if name.startswith(_HOOKS) and isinstance(place, dict)]
 
     def _inside(self) -> list[int]:
         """What lies in all modules. What was seen last is kept: no number of it means another one."""

@@ -46,6 +46,7 @@ class WholeSteps:
             made == self._updates
             and not self.vary
             and 0 not in made
+            and last.trained == now.trained  # else some may be frozen for a part of the step
             and met <= self.meet_late
             and not any(same(last.objects[name], now.objects[name]) for name in moving)
         )
