@@ -232,3 +232,10 @@ def test_two_that_are_no_number_are_alike_and_one_is_not() -> None:
     assert widest({"a": math.nan}, {"a": math.nan}) == ("a", 0.0)
     assert widest({"a": math.nan}, {"a": 1.0}) == ("a", math.inf)
     assert widest({"a": math.inf}, {"a": math.inf}) == ("a", 0.0)
+
+
+@pytest.mark.parametrize(("every", "lines"), [(0, 1), (1, 30), (10, 4)])
+def test_how_many_steps_lie_between_two_that_a_log_tells_is_seen(every: int, lines: int) -> None:
+    told = last_step([f"step {at * (every or 1)} loss {1 / at:.4f}" for at in range(1, lines + 1)])
+    assert told is not None
+    assert told.every == every

@@ -9,7 +9,7 @@ knows from where.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from faultrun.core.step_marks import StepMark, read_line
@@ -23,11 +23,15 @@ _BAR_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedStep:
-    """A word of a log. ``step`` is global, ``in_epoch`` counts anew in every epoch; None: unknown."""
+    """A word of a log. ``step`` is global, ``in_epoch`` counts anew in every epoch; None: unknown.
+
+    ``every``: so many steps lie between two that the log told, at most; 0: it told only one.
+    """
 
     step: int | None = None
     epoch: int | None = None
     in_epoch: int | None = None
+    every: int = field(default=0, compare=False)
 
 
 class _Series(NamedTuple):
@@ -36,7 +40,7 @@ class _Series(NamedTuple):
     ``level``: how surely it is training's. ``alike``: so many lines in a row had the same words. ``even``:
     its marks are equally far apart. ``again``: it began again in one epoch, ``apart``: with a new one.
     ``from_0``: there was an epoch 0. ``losses``: so many lines with one had been printed at its first mark,
-    ``until``: and at its last.
+    ``until``: and at its last. ``widest``: the most steps between two marks.
     """
 
     first: StepMark
@@ -52,6 +56,7 @@ class _Series(NamedTuple):
     from_0: bool = False
     losses: int = 0
     until: int = 0
+    widest: int = 0
 
     def is_over(self, losses: int) -> bool:
         """Whether it came to its end, or is silent longer than it spoke: ``losses`` are printed by now."""
@@ -196,6 +201,7 @@ def _joined(known: _Series | None, mark: StepMark, losses: int) -> _Series:
     return known._replace(
         last=mark,
         until=losses,
+        widest=max(known.widest, stride),
         before=last if stride else known.before,
         ended=tuple(one for one in (known.before, last) if one is not None) if later else known.ended,
         marks=marks,
@@ -214,8 +220,9 @@ def _told(series: _Series, mark: StepMark, part: float | None) -> LoggedStep:
     if not anew and not mark.named and mark.of is not None:
         anew = part is None or not _spans_epochs(mark, part)
     if not anew:
-        return LoggedStep(step=mark.step, epoch=mark.epoch)
-    return LoggedStep(step=_global(series, mark), epoch=mark.epoch, in_epoch=mark.step)
+        return LoggedStep(step=mark.step, epoch=mark.epoch, every=series.widest)
+    step = _global(series, mark)
+    return LoggedStep(step=step, epoch=mark.epoch, in_epoch=mark.step, every=series.widest)
 
 
 def _spans_epochs(mark: StepMark, part: float) -> bool:

@@ -36,9 +36,10 @@ class Incident:
     ``number`` counts incidents of the run from 1. ``rank`` is None when no worker is to blame (MindSpore's
     scheduler died, the platform asks for a restart). ``step`` is the newest global step that any rank
     reported or, where ranks do not report (``step_from_log``), that a log mentions; None when nobody says. A
-    log may tell only of the epoch and its step ``in_epoch``. ``blamed_by`` names the evidence that ``rank``
-    was the first. ``unstarted``: the workers report their steps, and none had finished one. ``stacks`` is
-    where a hung rank was, and the folder of all ranks' stacks. ``own_step`` is the newest step of ``rank``
+    log may tell only of the epoch and its step ``in_epoch``, and one step in
+    ``step_every`` (0: unknown). ``blamed_by`` names the evidence that ``rank`` was the first. ``unstarted``:
+    the workers report their steps, and none had finished one. ``stacks`` is where a hung rank was, and the
+    folder of all ranks' stacks. ``own_step`` is the newest step of ``rank``
     itself, None where nobody knows. ``node`` is where it was, empty in older journals; ``at_utc`` the moment,
     where several nodes tell of it. ``unkept``: why no rank kept its process although one could have; "" where
     that was no question. ``opened`` are files of checkpoints that were read before the first step; None:
@@ -71,6 +72,7 @@ class Incident:
     at_utc: str = ""
     unkept: str = field(default="", metadata=UNLESS_USED)
     opened: tuple[str, ...] | None = field(default=None, metadata=UNLESS_USED)
+    step_every: int = field(default=1, metadata=UNLESS_USED)
 
     @property
     def ordered(self) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.core.recovery.resume_verdict import Opened, check, opened_of, place_of
+from faultrun.core.recovery.resume_verdict import Opened, check, done_again, opened_of, place_of
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import FirstStep
 from faultrun.model.observed.recovery import Began, FirstStepLogged, ResumeChecked
@@ -152,3 +152,36 @@ def test_a_folder_was_opened_if_a_file_in_it_was() -> None:
     point = replace(AT_80, path="/c/step_80", files=())
     assert opened_of(("/c/step_80/model.pt",), point) == Opened(seen=True, chosen=True)
     assert opened_of(("/c/step_800/model.pt",), point).others == ("/c/step_800/model.pt",)
+
+
+@given(
+    last=st.integers(1, 99),
+    saved=st.integers(0, 98),
+    offset=st.sampled_from([0, 1]),
+    every=st.sampled_from([0, 1, 2, 10]),
+)
+def test_steps_done_again_are_counted_in_the_count_of_the_log_or_not_at_all(
+    last: int, saved: int, offset: int, every: int
+) -> None:
+    saved = min(saved, last)
+    ended = place_of(logged(last - offset))
+    found = done_again(ended, place_of(logged(saved + 1 - offset)), every)
+    assert found == (last - saved if every == 1 else None)
+    assert done_again(ended, place_of(stepped(saved + 1)), every) is None
+
+
+@pytest.mark.parametrize(
+    ("last", "first", "twice"),
+    [
+        (logged(None, 2, 17), logged(None, 2, 16), 2),
+        (logged(None, 2, 17), logged(None, 1, 16), None),
+        (logged(None, 2, 20), logged(None, 3, 1), 0),
+        (logged(37, 2), logged(36, 2), 2),
+        (logged(37, 2), logged(16, 1), None),
+        (logged(None, 2), logged(None, 2), None),
+    ],
+)
+def test_a_place_within_an_epoch_is_compared_with_one_of_the_same_epoch(
+    last: FirstStepLogged, first: FirstStepLogged, twice: int | None
+) -> None:
+    assert done_again(place_of(last), place_of(first), 1) == twice

@@ -172,3 +172,18 @@ def test_nobody_lost_a_supervisor_where_the_end_of_a_log_was_not_read() -> None:
     logs_a_step(passes(story, 5), 6)
     why = account_of(lines_of(passes(story, 5).returned(0).drained())).unknown_because
     assert why == "how far training was when it failed is not known"
+
+
+@pytest.mark.parametrize(("every", "twice"), [(1, 2), (10, None), (0, None)])
+def test_steps_between_two_lines_of_a_log_are_not_said_to_be_trained_once(
+    every: int, twice: int | None
+) -> None:
+    story = logs_a_step(passes(Story(1).begins().all_run(), 10), 1)
+    lines = lines_of(passes(story, 30).killed(0).drained())
+    logged = [{"rank": 0, "logged_step": 36, "logged_every": every}]
+    lines = [{**line, "notes": logged} if line["event"] == "Drained" else line for line in lines]
+    story = logs_a_step(passes(Story(1).begins().all_run(), 10), 1)
+    again = logs_a_step(passes(story, 30).killed(0).recovers(checkpoint(35)).all_run(), 35)
+    account = account_of([*lines, *lines_of(passes(again, 30))[len(lines) :]])
+    assert account.lost_steps in (twice, 1 if twice else None)
+    assert account.productive_share is not None

@@ -202,6 +202,10 @@ def test_lost_steps_are_counted_only_when_both_ends_are_known() -> None:
     assert lost_steps(replace(CARD, point=checkpoint(1216))) == 0
     by_log = replace(CARD, incident=replace(KILLED, step_from_log=True))
     assert lost_steps(replace(by_log, point=checkpoint(1216))) is None
+    assert lost_steps(replace(by_log, point=checkpoint(1200))) is None
+    again = replace(by_log, point=checkpoint(1200), checked=replace(checked(1200), by_log=True, epoch=2))
+    assert lost_steps(again) == 16
+    assert lost_steps(replace(again, incident=replace(again.incident, step_every=10))) is None
     assert lost_steps(replace(CARD, point=replace(checkpoint(1), global_step=None))) is None
     assert lost_steps(replace(CARD, incident=replace(KILLED, step=None))) is None
 

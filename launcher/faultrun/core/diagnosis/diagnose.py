@@ -203,7 +203,8 @@ def _with_logged_step(incident: Incident, notes: tuple[DeathNote, ...]) -> Incid
         return incident
     newest = max(logged, key=lambda note: [-1 if one is None else one for one in _place(note)])
     step, epoch, in_epoch = _place(newest)
-    return replace(incident, step=step, epoch=epoch, in_epoch=in_epoch, step_from_log=True)
+    every = newest.logged_every
+    return replace(incident, step=step, epoch=epoch, in_epoch=in_epoch, step_from_log=True, step_every=every)
 
 
 def _place(note: DeathNote) -> tuple[int | None, int | None, int | None]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import FirstStep
+from faultrun.model.incident import Incident
+from faultrun.model.observed.evidence import DeathNote
 from faultrun.model.observed.recovery import Began, FirstStepLogged, ResumeChecked
 from faultrun.model.spec.run_spec import Recovery
 
@@ -31,6 +33,10 @@ class StartPlace:
     def sure(self) -> bool:
         """Whether ``step`` is a global one: a log that names the epoch, too, may count anew in it."""
         return self.step is not None and (not self.by_log or self.epoch in (None, 0))
+
+    def __lt__(self, other: "StartPlace") -> bool:
+        mine, theirs = (self.step, self.epoch, self.in_epoch), (other.step, other.epoch, other.in_epoch)
+        return [-1 if one is None else one for one in mine] < [-1 if one is None else one for one in theirs]
 
     @property
     def words(self) -> str:
@@ -69,6 +75,32 @@ def place_of(first: First) -> StartPlace:
             return StartPlace(step=step if began is None else began)
         case FirstStepLogged(step=step, epoch=epoch, in_epoch=in_epoch):
             return StartPlace(step=step, epoch=epoch, in_epoch=in_epoch, by_log=True)
+
+
+def logged_place(told: DeathNote | Incident) -> StartPlace | None:
+    """The last place that a log tells; None where it tells none, or where ranks report theirs."""
+    if isinstance(told, DeathNote):
+        step, epoch, within = told.logged_step, told.logged_epoch, told.logged_in_epoch
+    else:
+        step, epoch, within = (told.step, told.epoch, told.in_epoch) if told.step_from_log else (None,) * 3
+    none = step is None and epoch is None
+    return None if none else StartPlace(step=step, epoch=epoch, in_epoch=within, by_log=True)
+
+
+def done_again(last: StartPlace, first: StartPlace, every: int) -> int | None:
+    """Steps from ``first`` to ``last``, both told by logs; None where no one count holds both.
+
+    A log need not count as checkpoints do, nor tell every step: one in ``every``.
+    """
+    if every != 1 or not first.by_log:
+        return None
+    if last.epoch == first.epoch and last.in_epoch is not None and first.in_epoch is not None:
+        return max(0, last.in_epoch - first.in_epoch + 1)
+    known = all(one.sure or one.in_epoch is not None for one in (last, first))
+    if (known or last.epoch == first.epoch) and last.step is not None and first.step is not None:
+        return max(0, last.step - first.step + 1)
+    later = first.epoch is not None and last.epoch is not None and first.epoch > last.epoch
+    return 0 if later and last.in_epoch is not None else None
 
 
 def place_checked(checked: ResumeChecked) -> StartPlace:

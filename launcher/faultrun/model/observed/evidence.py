@@ -56,9 +56,10 @@ class Finding:
 class DeathNote:
     """What a dead rank left behind. ``logged_step`` is the last global step its log mentions, if any.
 
-    ``logged_epoch`` comes with ``logged_in_epoch`` where steps are counted anew in every epoch. ``reports``
-    tells whether it spoke the SDK, so that silence about steps means that there was none. ``told``: a signal
-    to stop that its program took, and when one came last.
+    ``logged_epoch`` comes with ``logged_in_epoch`` where steps are counted anew in every epoch;
+    at most ``logged_every`` lie between two that it tells, 0: unknown. ``reports`` tells whether it spoke the
+    SDK, so that silence about steps means that there was none. ``told``: a signal to stop that its program
+    took, and when one came last.
     """
 
     rank: int
@@ -69,6 +70,7 @@ class DeathNote:
     raised: Raised | None = None
     finding: Finding | None = None
     reports: bool = False
+    logged_every: int = field(default=1, metadata=UNLESS_USED)
     told: tuple[int, float] | None = field(default=None, metadata=UNLESS_USED)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from copy import copy, deepcopy
 from dataclasses import replace
 
+from faultrun.core.recovery.resume_verdict import StartPlace, logged_place
 from faultrun.core.recovery_timing import silence_s, suspicion_after
 from faultrun.journal.codec import wire_name
 from faultrun.journal.lines import JournalLine
@@ -29,6 +30,7 @@ from faultrun.model.events import (
 )
 from faultrun.model.observed.agreement import IncarnationOver
 from faultrun.model.observed.dying_gasp import GaspSaved
+from faultrun.model.observed.evidence import DeathNote
 from faultrun.model.observed.hang import HangDetected, HangSuspected, PauseOver
 from faultrun.model.observed.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
 from faultrun.model.observed.standby import StandbyChanged
@@ -74,6 +76,8 @@ class Accountant:
         self._now_s = self._seen_s = 0.0
         """When the supervisor before wrote its last line."""
         self._reports_steps = self._blind = False
+        self._left_off: StartPlace | None = None
+        self._every = 1
         self._workers = 0
         self._suspected: HangSuspected | None = None
 
@@ -94,7 +98,8 @@ class Accountant:
     def _heard(self, line: JournalLine) -> None:  # noqa: C901, PLR0912  one row a case
         match line.event:
             case RunStarted():
-                self._taken_up()
+                self._end_life(SUPERVISOR_LOST)
+                self._close_fault(SUPERVISOR_LOST)
             case PlanAdopted(plan=plan):
                 self._planned(plan)
             case WorkersLost():
@@ -118,13 +123,12 @@ class Accountant:
                 if self._life.after_fault == self._account.faults[-1].number:
                     self._account.faults[-1].resume = why
             case StopRequested() if self._fault is not None:
-                self._fault.is_judged = (
-                    False  # it may be the first sign of this stop: the next statement says so
-                )
+                # It may be the first sign of this stop: the next statement says so.
+                self._fault.is_judged = False
             case GaspSaved() if self._fault is not None:
                 self._fault.saved += 1
             case Drained(notes=notes):
-                self._logged([note.logged_step for note in notes])
+                self._logged(notes)
             case RecoveryPointChosen() | NothingWhole():
                 self._chose(line.event)
             case RunFinished():
@@ -259,6 +263,8 @@ class Accountant:
             resumed_step=plan.point.global_step if plan.point is not None else None,
             high_before=self._account.high_step,
             blind=self._blind,
+            left_off=self._left_off,
+            every=self._every,
             stayed=bool(plan.kept),
             after_fault=self._fault.number if self._fault is not None else None,
         )
@@ -296,13 +302,24 @@ class Accountant:
         elif self._left is not None and self._left.end == STOPPED:
             self._reached_before(step)  # told to save, all go on to the step that is saved
 
-    def _logged(self, steps: Sequence[int | None]) -> None:
+    def _logged(self, notes: Sequence[DeathNote]) -> None:
         """Where ranks do not report, their logs tell how far they were; the life has ended by now."""
-        step = max((one for one in steps if one is not None), default=None)
+        step = max((one.logged_step for one in notes if one.logged_step is not None), default=None)
         if self._left is not None and not self._left.reports:
-            self._left.unread = bool(steps) and step is None and self._left.first is not None
+            for note in notes:
+                if (place := logged_place(note)) is not None:
+                    self._told(place, note.logged_every)
+            self._left.unread = bool(notes) and step is None and self._left.first is not None
             self._reached_before(step)
         self._settle()
+
+    def _told(self, place: StartPlace, every: int) -> None:
+        """A log came so far, and tells one step in ``every``."""
+        if self._left is not None:
+            self._left.every = max(self._left.every, every) if every else self._left.every
+            self._left.last = max(self._left.last or place, place)
+        self._every = max(self._every, every) if every else 0
+        self._left_off = max(self._left_off or place, place)
 
     def _found_lost(self, found: WorkersLost) -> None:
         """The workers of a lost supervisor trained on for a while; nobody wrote how far, until now."""
@@ -313,6 +330,8 @@ class Accountant:
             self._timeline.relabel(life.end_s, alive_s, Spending.TRAINING, life.number, Spending.AWAY)
             life.end_s = max(life.end_s, alive_s)
         life.unread = False
+        for one in found.steps if found.by_log else ():
+            self._told(StartPlace(step=one.step, epoch=one.epoch, by_log=True), self._every)
         self._reached_before(max((one.step for one in found.steps), default=None))
         self._settle()
 
@@ -329,7 +348,3 @@ class Accountant:
         if self._fault is not None:
             self._fault.looked_for(event, len(whys))
         self._settle()
-
-    def _taken_up(self) -> None:
-        self._end_life(SUPERVISOR_LOST)
-        self._close_fault(SUPERVISOR_LOST)

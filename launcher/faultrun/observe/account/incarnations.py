@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from faultrun.core.recovery.resume_verdict import place_of
+from faultrun.core.recovery.resume_verdict import StartPlace, done_again, place_of
 from faultrun.model.events import FirstStep
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.observe.account.timeline import Spending, Timeline
@@ -30,7 +30,9 @@ class IncarnationRecord:
     a global one. ``stuck_s``: since when it hung, until its end. ``unread``: nobody looked how far it was
     by its logs at its end. ``blind``: that is not known of an earlier one. ``repeated_steps``: how many of
     its steps an earlier one had done, None: nobody knows. ``standbys``: ranks that did not start cold.
-    ``stayed``: workers lived on from the incarnation before, with their state.
+    ``stayed``: workers lived on from the incarnation before, with their state. ``left_off`` is the furthest
+    place that logs told before, ``place`` where its own begins, ``last`` where it ends, ``every`` so
+    many steps lie between two.
     """
 
     number: int
@@ -55,6 +57,10 @@ class IncarnationRecord:
     standbys: int = 0
     stayed: bool = False
     unread: bool = True
+    left_off: StartPlace | None = None
+    place: StartPlace | None = None
+    last: StartPlace | None = None
+    every: int = 1
     repeated_steps: int | None = None
 
     @property
@@ -100,6 +106,7 @@ class IncarnationRecord:
         if self.first_step_s is None:
             self.first_step_s, self.first = at_s, step
             self.began = None if step is None else place_of(first).step
+            self.place = place_of(first) if by_log is not None else None
             if self.running_s is not None:
                 timeline.relabel(self.running_s, at_s, Spending.START, self.number)
         return step
@@ -121,7 +128,10 @@ class IncarnationRecord:
             kind = Spending.START if reports_steps else Spending.UNREPORTED
             timeline.relabel(self.running_s, self.end_s, kind, self.number)
             return 0.0
-        if self.repeated_steps is None:
+        # Between two lines of a log the time is nearly known.
+        nearly = self.every != 1 and self.high_before is not None and self.start_step is not None
+        unmeasured = self.repeated_steps and self.high_before is None
+        if unmeasured or (self.repeated_steps is None and (self.blind or not nearly)):
             timeline.relabel(self.first_step_s, self.end_s, Spending.UNREPORTED, self.number)
             return 0.0
         trained_s = self._trained_until_s - self.first_step_s
@@ -140,6 +150,13 @@ class IncarnationRecord:
             return 0
         if self.blind:
             return None
+        if self.number and self.every != 1 and not self.reports:
+            return None
+        if self.left_off is not None and self.place is not None:
+            again = done_again(self.left_off, self.place, self.every)
+            own = None if self.first is None or reached is None else reached - self.first + 1
+            own = own if self.last is None else done_again(self.last, self.place, 1)
+            return again if again is None or own is None else min(again, own)
         if self.high_before is None:
             return 0 if reports_steps and (self.number == 0 or not self.uncounted) else None
         if reached is None and self.end == FINISHED:

@@ -6,6 +6,7 @@ from statistics import median
 
 from faultrun.core.diagnosis.diagnose import describe
 from faultrun.core.humanize import several
+from faultrun.core.recovery.resume_verdict import StartPlace, done_again, logged_place
 from faultrun.journal.lines import JournalLine
 from faultrun.model.checkpoint import Kind
 from faultrun.model.events import (
@@ -55,7 +56,7 @@ class IncidentRecord:
     ``RecoveryTimed`` tells, in seconds, by name and in order, ``timed_s`` its total. ``resume`` says where
     the next one began, beside where it should have; empty while nobody knows. ``periodic_step``: see
     ``RecoveryPointChosen``. ``ordered``: see ``Incident``. ``stayed`` names a recovery in which workers keep
-    their processes. ``is_judged``: the newest statement of the node has it.
+    their processes. ``place``: by the logs. ``is_judged``: the newest statement of the node has it.
     """
 
     number: int
@@ -80,6 +81,7 @@ class IncidentRecord:
     ordered: bool = False
     stayed: str = ""
     is_judged: bool = False
+    place: StartPlace | None = None
 
     @property
     def recovery_s(self) -> float | None:
@@ -97,7 +99,7 @@ class IncidentRecord:
             what = f"hung: {what.partition(';')[0].partition(' (')[0]}"
         self.what = what[:_LONGEST]
         self.step = self.step if incident.step is None else incident.step
-        self.own_step = incident.own_step
+        self.own_step, self.place = incident.own_step, logged_place(incident)
 
     def resumes_with(self, plan: Plan) -> None:
         """An incarnation shall follow."""
@@ -135,15 +137,17 @@ class IncidentRecord:
         self.timeline = {name: took_s for name in PARTS if (took_s := getattr(event, name)) is not None}
         self.timed_s = self.timed_s if event.first_step_s is None else event.total_s
 
-    def went_on(self, recompute_s: float, start_step: int | None) -> None:
+    def went_on(self, recompute_s: float, life: IncarnationRecord) -> None:
         """It is known where the next incarnation really began, and what of it was repetition."""
-        self.recompute_s = recompute_s
+        self.recompute_s, start_step = recompute_s, life.start_step
         if start_step is not None and self.resumed_step is not None and start_step < self.resumed_step:
             self._resumes_at(start_step)
+        if self.place is not None and life.place is not None:
+            self.lost_steps = done_again(self.place, life.place, life.every)
 
     def _resumes_at(self, step: int | None) -> None:
         self.resumed_step = step
-        known = self.step is not None and step is not None
+        known = self.place is None and self.step is not None and step is not None
         self.lost_steps = max(0, (self.step or 0) - (step or 0)) if known else None
 
 
@@ -282,7 +286,7 @@ class Account:
         for at in reversed(range(len(self.faults) if after is not None else 0)):  # the newest, or nearly
             if self.faults[at].number == after:
                 self.faults[at] = replace(self.faults[at])
-                self.faults[at].went_on(recompute_s, life.start_step)
+                self.faults[at].went_on(recompute_s, life)
                 break
 
     @property
@@ -304,7 +308,7 @@ class Account:
             when = _UNSEEN.get(unseen, "it failed")
             when = "a rank died and the others stayed" if blind[0].stayed else when
             return f"how far training was when {when} is not known"
-        if self.high_step is not None:
+        if self.high_step is not None or any(life.left_off is not None for life in self.lives):
             return "the steps in its logs are counted anew in every epoch"
         if self.ended is not None and self.lives[-1].end.startswith("incident"):
             return "it failed before a step was seen"

@@ -9,6 +9,7 @@ from dataclasses import replace
 from faultrun.core.diagnosis.diagnose import describe
 from faultrun.core.humanize import rank_names, several, span
 from faultrun.core.plan.joint_incident import answered_by
+from faultrun.core.recovery.resume_verdict import done_again, logged_place, place_checked
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.incident import Aftermath, Card, Cause, Incident, Save
 from faultrun.model.line_tone import Tone, Toned, toned
@@ -106,7 +107,10 @@ def headline(card: Card) -> str:
 
 
 def lost_steps(card: Card) -> int | None:
-    """Steps that must be trained again; None when nobody knows how far training had come."""
+    """Steps that must be trained again; None when nobody knows, as before a log has told where it goes on."""
+    if not card.kept and (last := logged_place(card.incident)) is not None:
+        first = None if card.checked is None else place_checked(card.checked)
+        return None if first is None else done_again(last, first, card.incident.step_every)
     if card.incident.step is None:
         return None
     if card.checked is not None and card.checked.began is Began.ELSEWHERE:
@@ -121,8 +125,6 @@ def lost_steps(card: Card) -> int | None:
     if card.point is None:
         return card.incident.step
     if (not card.handed_over and card.checked is None) or card.point.global_step is None:
-        return None
-    if card.point.global_step > card.incident.step and card.incident.step_from_log:
         return None
     # A survivor may have made one step more than anybody had reported when the first one died.
     return max(0, card.incident.step - card.point.global_step)

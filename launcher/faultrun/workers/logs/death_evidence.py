@@ -54,6 +54,7 @@ def death_note(
         logged_step=told.step,
         logged_epoch=told.epoch,
         logged_in_epoch=told.in_epoch,
+        logged_every=told.every if told != LoggedStep() else 1,
         raised=raised,
         finding=recognise(rows, status, raised, said[-_ASKED_LINES:]) if status is not None else None,
     )
