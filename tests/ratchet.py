@@ -7,7 +7,7 @@ import grimp
 
 ROOT = Path(__file__).resolve().parent.parent
 
-MOST_LINES = {"launcher": 85_875, "tests": 78_080, "benchmarks": 18_200}
+MOST_LINES = {"launcher": 86_700, "tests": 78_900, "benchmarks": 18_200}
 """Lines of Python below each folder."""
 MOST_MODULES = 61
 """That a reader of ``supervisor.loop`` may come to."""

@@ -33,12 +33,12 @@ class Carried:
         """Whether the model was called since the last boundary."""
         self._steps = 0
         self._left_over: dict[int, bool] = {}
-        """Of parameters that are looked at: whether what the last step left was added to."""
+        """By parameter that is looked at, whether what the last step left was added to."""
         self._hooks: list[Any] = []
         self._told: set[str] = set()
 
     def watch(self, modules: Iterable[Any], optimizers: Iterable[Any]) -> list[Any]:
-        """Put hooks on them; each has ``remove``."""
+        """Put hooks on these modules and optimizers; each hook has ``remove``."""
         for optimizer in optimizers:
             trained = (one for group in optimizer.param_groups for one in group["params"])
             some = [*islice((one for one in trained if _is_plain(one)), _LOOKED_AT)]

@@ -99,7 +99,7 @@ class ExtraState:
             one.set_extra_state(state[name])
 
 
-class OwnState:
+class OptimizerAttributes:
     """What an optimizer of the script's, or a class around one, has of plain values and tensors."""
 
     def __init__(self, owner: Any) -> None:
@@ -135,7 +135,7 @@ def own_states(optimizers: Sequence[Any]) -> dict[str, Any]:
     found, waiting = {}, [*optimizers]
     for number, one in enumerate(waiting):  # which grows
         if not type(one).__module__.startswith(OF_LIBRARIES):
-            found[f"{NOT_GIVEN}{type(one).__name__} {number}"] = OwnState(one)
+            found[f"{NOT_GIVEN}{type(one).__name__} {number}"] = OptimizerAttributes(one)
         waiting += [
             part for part in getattr(one, "__dict__", {}).values() if isinstance(part, torch.optim.Optimizer)
         ]

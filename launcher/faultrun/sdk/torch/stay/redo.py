@@ -1,10 +1,12 @@
 """What is needed to do a step again: its batch, and the random numbers as it began."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from faultrun.sdk.torch.state.rng import Rng
-from faultrun.sdk.torch.state.trees import SMALL_BYTES, bytes_of, deep_copied
+from faultrun.sdk.torch.state.trees import SMALL_BYTES, bytes_of, deep_copied, map_tensors
 
 T = TypeVar("T")
 
@@ -24,7 +26,7 @@ class KeptBatch:
         self.is_kept = True
         """Whether it can be given again; what holds a lock or an open file, say, cannot be copied."""
         try:
-            self._content = deep_copied(content, keep)
+            self._content = _copied(content, keep)
         except Exception:  # noqa: BLE001 - the script's own classes may raise anything
             self.is_kept = False
 
@@ -35,7 +37,12 @@ class KeptBatch:
 
     def again(self) -> Any:
         """A copy of the batch, for the script to do with what it likes."""
-        return deep_copied(self._content, lambda tensor: tensor.detach().clone())
+        return _copied(self._content, lambda tensor: tensor.detach().clone())
+
+
+def _copied(content: Any, change: Callable[[Any], Any]) -> Any:
+    """Plain containers are copied quickly, whatever else holds tensors by its own rules."""
+    return map_tensors(content, change, partial(deep_copied, change=change))
 
 
 @dataclass(frozen=True, slots=True)
