@@ -9,7 +9,7 @@ from faultrun.model.events import Timer
 from faultrun.model.exits import Exited
 from faultrun.model.observed.evidence import DeathNote
 from faultrun.model.run import Phase
-from faultrun.model.stop import STOP_EXIT_CODES, StopSource
+from faultrun.model.stop import SAME_STOP_S, STOP_EXIT_CODES, StopSource
 from support.stories.story import SIGKILL, Story
 
 SIGNALS = {
@@ -75,7 +75,7 @@ def test_ranks_that_end_with_0_are_stopped_if_one_took_a_signal_to_stop_a_window
     ends = {end.rank: end.at_s for end in story.state.life.exits}
     taken = [None if ago is None else (signum, ends[rank] - ago) for rank, ago in enumerate(ago_s)]
     story.drained(*(DeathNote(rank=rank, told=told) for rank, told in enumerate(taken)))
-    window_s = story.state.windows.stop_grace_s
+    window_s = story.state.windows.stop_grace_s if signum in (2, 15) else SAME_STOP_S
     stopped = not done and any(ago is not None and ago <= window_s for ago in ago_s)
     assert story.state.exit_code == (STOP_EXIT_CODES[SIGNALS[signum]] if stopped else 0)
     assert story.state.trained is not stopped

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from faultrun.core.placement.slots import accuse
 from faultrun.model.actions import FindRecoveryPoint, Spawn
 from faultrun.model.checkpoint import RankFile, RecoveryPoint
-from faultrun.model.events import RecoveryPointChosen, Timer
+from faultrun.model.events import FirstStep, RecoveryPointChosen, Timer
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.observed.elastic import Accused, Elastic, SlotLedger, SlotsUsable
 from faultrun.model.observed.evidence import DeathNote, FaultClass, Finding, Raised
@@ -187,7 +187,8 @@ def test_survivors_do_not_wait_for_a_worker_on_a_slot_that_is_given_up() -> None
     story = elastic(3, stays=True).begins().can_rejoin(0, 1, 2)
     story.reported(r0=5, r1=5, r2=5).returned(1, 1, after_s=1).examined()
     assert story.plan.kept == {0, 2}
-    story.rejoined(0, 1, 2, step=5).can_rejoin(1).returned(1, 1, after_s=1).examined()
+    story.rejoined(0, 1, 2, step=5).can_rejoin(1).now(FirstStep, step=6)
+    story.returned(1, 1, after_s=1).examined()
     assert story.phase is Phase.DRAINING
     assert story.whys[-1].startswith("rank 1 is not replaced on its slot: it failed 2 times in a row")
     story.returned(0, 143).returned(2, 143).drained().chose(checkpoint(9)).prepared()
