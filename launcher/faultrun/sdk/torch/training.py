@@ -79,10 +79,8 @@ class Training:
         """Whether the model ran since then, which may change its buffers."""
         self._is_asked = False
         """Whether the script asks for its steps, and so tells where one begins."""
-        self.carried = Carried(self._is_given, self._backward)
+        self.carried = Carried(self._is_given, self.note_under_way)
         self._told: set[str] = set()
-        self._draws_late = False
-        """Whether random numbers are drawn where nobody notes them, so that the update does."""
         self.meets_between_updates = False
         """Whether ranks were seen to meet between the first update of a step and its last."""
         if worker is not None:
@@ -125,7 +123,7 @@ class Training:
     def after_update(self, number: int, *_: object) -> None:
         """That optimizer has stepped."""
         self._updates[number] += 1
-        if self._draws_late:
+        if self.carried.is_late:
             self.note_under_way(updated=True)
         self.end()
         if self.history and self._updates[number] - self.history[-1].updates[number] == _MANY_UPDATES:
@@ -141,10 +139,6 @@ class Training:
                 "objects or learning rates are changed behind guard.step(), perhaps by an evaluation, which a"
                 " fault in the next step loses: guard.steps() and guard.batches() keep it"
             )
-
-    def _backward(self) -> None:
-        if self._draws_late:  # between the forward pass and this one, too
-            self.note_under_way()
 
     def after_forward(self, model: Any, *_: object) -> None:
         """From here on the survivors can finish this step without us, and we may wait for them."""
@@ -240,13 +234,13 @@ class Training:
             self.whole.ended(before, now, late, parts.objects)
         # then nobody knows at once whether a step is whole
         self.meets_between_updates |= bool(late) and (self.whole.vary or bool(parts.objects.large))
-        if not self._draws_late and self.writer.session.world_size > 1:
+        if not self.carried.is_late and self.writer.session.world_size > 1:
             self._see_late_draws(now)
 
     def _see_late_draws(self, ended: Boundary) -> None:
         step, before = ended.position.step, [one.rng for one in self.history][-2:-1]
-        self._draws_late = not self.recorder.was_under_way(ended.rng, step)
-        if self._draws_late and not any(self.recorder.are_same(one, ended.rng) for one in before):
+        self.carried.is_late = not self.recorder.was_under_way(ended.rng, step)
+        if self.carried.is_late and not any(self.recorder.are_same(one, ended.rng) for one in before):
             told(
                 f"step {step} draws random numbers behind the model's forward pass, or beside it, or changes"
                 " objects; of a rank that dies there it is taken that it drew as many as in the step before"

@@ -31,6 +31,8 @@ class Carried:
         self._note_inputs, self._backward = note_inputs, backward
         self._is_given = False
         """Whether the model was called since the last boundary."""
+        self.is_late = False
+        """Whether steps draw numbers or change objects behind the forward pass: ``backward`` counts."""
         self._steps = 0
         self._left_over: dict[int, bool] = {}
         """By parameter that is looked at, whether what the last step left was added to."""
@@ -87,7 +89,7 @@ class Carried:
             self._note_inputs((args, kwargs))
 
     def _after_forward(self, model: Any, _args: Any, output: Any) -> None:
-        if model.training:
+        if model.training and self.is_late:
             begins_from(output, self._backward)
 
     def _added_to(self, parameter: Any, _accumulates: Any, _gradients: Any) -> None:
