@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from faultrun.model.events import FirstStep, Timer, WorkersLost
@@ -199,6 +199,13 @@ def every_second_has_its_name(truth: Truth, account: Account) -> None:
 
 
 @pytest.mark.parametrize("reports", ["sdk", "log"])
+@example(
+    lives=[
+        Life(start_s=1, steps=1, end="killed", back=None, pause_s=1),
+        Life(start_s=1, steps=0, end="stopped", back=None, pause_s=1),
+        Life(start_s=1, steps=1, end="finished", back=None, pause_s=0),
+    ]
+)
 @given(lives=_RUNS)
 def test_every_number_is_what_happened_whoever_tells_of_the_steps(reports: str, lives: list[Life]) -> None:
     truth, account = told(reports, lives)

@@ -122,8 +122,8 @@ class Accountant:
             case ResumeChecked(why=why) if self._account.faults and self._life is not None:
                 if self._life.after_fault == self._account.faults[-1].number:
                     self._account.faults[-1].resume = why
-            case StopRequested() if self._fault is not None:
-                # It may be the first sign of this stop: the next statement says so.
+            case StopRequested() if self._fault is not None and self._life is None:
+                # Its workers are still ending: it may be the first sign of this stop, as the next statement says.
                 self._fault.is_judged = False
             case GaspSaved() if self._fault is not None:
                 self._fault.saved += 1
