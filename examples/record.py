@@ -32,7 +32,7 @@ def main(words: list[str]) -> int:
     for line in shown(done.stdout.splitlines()):
         console.print(Text(line, style=style(line)))
     if done.returncode == 0:
-        # Its fonts would come from the network: whoever looks at it has one that will do.
+        # Its fonts would come from the network: every browser has one that will do.
         picture = re.sub(
             r"@font-face \{.*?\}", "", console.export_svg(title=typed, theme=MONOKAI), flags=re.DOTALL
         )

@@ -20,7 +20,9 @@ from filelock import BaseFileLock, SoftFileLease, Timeout, UnixFileLock
 LEASE_S = 30.0
 """All who share a folder must agree on it."""
 
-_MODE = 0o600  # whoever can open a file can lock it: with 0644 any user of the machine could keep a run out
+_MODE = (
+    0o600  # to open a file is to be able to lock it: with 0644 any user of the machine could keep a run out
+)
 _NO_FLOCK = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 _LOOK_AGAIN_S = 0.02
 _KERNELS_LIST = Path("/proc/locks")
@@ -96,7 +98,7 @@ def held(
     try:
         yield
     finally:
-        # While it is held: whoever opened the file meanwhile sees that it has no name, and asks again.
+        # While it is held: a process that opened the file meanwhile sees that it has no name, and asks again.
         path.unlink(missing_ok=True)
         lock.release()
 

@@ -72,7 +72,7 @@ class BottomRow:
         self._shared[: _HEAD.size] = _HEAD.pack(time.monotonic(), len(data))
 
     def again(self) -> bytes:
-        """What to write below a line; nothing where whoever sets it has not done so for some seconds."""
+        """What to write below a line; nothing where its writer has been silent for some seconds."""
         at_s, size = _HEAD.unpack_from(self._shared)
         if not size or time.monotonic() - at_s > _STALE_S:
             return b""

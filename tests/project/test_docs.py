@@ -134,6 +134,7 @@ RIDDLES = (
     *("DIR of the run, as it printed", "no rank reported a save", "starts count as training"),
     *("most of a recovery is", "as a known training code needs them", "first bytes back", "Put together."),
     *("neighbour of the narrator", "whoever looks at a run", "no hand-over", "begin as at first"),
+    *("Whoever ", " whoever ", "a stranger", "who is there", "said aloud"),
     *("nobody is replaced", "is no --checkpoint_dir:", "before given back for"),
     *("the command is another one", "workers start as they did first", "nobody said how far training was"),
     *("as torchrun has it", "it is of a larger world than", "Who knows how long the slowest honest pause"),

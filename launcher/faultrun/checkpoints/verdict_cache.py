@@ -158,7 +158,7 @@ class LeftAlone:
     Not a cache: the list of strangers that was made when the run began cannot be
     made again later, so who adds to it learns whether it is on the disk. None keeps
     it in this process only. ``digest`` reads a few places of a checkpoint; it is asked where size and
-    training point are those of a stranger and the time is not: a copy, a touched and a restored file.
+    training point are those of another file and the time is not: a copy, a touched and a restored file.
     """
 
     def __init__(self, path: str | None, digest: Callable[[Entry], str]) -> None:
@@ -228,7 +228,7 @@ class LeftAlone:
         return entry.identity.tells and (step is None or self.reached is None or step <= self.reached)
 
     def _has_grown(self, entry: Entry) -> bool:
-        """Whether it is the file of a stranger, with more behind what was there."""
+        """Whether it is another file, with more behind what was there."""
         began = (
             (one.size_bytes, digest)
             for known in self._known.values()

@@ -1,6 +1,6 @@
 """What a message on the control socket means. Total: whatever is in it, nothing here raises.
 
-Whoever may speak is our own user, but a worker with a bug or another version
+Only our own user may speak here, but a worker with a bug or another version
 of the SDK is one of them: a field that is not what it should be is not heard.
 """
 

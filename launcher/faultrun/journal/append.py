@@ -69,7 +69,7 @@ class JournalWriter:
         """Have the disk take everything written within ``soon_s``, and do not wait for it.
 
         A recovery writes several such lines between those for which it waits, which take them along: alone,
-        each would have the disk write for nothing, and hold up whoever else waits for it.
+        each would have the disk write for nothing, and hold up all others that wait for it.
         """
         self._flush()
         if self._syncs_later:  # and has not begun: it takes these lines along

@@ -1,7 +1,7 @@
 """The log_dir: claimed by one run at a time, continued if that was cut off, set aside if it had ended.
 
 ``.lock`` is taken first and kept to the end. The journal is the last thing that leaves a
-log_dir, so that whoever is killed while an ended run is set aside finds it again and goes on.
+log_dir, so that a supervisor that was killed while it set an ended run aside finds it again and goes on.
 """
 
 import errno

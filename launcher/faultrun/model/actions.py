@@ -142,8 +142,8 @@ class FindRecoveryPoint:
     ``folders`` are where its ranks said that they saved. ``world_size`` is that of the plan, 0 in older
     journals; ``before``: how many workers the run had, where somebody has started it again with another
     number. ``resumed`` is what the plan of several nodes resumed from: a node that came late may have taken
-    it for a stranger's. ``reached`` is the largest step that this run is known to have trained, None where
-    nobody saw one. ``opened`` are files that the script read before it failed.
+    it for that of another run. ``reached`` is the largest step that this run is known to have trained, None
+    where nobody saw one. ``opened`` are files that the script read before it failed.
     """
 
     WIRE_NAME: ClassVar[str] = "Survey"
@@ -266,7 +266,7 @@ class RaiseStandbys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUpHandover:
-    """Whoever has got a rank and not answered by now is killed; a cold start takes its place."""
+    """Kill the standby that was given a rank and has not answered by now; a cold start takes its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -243,7 +243,7 @@ class RecoveryPoint:
     part_of: str = field(default="", metadata=UNLESS_USED)
 
     def path_for(self, rank: int | None) -> str:
-        """The file or directory that ``rank`` is to load; None: whoever reads it for all ranks."""
+        """The file or directory that ``rank`` is to load; None: the rank that reads it for all."""
         return next((file.path for file in self.files if file.rank == rank), self.path)
 
     def holds(self, path: str) -> bool:

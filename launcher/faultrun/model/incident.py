@@ -125,7 +125,7 @@ class Aftermath:
 
     ``saves`` and ``unsaved`` are of the ranks of all nodes. ``refunded`` restarts were given back for
     progress. ``world_size`` is that of the world which the incident ended, where the next has another; 0: as
-    many. ``answer`` is None in the plan that answers it; whoever tells of it again tells that plan's.
+    many. ``answer`` is None in the plan that answers it; a node that tells of it again tells that plan's.
     """
 
     incident: Incident

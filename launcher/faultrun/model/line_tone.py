@@ -14,7 +14,7 @@ class Tone(Enum):
 
 
 class Toned(str):
-    """A text whose lines have tones, in their order; whoever knows of none reads a text like any other."""
+    """A text whose lines have tones, in their order; a reader that knows of none sees plain text."""
 
     tones: tuple[Tone, ...] = ()
 

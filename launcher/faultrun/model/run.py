@@ -167,7 +167,7 @@ class Life:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What the run keeps, whatever lives it has and whoever supervises it.
+    """What the run keeps, over all its lives and supervisors.
 
     ``plan`` is the last that was adopted, ``high_step`` the largest global step that is known.
     ``native_scheduler``: our own scheduler for MindSpore is given up for the rest of the run. ``patience``:

@@ -93,7 +93,7 @@ def owns_address(ip: str) -> bool:
 
 
 def every_address() -> str:
-    """What to listen at for whoever reaches us: both families, or IPv4 where there is no IPv6."""
+    """What to listen at for other hosts: both families, or IPv4 where there is no IPv6."""
     return "::" if owns_address("::") else "0.0.0.0"
 
 

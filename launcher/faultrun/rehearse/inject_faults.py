@@ -223,7 +223,7 @@ def start_of(life: LifeSeen, origin: int | None) -> int | None:
     """The global step behind which ``life`` began; None where that is not known.
 
     ``origin`` is what the very first life called its first step: a log that prints every tenth step shows
-    nothing smaller, and whoever is there again began anew.
+    nothing smaller, and a rank that is there again began anew.
     """
     if life.point is not None and not _ignored(life):
         return None if _unknown(life) else life.point.global_step

@@ -85,7 +85,7 @@ def _child(enter: Callable[[], None], inside: Play, write_end: int) -> None:
 
 
 def _quiet() -> None:
-    """Whoever waits shows the progress; nobody else writes there."""
+    """The waiting thread shows the progress; no other writes there."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):

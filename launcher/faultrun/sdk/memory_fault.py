@@ -1,4 +1,4 @@
-"""Memory of this rank's device holds what nobody wrote: told by whoever found it, a script or the device."""
+"""Memory of this rank's device holds what nothing wrote there: the script or the device has found it."""
 
 from enum import Enum
 from typing import Any

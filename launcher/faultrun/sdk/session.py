@@ -92,7 +92,7 @@ class Session:
     def life(self) -> int:
         """What a save says of its life: the one in which its step was made, with all other ranks.
 
-        Whoever waits in the next process group, or does not know of it yet, has still that of the last.
+        A rank that waits in the next process group, or does not know of it yet, has still that of the last.
         """
         return self.incarnation if self.trained_in is None else self.trained_in
 

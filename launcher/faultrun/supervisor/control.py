@@ -112,7 +112,7 @@ class Control:
         self._seats.send_join(rank, join, parked=parked)
 
     def forget_newcomer(self, rank: int) -> None:
-        """Whoever waits to take the place of ``rank`` will not: its process is being ended."""
+        """Forget the standby that waits to take the place of ``rank``: its process is being ended."""
         if (waiting := self._seats.parked(rank)) is not None:
             self._drop(waiting)
 
@@ -133,7 +133,7 @@ class Control:
             self._seats.taken[rank].send(message("threads"))
 
     def tell_end(self, line: str, exit_code: int) -> None:
-        """Tell whoever waits for the end, and let them leave first.
+        """Tell all verbs that wait for the end, and let them leave first.
 
         A preStop hook lives in our container: were we PID 1 and gone, it would be killed and count as failed.
         """
@@ -200,7 +200,7 @@ class Control:
             connection, _ = self._listener.accept()
         except (BlockingIOError, ConnectionError):
             return
-        except OSError:  # no descriptor or memory is left: whoever has connected waits in the queue
+        except OSError:  # no descriptor or memory is left: new connections wait in the queue
             yield from self._make_room(0)
             self._pause()
             return

@@ -37,7 +37,7 @@ class Journal(Protocol):
 
 
 class EventListener(Protocol):
-    """Whoever hears what happens, in one list that the loop tells. Must not raise and must not block.
+    """A listener to what happens, one of a list that the loop tells. Must not raise and must not block.
 
     It has no means to act: it tells people, or posts what it found as an event. What shall be done
     is decided in the step, and performed by the executor.

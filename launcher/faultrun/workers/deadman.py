@@ -80,7 +80,10 @@ class _Watch:
             sweep(self._boots, patience_s=_PATIENCE_S)
 
     def _kill(self) -> int:
-        """One look; how many were found. Whoever is started under a new deadline is not to be met by it."""
+        """One look; how many were found.
+
+        A process that is started under a new deadline is not to be met by it.
+        """
         killed = 0
         for pid in tagged(self._boots):
             if self._deadline.left_s > 0:

@@ -151,7 +151,7 @@ class ForkServer:
 
     @contextlib.contextmanager
     def _first(self, usual: Policy | None) -> Iterator[None]:
-        """It goes first as we do, and whoever it forks."""
+        """Run it before all usual processes, as we run, and its children too."""
         pid = None if usual is None or self._process is None else self._process.pid
         if pid is not None:
             with contextlib.suppress(OSError):

@@ -146,7 +146,7 @@ def bind_memory(nodes: Sequence[int]) -> None:
 
 
 def _may_begin(order: dict[str, Any], told: bytes) -> bool:
-    """Nothing told: whoever asked for us does not want us any more. Our time may be over, too."""
+    """Nothing told: the supervisor that asked for us does not want us any more. Our time may be over, too."""
     if not told:
         return False
     for ignored in _PYTHON_IGNORES:

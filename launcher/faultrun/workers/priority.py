@@ -73,7 +73,7 @@ class Priority:
     def _write_autogroup(self, nice: int) -> None:
         """Where the kernel groups by session, a nice value counts inside the session only: sched(7).
 
-        It refuses a second change within 0.1 s to whoever is not root.
+        It refuses a second change within 0.1 s to users that are not root.
         """
         if os.geteuid() == 0:
             with contextlib.suppress(OSError):

@@ -151,7 +151,7 @@ def _forked_here(launch: Launch, usual: Policy | None) -> Process:
             # All that Python tells of a failure in ``before_exec``: the processors are not ours (any more).
             raise OSError(errno.EINVAL, "its processors cannot be used", launch.argv[0]) from error
     process = Process(popen.pid, os.pidfd_open(popen.pid))
-    # From now on it is waited for by its pidfd. Popen would wait for whoever has its number by then.
+    # From now on it is waited for by its pidfd. Popen would wait for the process that has its number by then.
     popen.returncode = 0
     return process
 
@@ -160,7 +160,7 @@ def _forked_here(launch: Launch, usual: Policy | None) -> Process:
 def undisturbed() -> Iterator[Policy | None]:
     """Keep the processor for a moment, where we are allowed to (CAP_SYS_NICE); else change nothing.
 
-    A process that is signalled or started preempts whoever did it, or takes the next processor that is
+    A process that is signalled or started preempts the one that did it, or takes the next processor that is
     free: with 64 workers on few cores the last one would hear of it 20 ms late. The policy to go back to,
     for a child of that moment; None where it is the one that we have. One inside another changes nothing.
     Main thread only; begin no thread in it, nor a process but by ``start``: they would keep our policy.
@@ -181,8 +181,9 @@ def undisturbed() -> Iterator[Policy | None]:
 def _gone_first() -> Policy | None:
     """Go before all usual policies; return ours if it was one of them, and None if nothing has changed.
 
-    Whoever was given another one has it of somebody else, and it may be one that we could not take back: a
-    lower priority is allowed to everybody and a higher one is not, nor to have children inherit again.
+    A process that was given another one has it of another program, and it may be one that we could not take
+    back: a lower priority is allowed to everybody and a higher one is not, nor to have children inherit
+    again.
     """
     try:
         usual = os.sched_getscheduler(0), os.sched_getparam(0)
@@ -215,7 +216,7 @@ def reap_strangers(ours: frozenset[int]) -> int:
         except ChildProcessError:
             return count
         # A child of our own at the head of the queue has its pidfd readable: it is reaped there, and
-        # whoever waits behind it at the next SIGCHLD or at the sweep.
+        # the next wait behind it at SIGCHLD or at the sweep.
         if ended is None or ended.si_pid in ours:
             return count
         # A thread of ours may have waited for a program of its own in this very moment.

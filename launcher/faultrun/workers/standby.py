@@ -115,7 +115,7 @@ class Standby:
         try:
             for thread in Path(f"/proc/{self.process.pid}/task").iterdir() if new.cpus != old.cpus else ():
                 os.sched_setaffinity(int(thread.name), new.cpus)
-            new.stdout.touch()  # there, as a fresh worker's are, for whoever follows them
+            new.stdout.touch()  # there, as a fresh worker's are, for readers that follow them
             stderr.touch()
         except OSError:
             return False

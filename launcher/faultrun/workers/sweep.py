@@ -37,7 +37,7 @@ class Strangers:
 
     A process is known by its number and the inode of its folder in ``/proc``, which the next one of that
     number does not get. Nobody of ours may be started during a look: between fork and tag a child of ours
-    looks like a stranger.
+    looks like a process of another program.
     """
 
     def __init__(self) -> None:
@@ -266,7 +266,7 @@ def _await_end(pid: int, until_s: float) -> None:
 
 
 def kill_tagged(pid: int, boots: frozenset[str]) -> None:
-    """SIGKILL ``pid`` if it still carries the tag; its number may belong to a stranger by now."""
+    """SIGKILL ``pid`` if it still carries the tag; its number may belong to another process by now."""
     with suppress(OSError), pidfd_of(pid) as pidfd:
         if carries_tag(pid, boots):
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)

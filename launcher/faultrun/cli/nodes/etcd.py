@@ -42,8 +42,8 @@ _END_S, _SOON_S = 5.0, 5.0
 def etcd(listen: str, data_dir: str) -> int:
     """Serve an etcd of one member until Ctrl-C or SIGTERM; an end by itself starts it again.
 
-    For runs of several nodes where no etcd is there and no node shall serve it. Whoever reaches its port can
-    read and write it: keep it inside of the job's network. The program is the etcd in PATH, else that of
+    For runs of several nodes where no etcd is there and no node shall serve it. A host that reaches its port
+    can read and write it: keep it inside of the job's network. The program is the etcd in PATH, else that of
     pip install 'faultrun[etcd]'.
     """
     from faultrun.nodes.etcd.clock import boot_now

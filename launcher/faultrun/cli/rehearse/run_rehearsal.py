@@ -146,7 +146,7 @@ def _words(asked: Asked, log_dir: Path, limits: dict[str, str]) -> tuple[str, ..
 
 
 def _hang(asked: Asked, hang_s: float | None) -> dict[str, str]:
-    """A short limit for the rehearsal; whoever turned the watch off or gave a shorter one had a reason."""
+    """A short limit for the rehearsal; a user who turned the watch off or gave a shorter one had a reason."""
     given = collect_for_run(asked, os.environ).hang_timeout
     if hang_s is None or (given is not None and (given == float("inf") or given <= hang_s)):
         return {}

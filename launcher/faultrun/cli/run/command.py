@@ -125,7 +125,7 @@ def in_background(spec: RunSpec, supervise: Callable[[Callable[[], None]], int])
             os._exit(0)
         _become_daemon(log_dir, write_end, supervise)
     os.close(write_end)
-    signals.unblock()  # whoever waits here may be interrupted; the supervisor goes on
+    signals.unblock()  # this wait may be interrupted; the supervisor goes on
     os.wait()
     said = b""
     while chunk := os.read(read_end, 64):

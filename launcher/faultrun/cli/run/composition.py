@@ -285,7 +285,7 @@ class Supervisor:
             return None
         if asked.serve_at:
             self._kept(ServedEtcd(etcd_keeping(asked.serve_at, self.log_dir / ETCD)))
-        # Whoever serves etcd stays until the others have read how the run ended.
+        # The node that serves etcd stays until the others have read how the run ended.
         leaving_s = LEAVING_S + (asked.lease_ttl_s if asked.serve_at else 0)
         deadman = helpers.deadman
         work = member_work(self._spec, asked, self.log_dir, self._boot, clock, deadman.deadline)

@@ -220,7 +220,7 @@ def absolute(folders: Iterable[str]) -> tuple[str, ...]:
 def report_at_end(spec: RunSpec, log_dir: Path, say: Callable[[str], None], *, stopped: bool) -> None:
     """Write it if it is wanted, and say what the run cost and what it saved.
 
-    Whoever told us to stop may have little patience left.
+    The platform that told us to stop may soon kill us.
 
     Forked, not executed: Python is there already, and no module of the working directory gets in its way.
     """

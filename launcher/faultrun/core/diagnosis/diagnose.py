@@ -306,7 +306,7 @@ def is_hard(status: ExitStatus) -> bool:
 def _raised_before(
     first: WorkerExit, faults: Sequence[WorkerExit], notes: dict[int, DeathNote]
 ) -> WorkerExit | None:
-    """Whoever says itself that it raised, not for a peer, before ``first`` did or had ended."""
+    """The rank that says itself that it raised, not for a peer, before ``first`` did or had ended."""
     own = _raised_at_s(notes.get(first.rank))
     until_s = first.at_s if own is None or _follows(notes.get(first.rank)) else own
     moments = [

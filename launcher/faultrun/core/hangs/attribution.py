@@ -1,7 +1,7 @@
 """Whom does a job that stands still wait for? A judgement from what the processes were found doing.
 
 Progress comes first: only ranks that are behind can be to blame. Among them the kernel's word (stopped,
-traced, uninterruptible) counts more than what a main thread's stack suggests, and whoever waits in a
+traced, uninterruptible) counts more than what a main thread's stack suggests, and a rank that waits in a
 collective is the last to be blamed. While somebody is found at work it is no hang.
 """
 

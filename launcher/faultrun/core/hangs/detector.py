@@ -2,7 +2,7 @@
 
 It learns how long a step usually takes and has a silence looked into at a multiple of that, for a warning.
 Much later, or at a limit that the user gave, it is acted on (``limits``). Only ranks that have done the
-fewest steps count: whoever is ahead waits for them. As long as one of them is within its limits nothing is
+fewest steps count: ranks that are ahead wait for them. As long as one of them is within its limits nothing is
 suspected, because the others may be waiting for that one; unless the kernel says that one is stopped (state
 T), which is no way of being slow.
 

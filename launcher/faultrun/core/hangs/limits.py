@@ -2,7 +2,7 @@
 
 Pure: the values that ``detector`` keeps, and the limits that follow from them. What is unusual is learnt from
 what the ranks took before. What is acted on are the user's limits or, where none was given, minutes: a look
-from outside cannot tell waiting from hanging, and whoever works must not be killed.
+from outside cannot tell waiting from hanging, and a rank that works must not be killed.
 """
 
 from dataclasses import dataclass, replace

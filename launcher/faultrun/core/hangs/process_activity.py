@@ -74,7 +74,7 @@ def _frame(line: str) -> Frame | None:
 _BUSY_SHARE, _SPIN_SHARE, _STARVED_SHARE = 0.2, 0.5, 0.5
 _BUSY_IO_BYTES = 256 * 1024
 _POLLS_PER_S = 2.0
-"""More: whoever looks for something again and again waits for it. A rank that is stuck is not woken, but for
+"""More: a thread that polls waits. A rank that is stuck is not woken, but for
 once or twice in a moment, by a signal or as it falls asleep."""
 _STATES = {
     "": Activity.UNKNOWN,
@@ -160,7 +160,7 @@ def describe(found: Activity, look: ProcessSample) -> str:
 
 
 def _works(look: ProcessSample) -> bool:
-    """A thread that has computed and sleeps now has come to somewhere else: whoever spins never sleeps."""
+    """A thread that has computed and sleeps now is elsewhere in its program: one that spins never sleeps."""
     moves = look.main_share >= _BUSY_SHARE and (look.moved or (look.state == "S" and not _meets(look)))
     return moves or look.children_share >= _BUSY_SHARE or look.io_bytes >= _BUSY_IO_BYTES
 

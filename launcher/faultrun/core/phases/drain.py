@@ -96,7 +96,7 @@ def _drain_for_a_stop(state: RunState, now_s: float, why: str, source: StopSourc
 
 
 def fence(state: RunState, event: MembershipLost) -> Step:
-    """Nothing may live here beside whoever gets this node's place; there is no time to save."""
+    """Nothing may live here beside the node that gets this place; there is no time to save."""
     since_s = event.at_s if event.since_s is None else event.since_s
     state = _laid_to_the_fence(replace(state, boot=event.boot or state.boot), event, since_s)
     match state.phase:
@@ -114,7 +114,7 @@ def fence(state: RunState, event: MembershipLost) -> Step:
 
 
 def _laid_to_the_fence(state: RunState, event: MembershipLost, since_s: float) -> RunState:
-    """Whoever is found killed since then was killed for this, although its end may be seen first."""
+    """A rank that is found killed since then was killed for this, although its end may be seen first."""
     if (drain := state.life.drain) is None:
         return state
     if (first := drain.incident) is not None and first.cause is Cause.FENCE and event.boot:
@@ -170,7 +170,7 @@ def stop(state: RunState, event: StopRequested, incident: Incident | None = None
 
 
 def leave(state: RunState, now_s: float, why: str, incident: Incident | None = None) -> Step:
-    """End the run as if it was told to: whoever starts it again, elsewhere, goes on with it."""
+    """End the run as if it was told to: a later start, elsewhere, goes on with it."""
     asked = StopRequested(at_s=now_s, incarnation=state.incarnation, source=StopSource.PLATFORM)
     return replace(stop(state, asked, incident), why=why)
 
@@ -265,7 +265,7 @@ def end_window_early(state: RunState, now_s: float, why: str) -> Step:
 
 
 def kill(state: RunState, now_s: float, why: str, *, writers_until: Deadline = NO_TIME) -> Step:
-    """End the grace window: SIGKILL to whoever lives, and a bounded wait for the kernel, or who writes."""
+    """End the grace window: SIGKILL to all living ranks, and a bounded wait for the kernel or a save."""
     reap_s = max(now_s, writers_until.at_s) + state.windows.reap_s
     kill_all = Kill(ranks=state.life.alive, writers_until=writers_until)
     return Step(

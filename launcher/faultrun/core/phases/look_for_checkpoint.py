@@ -42,7 +42,7 @@ def find_recovery_point(state: RunState, incident: Incident | None) -> FindRecov
     plain = replace(plain, before=before if before != plain.world_size else 0)
     if incident is None or incident.ordered:
         return replace(plain, quarantine=quarantined(state.plan.ledger.attempts))
-    # Whoever only followed others does not know what they failed of.
+    # A node that only followed others does not know what they failed of.
     follows = only_followed(incident) and not state.plan.of_one_node
     attempts = state.plan.ledger.attempts if follows else attempts_of(incident, state.plan)
     plain = replace(plain, fault_at_s=incident.at_s, opened=incident.opened or ())
@@ -125,7 +125,7 @@ def look_again(state: RunState) -> Step:
 
 
 def asked_to_look(state: RunState, event: LookAgain) -> Step:
-    """What others saved last may lie there by now; whoever has no workers looks again."""
+    """Look again without workers: what others saved last may lie there by now."""
     if state.phase is Phase.SURVEYING:
         noted = replace(state, life=replace(state.life, look=event.number))
         return Step(state=noted, why="looking through the checkpoints; once more after that")

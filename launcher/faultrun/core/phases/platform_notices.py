@@ -7,7 +7,7 @@ anew. While none runs the same words keep them from being started.
 
 A run that may shrink (``RunState.shrinks``) goes on without a device that the platform has given up, instead
 of leaving. Where whole nodes may be missing (``fewer_nodes``), the node of that device leaves alone. The
-platform counts ranks of the whole world, whoever has a worker now.
+platform counts ranks of the whole world, with or without a worker now.
 
 Deviations, because faultrun is outside of all ranks: workers are asked to save before they are stopped, and
 ``RestartFaultProcess`` is obeyed on the first node too, by restarting all ranks.

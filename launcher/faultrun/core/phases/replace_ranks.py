@@ -211,7 +211,7 @@ def heard(
 
 
 def _unswept(life: Life, plan: Plan, dead: frozenset[int]) -> tuple[tuple[int, int], ...]:
-    """With the ranks that died now; whoever came in for one before and died has left more behind."""
+    """With the ranks that died now; a newcomer that died has left more behind."""
     before = tuple(one for one in life.unswept if one[0] not in dead)
     return (*before, *((rank, plan.incarnation - 1) for rank in sorted(dead)))
 
@@ -255,7 +255,7 @@ def abandon(state: RunState, now_s: float, why: str, rank: int | None = None) ->
 
 
 def _given_up(state: RunState, why: str) -> RunState:
-    """Whoever reads of the incident reads that survivors were to stay, and what came between."""
+    """Have the incident tell that survivors were to stay, and what came between."""
     if (drain_ := state.life.drain) is None or drain_.incident is None:
         return state
     told = replace(drain_.incident, unkept=f"it was tried; {why}")

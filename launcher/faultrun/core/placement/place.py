@@ -19,7 +19,7 @@ def place(
 ) -> Topology | None:
     """Give every seat of the run to a node; None while there are too few.
 
-    Whoever sat somewhere in the incarnation ``before`` stays there. A seat of a ``lost`` node,
+    A node that had a seat in the incarnation ``before`` keeps it. A seat of a ``lost`` node,
     of one that has not spoken, is unfit or was told to stop, goes to the spare that arrived first. A run
     that is continued with other slots is placed as it is ``wanted`` now. Where ``fewest`` seats are enough,
     ``NOBODY`` has the last of those that are left over.

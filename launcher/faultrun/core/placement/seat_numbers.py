@@ -1,4 +1,4 @@
-"""Seats by their number among all of a run (``--nnodes=MIN:MAX``), whoever has them. Pure."""
+"""Seats by their number among all of a run (``--nnodes=MIN:MAX``), free or taken. Pure."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -43,7 +43,7 @@ def numbered(seats: Topology) -> Topology:
 def as_listed(
     seats: Topology, here: Iterable[NodeFact], closed: Collection[int], fewest: int
 ) -> Topology | None:
-    """Each seat by who is there and listed for it, but for those that are ``closed``; None: too few have one.
+    """Give each seat that is not ``closed`` to a present node that is listed for it; None: too few have one.
 
     By a rank table, which gives nobody the devices of another. Of two the one that had it before keeps it.
     """

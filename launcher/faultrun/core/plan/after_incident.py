@@ -41,7 +41,7 @@ def after_incident(
     restarts, attempts = plan.ledger.total_restarts + 1, attempts_of(incident, plan)
     ledger = replace(plan.ledger, total_restarts=restarts, attempts=attempts)
     if incident.cause in (Cause.ELSEWHERE, Cause.NODE, Cause.FENCE):
-        # Whoever could tell of it is lost, and a lost node is charged to nobody.
+        # The node that could tell of it is lost, and a lost node is charged to nobody.
         return adopted(replace(following, ledger=ledger), now_s)
     following = replace(following, reason=Reason.FAULT)
     if incident.ordered:
@@ -92,7 +92,7 @@ def adopted(plan: Plan, now_s: float) -> PlanAdopted:
 
 
 def end_incarnation(incarnation: int, why: str, now_s: float) -> IncarnationOver:
-    """Whoever still prepares or trains it shall end it."""
+    """Have every node that still prepares or trains it end it."""
     return IncarnationOver(at_s=now_s, incarnation=incarnation, why=why)
 
 

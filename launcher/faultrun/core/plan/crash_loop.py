@@ -121,7 +121,7 @@ def alike(incident: Incident, plan: Plan, high_step: int, point: RecoveryPoint |
 def looped(incident: Incident, failures: int, restarts: int) -> str:
     """Why a run whose budget is spent was a crash loop: every attempt of ``restarts`` failed alike.
 
-    Empty where it was not. Weather never is: whoever starts the run again later may have a better day.
+    Empty where it was not. Trouble outside never is: a later start may find it gone.
     """
     if nature(incident) is Nature.WEATHER or failures < max(_ENOUGH, restarts + 1):
         return ""

@@ -92,7 +92,7 @@ def next_step(
             prepared = any(isinstance(where, standing.AwaitsGo) for _, where in nodes.seats)
             return Waiting(reason=f"{', '.join(behind)} to {'be prepared' if prepared else 'hear the plan'}")
         case standing.AwaitsGo():
-            # Whoever runs already has been given this, and whoever is only ready gets it again.
+            # A node that runs already has been given this, and one that is only ready gets it again.
             addr, port = nodes.members[0].addr, nodes.members[0].master_port
             return GoGiven(at_s=now_s, incarnation=plan.incarnation, master_addr=addr, master_port=port)
         case standing.Trains():

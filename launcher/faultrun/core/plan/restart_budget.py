@@ -47,8 +47,8 @@ def charge(
 def anew(ledger: Ledger) -> Ledger:
     """What counts when a run that had been given up is started again: its numbers, and nothing spent.
 
-    Whoever starts it has changed something, in the program as likely as in its checkpoints: no restart, no
-    failure and no attempt on a checkpoint is held against it.
+    The user who starts it has changed something, in the program as likely as in its checkpoints: no restart,
+    no failure and no attempt on a checkpoint is held against it.
     """
     return Ledger(
         high_step=ledger.high_step,

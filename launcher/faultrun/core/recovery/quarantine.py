@@ -65,7 +65,7 @@ def attempts_after(plan: Plan, reached_step: int | None) -> tuple[Attempt, ...]:
 
 
 def attempts_seen(plan: Plan, facts: Iterable[NodeFact]) -> tuple[Attempt, ...]:
-    """The attempts by what all nodes say of ``plan``'s incarnation: whoever trained past its point clears it.
+    """The attempts by what all nodes say of ``plan``'s incarnation: training past its point clears it.
 
     Ranks that a killed supervisor took with it accuse nothing; what they had reached is known all the same.
     """

@@ -120,7 +120,7 @@ def check(
     """Compare the ``first`` step of an incarnation with its recovery ``point``.
 
     ``origin`` is where an incarnation began that had nothing to resume from,
-    printed in the same way: who is there again began anew, whatever it counts.
+    printed in the same way: a rank that is there again began anew, whatever it counts.
     """
     place = place_of(first)
     began = _from_nothing(place, origin) if point is None else _from(place, point, origin, opened)

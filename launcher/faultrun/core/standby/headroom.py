@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 
 ROOMY = 2.0
-"""Processors for each worker that are room enough whoever uses them: a worker keeps one busy and its data
+"""Processors for each worker that are room enough for any program: a worker keeps one busy and its data
 loader, its collectives' threads or a neighbour the other, before a standby, at low priority, gets a turn."""
 
 IDLE = 0.9

@@ -4,15 +4,15 @@ TCP, one JSON object on one line each way (``model.wire.message``), values in he
 first; a question is answered before the next one is heard.
 
 store -> rank   nonce  {nonce}
-rank -> store   hello  {seal}                      HMAC of the nonce; whoever has another is cut off
+rank -> store   hello  {seal}                      HMAC of the nonce; a rank with another one is cut off
                 set    {key, value}                -> done {}
                 add    {key, amount}               -> number {number}
                 get    {keys, within_s}            -> values {values}; none when one did not come in time
                 swap   {key, expected, desired}    -> values {values}: what is there now
                 drop   {key}                       -> number {number}: how many there were
 
-The key of the seal is made of the run's name, the supervisors of the plan and its incarnation: whoever knows
-these has read the agreement's store. It keeps strangers out who reach the port. It hides nothing.
+The key of the seal is made of the run's name, the supervisors of the plan and its incarnation: a rank that
+knows these has read the agreement's store. It keeps strangers out who reach the port. It hides nothing.
 """
 
 import hmac

@@ -129,7 +129,7 @@ class Connection(http.client.HTTPConnection):
             raise self._broken(error) from error
 
     def cut(self) -> None:
-        """Have whoever reads from it see its end now; from any thread."""
+        """End it for its reader now; from any thread."""
         with contextlib.suppress(OSError):
             self._wire.shutdown(socket.SHUT_RDWR)
 

@@ -127,7 +127,7 @@ class Gateway:
             self._token = ""
 
     def close(self) -> None:
-        """End every stream and every pause; whoever waits for an answer gets EtcdSilent soon."""
+        """End every stream and every pause; every waiting request gets EtcdSilent soon."""
         self._closed.set()
         for endpoint in self.endpoints:
             self.suspect(endpoint)

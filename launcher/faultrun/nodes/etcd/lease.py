@@ -1,7 +1,7 @@
 """A lease: keys that end with the node that wrote them, and a clock that is never too late.
 
 Its time runs from when the last answered keepalive was *sent*: etcd counts from a moment after
-that, so whoever has stopped ``ttl_s`` after it has stopped before etcd drops the keys.
+that, so a node that has stopped ``ttl_s`` after it has stopped before etcd drops the keys.
 """
 
 import math

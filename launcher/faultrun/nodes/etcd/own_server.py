@@ -1,7 +1,7 @@
 """A single-member etcd of our own, for a run that was given none.
 
-Its data is its memory: whoever starts it again with the same folder goes on with every key and
-lease. It dies with whoever started it.
+Its data is its memory: a start with the same folder goes on with every key and
+lease. It dies with the process that started it.
 """
 
 import errno

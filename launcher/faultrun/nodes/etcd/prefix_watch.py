@@ -1,6 +1,6 @@
 """Keeps a copy of everything below a prefix, whatever becomes of members and connections.
 
-It gives the state, not the events: states in between may be left out, so whoever listens must
+It gives the state, not the events: states in between may be left out, so a listener must
 answer for the newest one, whatever came before. No key that is there is missed.
 """
 

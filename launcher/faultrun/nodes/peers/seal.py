@@ -1,4 +1,4 @@
-"""Lines between nodes that nobody else can write: whoever knows the receiver's boot has read it in the store.
+"""Lines that only nodes can write: a sender that knows the receiver's boot id has read it in the store.
 
 A line is ``SEAL NONCE JSON``. The seal is an HMAC over the rest with a key that is made of the run's name
 and of the boot of the node that is called; its answer has the same nonce, so an old one fits no new question.

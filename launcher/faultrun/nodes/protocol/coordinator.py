@@ -209,7 +209,7 @@ def _go(given: CoordinatorInput, go: GoGiven, run_s: float) -> Transaction | Wai
 
 
 def _alarm(given: CoordinatorInput, over: IncarnationOver) -> Transaction | Waiting:
-    """Incarnation is over: everybody hears it once, whoever says it first."""
+    """Tell every node once that the incarnation is over, whichever node says it first."""
     incarnation, why = over.incarnation, over.why
     if (before := given.common.alarm(incarnation)) is not None and (over.stays or not before.stays):
         return Waiting(reason=f"the end of incarnation {incarnation}: {why}")

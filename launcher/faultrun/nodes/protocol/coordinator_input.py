@@ -49,7 +49,7 @@ class CoordinatorInput:
         plan = replace(plan, slots=None)  # it begins with all that are asked for
         if before.stopped:
             return plan
-        # Whoever starts a run again that was given up has changed something.
+        # A user who starts a run again that was given up has changed something.
         return None if before.exit_code == 0 else replace(plan, ledger=anew(plan.ledger))
 
     @property

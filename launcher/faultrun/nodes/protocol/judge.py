@@ -4,11 +4,12 @@ The member process calls ``judge`` whenever something changed (keys read, an ans
 a statement of the supervisor, a lease answered) and at ``Judgement.judge_at_s``, and performs the acts.
 
 * It is level-triggered: acts follow from the state, and the same act is given again until the state has
-  changed. Whoever performs them starts none that is still under way, and after an answered transaction waits
-  until the keys were read at its revision. Tell, AskPeers and WarnPeers are given once.
+  changed. The agent performs them, starts none that is still under way, and after an answered transaction
+  waits until the keys were read at its revision. Tell, AskPeers and WarnPeers are given once.
 * Answers of transactions decide nothing: what happened is seen in the keys that are read next.
-* ``alive_until_s`` goes to whoever kills workers at a deadline, each time. It only holds while ``own.lease``
-  is kept by ``lease_deadline.granted`` and ``lease_deadline.renewed``, from when a request was *sent*.
+* ``alive_until_s`` goes to the process that kills workers at a deadline, each time. It only holds while
+  ``own.lease`` is kept by ``lease_deadline.granted`` and ``lease_deadline.renewed``, from when a request was
+  *sent*.
 * After ``Fence`` the lease is renewed no more and ``own.lease`` is None, until ``GrantLease`` is asked for
   again: that is when the supervisor, under another boot, has stated that its workers are gone.
 * ``now_s`` is CLOCK_BOOTTIME; ``run_s`` is the supervisor's run-seconds, as are all times in events.

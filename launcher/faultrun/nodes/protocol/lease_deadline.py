@@ -1,7 +1,7 @@
 """How long this node's workers may live: by its lease, or because every peer is as deaf as it is.
 
 Pure, in seconds of this machine's CLOCK_BOOTTIME. A lease counts from when the answered request was *sent*.
-An answer "deaf, too" is a promise: whoever gave it decides nothing for the run until nobody can rely on
+An answer "deaf, too" is a promise: a node that gave it decides nothing for the run until nobody can rely on
 it any more, ``2 * hold_s`` after hearing the store again, and during the first half of that still gives it.
 """
 
@@ -47,7 +47,7 @@ def answer(
     times: LeaseTimes,
     now_s: float,
 ) -> PeerAnswer:
-    """What to answer a peer that has not heard of the store; whoever asked fills in when.
+    """What to answer a peer that has not heard of the store; the asking node fills in when.
 
     Who still thinks that it hears the store tries at once (``tried``), and says so when it is asked again:
     else the last to notice a silence would notice it when the first has no time left.

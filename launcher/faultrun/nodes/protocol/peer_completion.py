@@ -1,7 +1,8 @@
 """How far the nodes of an incarnation are by their own word, for a node that has no ranks left and no etcd.
 
-Pure. A rank that has ended with 0 stays so: that every member's ranks have is a fact, whoever tells it, and
-the run's end with 0 follows from it without a coordinator. Everything else waits for one, or for the limit.
+Pure. A rank that has ended with 0 stays so: that every member's ranks have is a fact, by whichever node it is
+told, and the run's end with 0 follows from it without a coordinator. Everything else waits for one, or for
+the limit.
 """
 
 from dataclasses import dataclass
@@ -83,8 +84,8 @@ def who_relies(
 ) -> tuple[NodeId, ...]:
     """Members whose ranks may live by the promise of this node, which was told to stop.
 
-    Who said that its ranks are gone does not. Of whom nothing was heard may still find out that the store is
-    silent, and ask, until this node's own lease would have had its ranks killed.
+    Who said that its ranks are gone does not. A node of which nothing was heard may still find out that the
+    store is silent, and ask, until this node's own lease would have had its ranks killed.
     """
     if header is None or roster is None or lease is None or header.phase is not PlanPhase.GO:
         return ()

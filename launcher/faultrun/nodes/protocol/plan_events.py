@@ -1,6 +1,6 @@
 """What the agreed state means for this node's supervisor.
 
-Pure, and taken from the state, never from how it came about: whoever looks late sees the same.
+Pure, and taken from the state, never from how it came about: a node that looks late sees the same.
 """
 
 from collections.abc import Iterator

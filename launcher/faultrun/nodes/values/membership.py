@@ -260,7 +260,7 @@ class Tell:
 class Fence:
     """Kill this node's workers at once, without its supervisor; then tell it (MembershipLost).
 
-    It goes on under another boot, which whoever performs this makes up.
+    It goes on under another boot id, which the agent makes up.
     """
 
     incarnation: int

@@ -77,7 +77,7 @@ class PlanPhase(Enum):
 
     PREPARE = "prepare"
     GO = "go"
-    LOOK = "look"  # it is over; whoever has no workers looks through the checkpoints again
+    LOOK = "look"  # it is over; a node without workers looks through the checkpoints again
     FINISHED = "finished"
 
 
@@ -133,7 +133,7 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """A fact, whoever says it first: ``incarnation`` is over (``all/alarm/<n>``); ``stop``: for a stop.
+    """A fact, by any node: ``incarnation`` is over (``all/alarm/<n>``); ``stop``: for a stop.
 
     ``stays``: ranks that can outlive it are to stay, on every node; a later one without it ends them all.
     """

@@ -123,7 +123,7 @@ class Accountant:
                 if self._life.after_fault == self._account.faults[-1].number:
                     self._account.faults[-1].resume = why
             case StopRequested() if self._fault is not None and self._life is None:
-                # Its workers are still ending: it may be the first sign of this stop, as the next statement says.
+                # Its workers are still ending: it may be the first sign of this stop.
                 self._fault.is_judged = False
             case GaspSaved() if self._fault is not None:
                 self._fault.saved += 1

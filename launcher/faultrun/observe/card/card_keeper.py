@@ -71,7 +71,7 @@ class CardKeeper:
     def agreed(self, plan: Plan, told: Aftermath, state: RunState, now_s: float) -> None:
         """``plan`` follows an incident of several nodes: the card's text is the same on each, and stays so.
 
-        How long a recovery took is told by each node's own clock, and kept beside the text. Whoever has
+        How long a recovery took is told by each node's own clock, and kept beside the text. A node that has
         heard of the plan that answered it needs no other to tell of it again.
         """
         if told.answer is not None and self._has_answer(told.incident.number):

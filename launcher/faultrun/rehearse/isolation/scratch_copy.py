@@ -1,7 +1,7 @@
 """A copy of the working directory to write to, where there is no private view; words that lead there.
 
 Files are copied, so that a save in place meets the copy; large ones are linked, and ``landlock`` keeps
-whoever writes through the link from doing it.
+a program that writes through the link from doing it.
 """
 
 import os

@@ -34,7 +34,7 @@ __all__ = ["DyingGasp", "Folder", "protect"]
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
 
-def DyingGasp(directory: str | Path | Folder | None = None) -> Any:  # noqa: N802 - a class to whoever writes it
+def DyingGasp(directory: str | Path | Folder | None = None) -> Any:  # noqa: N802 - a class to its users
     """A callback that saves ``gasp-step_<n>.ckpt`` when a peer dies or faultrun is told to stop.
 
     ``trainer.fit(ckpt_path=...)`` takes the file, in ``<directory>/rank_<rank>/``; by default

@@ -61,7 +61,7 @@ class SnapshotOwner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Texts:
-    """What is not bulk. ``label``: JSON for whoever writes a file of it; ``plan``: how it is read again;
+    """What is not bulk. ``label``: JSON for the writer of a file of it; ``plan``: how it is read again;
     ``pickled``: the file's own description of the parts. Formats are their writers'.
     """
 

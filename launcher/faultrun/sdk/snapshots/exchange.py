@@ -172,7 +172,7 @@ def _mapped(fd: int) -> mmap.mmap:
 
 
 def notice_a_dead_host(connection: socket.socket) -> None:
-    """Have whoever reads there be told within seconds that the other host is gone, not after minutes."""
+    """Have the reader be told within seconds that the other host is gone, not after minutes."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _IDLE_S)

@@ -29,7 +29,7 @@ RoomFor = Callable[[int, int], "mmap.mmap | str"]
 
 
 class Rude(Exception):
-    """What was said is none of the protocol: whoever said it is cut off."""
+    """The line is none of the protocol: its sender is cut off."""
 
 
 @dataclass(slots=True)

@@ -84,7 +84,7 @@ class Helper(threading.Thread):
             for content in self._link.receive():
                 self._obey(content)
             if termed:
-                self.requested.set()  # whoever ends now has been told to
+                self.requested.set()  # a rank that ends now has been told to
                 self._gasp(self._request_after_signal())
 
     def _open_again(self) -> None:

@@ -1,4 +1,4 @@
-"""What the helper thread needs of whoever holds the training state: torch, MindSpore or the script.
+"""What the helper thread needs of the holder of the training state: torch, MindSpore or the script.
 
 What a save will need is tried when saves are prepared (``preflight``), not
 first when a peer has died: a few bytes take the way of every save (tmp,

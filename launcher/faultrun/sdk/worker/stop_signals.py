@@ -78,7 +78,7 @@ class _Noted:
     """A handler of the program's. That it was called is noted, for faultrun to read when the rank has ended.
 
     A rank that ends with 0 then may have been told to, by somebody who told nobody else. Children that are
-    forked note nothing, whoever installs a handler: pools end theirs by SIGTERM.
+    forked note nothing, even where a handler is installed: pools end theirs by SIGTERM.
     """
 
     def __init__(self, handler: object, notes: tuple[int, str]) -> None:

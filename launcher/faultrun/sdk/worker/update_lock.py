@@ -88,7 +88,7 @@ class UpdateLock:
             self._news.set()
 
     def yield_to_reader(self) -> None:
-        """Stay at this boundary until whoever wants to read has looked at it."""
+        """Stay at this boundary until the thread that wants to read has looked at it."""
         if self.is_wanted:
             here = self.boundaries
             with self._looked:
@@ -107,7 +107,7 @@ class UpdateLock:
         self.is_wanted = True
 
     def let_read(self) -> None:
-        """Stay at this boundary until whoever wants to read has looked, and has read if this is the place."""
+        """Stay at this boundary until the reading thread has looked, and has read if this is the place."""
         self.yield_to_reader()
         with self._reading:
             pass

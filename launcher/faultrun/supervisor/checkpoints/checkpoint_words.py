@@ -173,7 +173,7 @@ def none_usable(
         because = f"{count} found, {unverifiable} of them not torn, but nothing can prove them whole"
         hint = "the same command with --trust, to resume from what cannot be verified"
     if shared:
-        hint = "a --checkpoint_dir for each run; or --resume=always, to take the newest whoever wrote it"
+        hint = "a --checkpoint_dir for each run; or --resume=always, to take the newest of any run"
     told = (*found.refused[:1], *refused[len(found.refused) :])
     because += "".join(f"; {one.path}: {one.why}" for one in told)
     return f"{what}\n  because: {because}\n  try:     {hint}"

@@ -1,7 +1,7 @@
 """Which other runs keep their checkpoints in the same folders: most files do not say whose they are.
 
 Each run holds a lock of its own in a hidden folder beside the checkpoints. The kernel lets go of it
-when the process ends; the name stays as a trace for whoever is still there, until somebody new comes.
+when the process ends; the name stays as a trace for runs that still live, until a new run comes.
 """
 
 import os
@@ -34,7 +34,7 @@ class OtherRuns:
 
     Several runs may have one id, of a job or a person. ``apart`` tells them apart: the first supervisor of
     the log_dir, or what several nodes meet by. ``namesakes`` are those of the last look that have our id.
-    ``several``: other nodes of this run hold its name as well as we could. Whoever does not have it asks
+    ``several``: other nodes of this run hold its name as well as we could. A node that does not have it asks
     again each time, for they may be gone; without flock that shows only of those of this machine. Who holds a
     name no longer than ``moment_s`` only looks.
     """
@@ -133,8 +133,8 @@ class OtherRuns:
     def _holder(self, path: Path) -> str:
         """Who holds the name ``path``; '' when nobody does any more, and then it goes.
 
-        Whoever merely looks holds it for a moment, as we do: it is asked again before that is believed.
-        A lease is only looked at: whoever lives renews it.
+        A process that merely looks holds it for a moment, as we do: it is asked again before that is
+        believed. A lease is only looked at: its holder renews it as long as it lives.
         """
         lease = path.with_name(f"{path.name}{_LEASE}")
         if lease.exists():

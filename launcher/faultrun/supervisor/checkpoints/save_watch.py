@@ -206,7 +206,7 @@ class SaveWatch(SavesKnown):
             yield CheckpointsOpened(at_s=self._reactor.now(), incarnation=self._life, paths=tuple(read))
 
     def _is_after_a_step(self, path: str) -> bool:
-        """Whether it is a save already; of a run's first one the log of whoever wrote it is asked later."""
+        """Whether it is a save already; of a run's first one the log of its writer is asked later."""
         with self._lock:
             first = self._steps and not self._learner.kinds
             return (self._trained and not first) or self._learner.knows(path, resumed=bool(self.opened))

@@ -258,7 +258,7 @@ def _moment(workers: Mapping[int, Process]) -> _Moment:
 
 
 def _sample(rank: int, pid: int, moments: tuple[_Moment, _Moment, _Moment], dump: str) -> ProcessSample:
-    """``moments`` are the glance, the first dump, the second look; a dump wakes whoever writes it."""
+    """``moments`` are the glance, the first dump, the second look; a dump wakes its writer."""
     (before_s, then), (early_s, soon), (now_s, at_last) = moments
     now, early = at_last[rank], soon.get(rank, at_last[rank])
     before = then.get(rank, early)

@@ -37,7 +37,7 @@ _AWAKE_S = 1.0
 
 
 class Glances(Protocol):
-    """What the watch may ask of whoever will inspect, who is a hand and not to be imported here."""
+    """What the watch may ask of the inspection, which acts and is not to be imported here."""
 
     def glance(self) -> None:
         """Note what everybody has consumed by now."""

@@ -175,7 +175,7 @@ class DeviceAssignment:
 def _server_with(table: RankTable, names: Collection[str], ranks: Sequence[int]) -> Server:
     """The server of these ``names``, once the table gives it exactly these ``ranks``: Unfinished until then.
 
-    Where nothing is named, there (2.0) or here, it is whoever has them.
+    Where nothing is named, there (2.0) or here, it is the node that has them.
     """
     named = any(server.names for server in table.servers) and bool(names)
     given = next(

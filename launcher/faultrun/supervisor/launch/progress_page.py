@@ -74,7 +74,7 @@ class ProgressPage:
             self.path.with_name(SIGNALS_FILE.format(rank=rank)).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let go of the page; the file stays for whoever wants to read it."""
+        """Let go of the page; the file stays for other readers."""
         os.close(self._fd)
 
 

@@ -121,7 +121,7 @@ class CapacityWatch:
             yield SlotsUsable(at_s=self._reactor.now(), incarnation=life, node=state.node, slots=slots)
 
     def _hopeful(self, aside: tuple[SetAside, ...]) -> tuple[SetAside, ...]:
-        """Those of whom somebody will say that they are well: the user's command, or the platform."""
+        """The slots whose health the user's command or the platform will report."""
         if self._elastic.grow is not Grow.AT_SAVE:
             return ()
         return tuple(one for one in aside if one.named or self._elastic.health_check)
@@ -176,7 +176,7 @@ class CapacityWatch:
         return not self._elastic.health_check or self._passes(one.slot)
 
     def _passes(self, slot: int) -> bool:
-        """The command's code comes by a pipe: whoever waits may be late."""
+        """The command's exit code comes by a pipe: the waiting thread may be late."""
         about = {_COMMAND: self._elastic.health_check, "FAULTRUN_SLOT": str(slot), "PATH": self._path}
         device = self._devices[slot] if slot < len(self._devices) else slot
         about["DEVICE_ID"] = str(device)

@@ -1,7 +1,7 @@
 """Shared memory in which ranks keep copies of their state: ours, so that it outlives the rank.
 
-A rank maps it, fills it and says nothing; whoever takes its place maps it too. What is in it, and whether
-that is whole, is between them (``sdk.snapshots.buffer``).
+A rank maps it, fills it and says nothing; the process that takes its place maps it too. What is in it, and
+whether that is whole, is between them (``sdk.snapshots.buffer``).
 """
 
 import fcntl

@@ -1,6 +1,6 @@
 """Memory snapshots of ranks that are gone are made files, by a program that ends (``sdk/snapshots``).
 
-Not here: the states are large, their disk may hang, and whoever is PID 1 must not.
+Not here: the states are large, their disk may hang, and PID 1 must not.
 """
 
 import json

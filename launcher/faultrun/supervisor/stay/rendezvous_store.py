@@ -60,7 +60,7 @@ class RendezvousStore:
         return int(self._listener.getsockname()[1])
 
     def opens(self, secret: str) -> None:
-        """Whoever knows this may come in, those too that have knocked already."""
+        """Let in every rank that knows this secret, those too that have connected already."""
         self._secret = secret
         for guest in list(self._guests.values()):
             self._hear(guest)
@@ -75,7 +75,7 @@ class RendezvousStore:
             self._hang_up(guest)
 
     def _accept(self) -> Iterable[Event]:
-        with contextlib.suppress(OSError):  # whoever knocked is gone again, or we have no descriptor left
+        with contextlib.suppress(OSError):  # the other side is gone again, or we have no descriptor left
             connection, _ = self._listener.accept()
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -76,7 +76,7 @@ class BuiltinScheduler:
             self._note(f"closed before ranks {' '.join(map(str, missing))} had registered")
 
     def _accept(self) -> Iterable[Event]:
-        with contextlib.suppress(OSError):  # whoever knocked is gone again, or we have no descriptor left
+        with contextlib.suppress(OSError):  # the other side is gone again, or we have no descriptor left
             connection, _ = self._listener.accept()
             if len(self._links) >= _CONNECTIONS_A_RANK * (self._size + 1):
                 connection.close()
@@ -113,7 +113,7 @@ class BuiltinScheduler:
             self._send(self._cluster.receive(fd, request))
 
     def _not_understood(self, fd: int, link: _Link, what: str) -> Iterable[Event]:
-        """Once training runs, a stranger that knocks at the port is no reason to stop it."""
+        """Once training runs, a foreign connection to the port is no reason to stop it."""
         self._note(f"not understood: {what}")
         if self._formed and not link.known:
             self._hang_up(fd)

@@ -211,7 +211,7 @@ class _Left:
         for pid in set(below.to_ask(all_programs=self._wrapper)) - self._told:
             self._told.add(pid)
             with suppress(OSError), pidfd_of(pid) as pidfd:
-                # No stranger with the number of one that has ended.
+                # No other process with the number of one that has ended.
                 same = os.getsid(pid) == below.found[pid].session
                 if same and not (asked.signum and answers(pid, asked.signum)):
                     signal.pidfd_send_signal(pidfd, signal.SIGTERM)

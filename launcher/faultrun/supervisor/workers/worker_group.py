@@ -137,7 +137,7 @@ class WorkerGroup:
     def request_gasp(self, order: RequestGasp) -> None:
         """By socket, then SIGTERM to each leader, and SIGCONT in case it was stopped.
 
-        The signal says neither how long nor why: whoever it wakes finds the line that does.
+        The signal says neither how long nor why: the woken process finds the line that does.
         """
         self.leaving, self.request = True, order
         began = time.monotonic()

@@ -172,7 +172,7 @@ class _Copier:
         now_s = time.monotonic()
         moments = [one.rests_until_s for one in self._files if one.grown]
         if moments:
-            # Whoever floods the kernel with news of a file would wake us for each of them.
+            # A script that floods the kernel with news of a file would wake us for each of them.
             self._pause.poll(max(0.0, min(moments) - now_s) * 1000)
             return
         moments = [one.unfinished_since_s + _UNFINISHED_S for one in self._files if _waits(one)]

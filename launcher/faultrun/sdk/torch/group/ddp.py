@@ -3,7 +3,7 @@
 The Reducer of each is given a communication hook that averages over whatever group of all ranks there is now,
 and a process group of its own that does nothing: what it would say there (who has which buckets) is settled
 by its canonical layout instead. The hook swallows the error of a broken group, so that the backward pass ends
-and the Reducer can be used again; whoever is about to use the gradients asks for ``failed``.
+and the Reducer can be used again; an update first asks for ``failed``.
 """
 
 from collections.abc import Callable, Iterable, Sequence

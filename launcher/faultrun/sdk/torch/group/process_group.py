@@ -128,7 +128,7 @@ class TrainingGroup:
         return next(model.parameters()).device if _HCCL in self.backend else torch.device("cuda")
 
     def abort(self) -> None:
-        """Free whoever waits in a collective of it, or forms it. Any thread."""
+        """Free the thread that waits in a collective of it, or forms it. Any thread."""
         if "nccl" in self.backend:
             with contextlib.suppress(AttributeError, RuntimeError, ValueError):
                 dist.distributed_c10d._abort_process_group()

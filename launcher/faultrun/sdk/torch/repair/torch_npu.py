@@ -42,7 +42,7 @@ class Npu:
         return MemoryFault(kind=kind, why=str(error).partition("\n")[0])
 
     def stop(self) -> None:
-        """End whatever it does; whoever waits for it gets an error. Any thread; nothing once it was left."""
+        """End what it does; a waiting thread gets an error. Any thread; nothing once it was left."""
         with self._changes:
             self._stop()
 

@@ -6,7 +6,7 @@ the step before; and, from the end of its forward pass and again from its update
 survivors may have finished when this rank was killed in it. What it had drawn since then is guessed.
 
 What a rank has once resumed with is kept apart: the steps after it write over
-the records, and whoever resumes there again must draw the same numbers.
+the records, and a rank that resumes there again must draw the same numbers.
 """
 
 import contextlib
