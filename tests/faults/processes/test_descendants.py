@@ -79,6 +79,20 @@ def test_a_program_below_a_shell_that_does_not_leave_is_killed_at_the_deadline(l
     assert not any(lives(int(run.log(rank).split()[0])) for rank in range(2))
 
 
+def test_a_plain_child_of_a_rank_that_had_to_be_killed_holds_up_no_restart(launcher: Launcher) -> None:
+    run = launcher.run(
+        "if rank == 0: signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "import subprocess\n"
+        "if os.environ['FAULTRUN_INCARNATION'] == '0': say(subprocess.Popen(['sleep', '600']).pid)\n"
+        "train_in_the_first_life()",
+        "--grace=300ms",
+    )
+    run.trains(range(2)).kill(1)
+    assert run.ends() == 0, run.text
+    assert not any(lives(int(run.log(rank, 0).split()[0])) for rank in range(2))
+    assert "stuck in the kernel" not in run.text
+
+
 def test_the_children_of_a_dead_rank_die_at_once_and_not_with_the_survivors(launcher: Launcher) -> None:
     run = launcher.run(
         "if rank == 0: signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"

@@ -59,6 +59,8 @@ class SessionLeftovers:
         self._lived_through = {signum for signum, answer in answers if answer is not SignalAnswer.STOP}
         self._asked: dict[int, _Asked] = {}
         self._left: dict[int, _Left] = {}
+        self._given_up: set[int] = set()
+        """Their time is over: whatever lives below their leaders is swept, and not waited for."""
         self.writers_only = False
 
     def ask(self, order: RequestGasp, workers: Mapping[int, Process]) -> float:
@@ -101,7 +103,7 @@ class SessionLeftovers:
         """
         stopped = isinstance(ended, Signaled) and ended.signum in STOP_SIGNUMS
         asked = self._asked.get(rank)
-        if asked is None and not stopped:
+        if (asked is None and not stopped) or rank in self._given_up:
             return False
         left = _Left(self, rank, leader, over, wrapper=stopped or is_shell(leader))
         self._left[rank] = left
@@ -133,6 +135,7 @@ class SessionLeftovers:
 
     def _give_up(self, ranks: Iterable[int]) -> Iterable[Event]:
         for rank in ranks:
+            self._given_up.add(rank)
             if (left := self._left.pop(rank, None)) is not None:
                 yield from left.finish()
 
