@@ -276,7 +276,7 @@ class RunState:
     @property
     def cut_off(self) -> bool:
         """Whether nothing more was heard while workers ran: they died with their supervisor, at one blow."""
-        return not self.phase.without_workers and self.stop is None
+        return not (self.phase.without_workers or self.done) and self.stop is None
 
     @property
     def trained(self) -> bool:

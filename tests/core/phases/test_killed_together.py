@@ -5,7 +5,7 @@ import pytest
 from faultrun.model.events import RunStarted, Timer
 from faultrun.model.run import Phase
 from faultrun.model.topology import BootId
-from support.stories.story import NODE, Story, checkpoint
+from support.stories.story import NODE, Story, checkpoint, rule
 
 
 def starts(story: Story, *, machine: str = "m", oom_kills: int = 0, came_to: int | None = None) -> Story:
@@ -50,3 +50,11 @@ def test_a_run_that_is_killed_at_the_same_step_again_and_again_comes_to_an_end()
         if story.phase is Phase.PREPARING:
             story.prepared()
     assert story.phase is Phase.FINISHED
+
+
+def test_what_the_kernel_killed_after_a_run_was_given_up_is_no_incident_of_its_next_start() -> None:
+    story = starts(Story(2, rule(max_restarts=0))).chose(None).prepared()
+    story.killed(0).killed(1).drained().chose(checkpoint(10))
+    assert (story.phase, story.state.given_up, story.state.cut_off) == (Phase.FINISHED, True, False)
+    starts(story, oom_kills=1)
+    assert story.state.life.incident is None
