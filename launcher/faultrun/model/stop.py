@@ -10,6 +10,9 @@ SAME_STOP_S = 2.0
 """One stop may come as two signals: a trap passes on what the group got, systemd sends SIGHUP too. And it may
 reach ranks so long before it reaches the supervisor."""
 
+KEYPRESS_S = 0.2
+"""Nobody presses Ctrl-C again so soon; a wrapper that passes on what the terminal sends to all does."""
+
 
 class StopSource(Enum):
     """Who told us to stop; the exit code of a stopped run follows from it."""
@@ -81,6 +84,8 @@ class Stop:
         """Whether ``event`` is impatience (Ctrl-C again, or much later), and not the same stop once more."""
         if not event.source.is_signal:
             return False
-        if event.source is StopSource.SIGINT and event.source in (one.source for one in self.signals):
+        again = event.source is StopSource.SIGINT
+        pressed = (one.at_s for one in self.signals if again and one.source is event.source)
+        if any(event.at_s - at_s >= KEYPRESS_S for at_s in pressed):
             return True
         return any(event.at_s - one.at_s >= SAME_STOP_S for one in self.signals)

@@ -88,7 +88,7 @@ def test_a_stop_is_a_stop_even_if_every_worker_then_returns_zero() -> None:
 @pytest.mark.parametrize(
     ("first", "again", "after_s"),
     [
-        (StopSource.SIGINT, StopSource.SIGINT, 0.1),
+        (StopSource.SIGINT, StopSource.SIGINT, 0.2),
         (StopSource.SIGTERM, StopSource.SIGTERM, 2.0),
         (StopSource.SIGTERM, StopSource.SIGINT, 2.0),
         (StopSource.SIGHUP, StopSource.SIGTERM, 9.0),
@@ -110,6 +110,7 @@ def test_somebody_who_asks_again_is_impatient_and_cuts_the_window_short(
     ("first", "again", "after_s"),
     [
         (StopSource.SIGTERM, StopSource.SIGTERM, 0.02),
+        (StopSource.SIGINT, StopSource.SIGINT, 0.02),
         (StopSource.SIGTERM, StopSource.SIGHUP, 0.0),
         (StopSource.SIGTERM, StopSource.SIGTERM, 1.9),
         (StopSource.SIGTERM, StopSource.SIGINT, 1.0),

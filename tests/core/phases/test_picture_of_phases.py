@@ -122,6 +122,7 @@ def facts(state: RunState) -> Iterator[Event]:
         yield Drained(**now, stragglers=stragglers, swept=0, notes=())
     for source in (StopSource.SIGINT, StopSource.PLATFORM):
         yield StopRequested(**now, source=source)
+    yield StopRequested(**{**now, "at_s": 1.0}, source=StopSource.SIGINT)
     yield IncarnationOver(**now, why="a peer fell")
     yield IncarnationOver(**now, why="a peer fell", stays=True)
     for port in (7000, 0):
