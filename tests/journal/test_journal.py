@@ -3,12 +3,14 @@
 import errno
 import json
 import os
+import shutil
 import threading
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
+from faultrun.errors import LogDirError
 from faultrun.journal.append import JournalWriter
 from faultrun.journal.read import Past, cut_torn_tail, event_of, lines, replay
 from faultrun.model.events import FirstStep, RunStarted, SpawnFailed
@@ -219,6 +221,40 @@ def test_a_full_disk_is_remembered_and_nothing_is_lost_once_there_is_room(tmp_pa
     journal.close()
     assert journal.trouble == ""
     assert replay(path, START).state == story.state
+
+
+def test_a_journal_that_somebody_removed_is_there_again_with_every_line(tmp_path: Path) -> None:
+    path, asked = tmp_path / "log" / "journal.jsonl", list[bool]()
+    path.parent.mkdir()
+
+    def begin_again() -> None:
+        asked.append(path.parent.exists())
+        path.parent.mkdir()
+
+    story = a_story()
+    journal = JournalWriter(path, next_seq=0, node=NODE, boot=BootId("b"), begin_again=begin_again)
+    for number, (event, step) in enumerate(story.steps):
+        if number == len(story.steps) // 2:
+            shutil.rmtree(path.parent)
+        journal.append(event, step)
+    journal.close()
+    assert (asked, journal.trouble) == ([False], "")
+    assert replay(path, START).state == story.state
+
+
+def test_where_another_run_has_the_log_dir_by_now_its_journal_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+
+    def begin_again() -> None:
+        raise LogDirError("no", because="run b (pid 7) holds its lock", hint="")
+
+    journal = JournalWriter(path, next_seq=0, node=NODE, boot=BootId("b"), begin_again=begin_again)
+    path.unlink()
+    path.write_text("another's\n")
+    journal.append(*a_story().steps[0])
+    assert journal.trouble == "journal not written: run b (pid 7) holds its lock"
+    journal.close()
+    assert path.read_text() == "another's\n"
 
 
 def test_where_no_thread_is_to_be_had_the_disk_is_waited_for(tmp_path: Path) -> None:

@@ -3,12 +3,13 @@
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from faultrun.errors import LogDirError
 from faultrun.files import sync_folder
 from faultrun.journal.codec import TAG, encode
 from faultrun.model.events import Event
@@ -27,11 +28,22 @@ class JournalWriter:
     A disk that is full must not stop training: a line that cannot be written
     is kept and tried again before the next one, and ``trouble`` says so. That the disk did not take what was
     written is said for good: the kernel tells it once, and may have dropped it.
+
+    ``begin_again`` makes the log_dir anew where somebody has removed it, or raises LogDirError where another
+    run has it. Then all lines so far are written there, too.
     """
 
     def __init__(
-        self, path: Path, *, next_seq: int, node: NodeId, boot: BootId, soon_s: float = 0.05
+        self,
+        path: Path,
+        *,
+        next_seq: int,
+        node: NodeId,
+        boot: BootId,
+        soon_s: float = 0.05,
+        begin_again: Callable[[], None] = lambda: None,
     ) -> None:
+        self._path, self._begin_again = path, begin_again
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         with suppress(OSError):  # where a folder cannot be synced, its names are as safe as they get
             sync_folder(path.parent)
@@ -109,13 +121,32 @@ class JournalWriter:
     def _flush(self) -> None:
         while self._unwritten:
             try:
+                if not os.fstat(self._fd).st_nlink:
+                    self._write_again()
                 written = os.write(self._fd, self._unwritten)
-            except OSError as error:
-                self._unwritten_why = f"journal not written: {error.strerror}"
+            except (OSError, LogDirError) as error:
+                why = error.strerror if isinstance(error, OSError) else error.because
+                self._unwritten_why = f"journal not written: {why}"
                 return
             self._unwritten = self._unwritten[written:]
             self._all_synced = False
         self._unwritten_why = ""
+
+    def _write_again(self) -> None:
+        """Write all lines of the file that was removed, which we still have open, under its name again."""
+        self._begin_again()
+        fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            lines = memoryview(Path(f"/proc/self/fd/{self._fd}").read_bytes())
+            while lines:
+                lines = lines[os.write(fd, lines) :]
+            os.dup2(fd, self._fd, inheritable=False)
+        except OSError:
+            self._path.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(fd)
+        self._all_synced = False
 
 
 def line_of(event: Event, step: Step, stamp: Mapping[str, str]) -> dict[str, Any]:

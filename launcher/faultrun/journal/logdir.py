@@ -86,6 +86,15 @@ def claim(
     return replace(found, lock=lock)
 
 
+def claim_again(claimed: Claimed) -> Claimed:
+    """Make and lock the log_dir of a living run once more, which somebody has removed.
+
+    LogDirError where it cannot be written, or another run has it by now.
+    """
+    make(claimed.path)
+    return replace(claimed, lock=_lock(claimed.path))
+
+
 def make_ours(path: Path) -> None:
     """Make ``path`` the log_dir of a run to come, for what a verb keeps there. LogDirError as for a run."""
     if not (path / LOCK).exists():

@@ -1,6 +1,8 @@
 """What a run leaves behind: its record, and older runs untouched."""
 
 import json
+import os
+import shutil
 import signal
 
 from support.runs import Launcher
@@ -18,6 +20,22 @@ def test_a_run_that_ended_is_set_aside_by_the_next_and_nothing_is_overwritten(la
         assert (kept / "worker_0.log").read_text() == f"number {number}\n"
         assert json.loads((kept / "run.json").read_text())["run_id"] == run_id
     assert "the previous run had ended; its files are now in" in run.text
+
+
+def test_a_log_dir_that_is_removed_while_the_run_goes_on_is_made_again_and_gone_on_with(
+    launcher: Launcher,
+) -> None:
+    run = launcher.run("train()").trains(range(2))
+    rank_1 = run.worker(1)
+    shutil.rmtree(run.log_dir)
+    os.kill(rank_1, signal.SIGKILL)
+    run.event("IncarnationStarted", incarnation=1)
+    run.signal(signal.SIGTERM)
+    assert run.ends() == 143
+    assert "was removed while the run goes on; it is made again with its journal" in run.text
+    again = launcher.run("")
+    assert again.ends() == 0
+    assert "after incarnation 1" in again.text
 
 
 def test_run_json_says_who_runs_and_where_to_talk_to_it(launcher: Launcher) -> None:

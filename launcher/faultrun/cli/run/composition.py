@@ -37,7 +37,7 @@ from faultrun.files import text_of
 from faultrun.frameworks.mindspore import needs_scheduler
 from faultrun.journal.append import JournalWriter, utc_now
 from faultrun.journal.codec import encode
-from faultrun.journal.logdir import claim, mark_ended, write_record
+from faultrun.journal.logdir import claim, claim_again, mark_ended, write_record
 from faultrun.model.events import RunStarted
 from faultrun.model.run import RunState
 from faultrun.model.spec.run_spec import MsScheduler, RunSpec, SignalAnswer
@@ -143,7 +143,13 @@ class Supervisor:
         neighbour = NextNode(self._spec.run_id, self._spec.node, self._spec.rendezvous, memory, reactor)
         control = self._kept(Control(self.log_dir, reactor, windows.stop_grace_s, memory, neighbour))
         self._write_record(control)
-        writer = JournalWriter(self.journal, next_seq=self._next_seq, node=self._spec.node, boot=self._boot)
+        writer = JournalWriter(
+            self.journal,
+            next_seq=self._next_seq,
+            node=self._spec.node,
+            boot=self._boot,
+            begin_again=partial(self._begin_again, control),
+        )
         journal = self._last.enter_context(closing(writer))
         environ, originals = self._process.environ, self.log_dir / ORIGINALS
         devices = DeviceAssignment(self._spec, environ, self._say, self.log_dir)
@@ -313,6 +319,14 @@ class Supervisor:
             machine=text_of(KERNEL_BOOT).strip(),
             oom_kills=oom_kill_count(memory_group(os.getpid())),
             came_to=self._came_to,
+        )
+
+    def _begin_again(self, control: Control) -> None:
+        self._claimed = claim_again(self._claimed)
+        self._write_record(control)
+        self._say(
+            f"the log_dir {self.log_dir} was removed while the run goes on; "
+            "it is made again with its journal, without the logs and cards of before"
         )
 
     def _write_record(self, control: Control) -> None:
