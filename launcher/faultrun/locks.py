@@ -10,12 +10,11 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-import psutil
-from filelock import BaseFileLock, SoftFileLease, Timeout, UnixFileLock
+from typing import Protocol
 
 LEASE_S = 30.0
 """All who share a folder must agree on it."""
@@ -24,6 +23,7 @@ _MODE = (
     0o600  # to open a file is to be able to lock it: with 0644 any user of the machine could keep a run out
 )
 _NO_FLOCK = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
+_HELD = frozenset({errno.EACCES, errno.EAGAIN})
 _LOOK_AGAIN_S = 0.02
 _KERNELS_LIST = Path("/proc/locks")
 
@@ -58,18 +58,60 @@ class Busy(Exception):
         return f"{self._path} is held by {self.holder}"
 
 
-def flock(path: Path) -> BaseFileLock:
+class Lock(Protocol):
+    """What is held until it is released."""
+
+    def release(self) -> None:
+        """Let others have it."""
+
+
+class Flock:
     """The kernel's lock on the file ``path``, readable by its owner only; not taken yet."""
-    return UnixFileLock(path, mode=_MODE, fallback_to_soft=False)
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._fd = path, -1
+
+    def take(self) -> bool:
+        """Take it, if nobody has it. OSError where the file cannot be made, or there is no flock."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        fd = self._opened()
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno not in _HELD:
+                raise
+            return False
+        if not os.fstat(fd).st_nlink:  # its holder has removed it meanwhile: others lock another file
+            os.close(fd)
+            return False
+        self._fd = fd
+        return True
+
+    def release(self) -> None:
+        """Let others have it, whatever process has inherited it."""
+        if self._fd >= 0:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _opened(self) -> int:
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            return os.open(self._path, flags | os.O_CREAT, _MODE)
+        except PermissionError:  # fs.protected_regular: in /tmp nobody creates what another user has made
+            if not self._path.exists():
+                raise
+        return os.open(self._path, flags)
 
 
 def hold(
     path: Path,
     *,
     wait_s: float | None = 0.0,
-    native: Callable[[Path], BaseFileLock] = flock,
+    native: Callable[[Path], Flock] = Flock,
     lease_s: float = LEASE_S,
-) -> BaseFileLock:
+) -> Lock:
     """Lock ``path`` until ``release`` or the end of this process.
 
     Busy when it is still held after ``wait_s``; where there is no flock, after the time in which a dead
@@ -77,11 +119,12 @@ def hold(
     OSError where the file cannot be made.
     """
     _keep_others_out(path)
-    lock = native(path)
+    lock, until_s = native(path), time.monotonic() + (wait_s or 0.0)
     try:
-        lock.acquire(timeout=wait_s or 0.0, poll_interval=_LOOK_AGAIN_S)
-    except Timeout:
-        raise Busy(path, lambda: _holder(path)) from None
+        while not lock.take():
+            if time.monotonic() >= until_s:
+                raise Busy(path, lambda: _holder(path))
+            time.sleep(_LOOK_AGAIN_S)
     except OSError as error:
         if error.errno not in _NO_FLOCK:
             raise
@@ -91,7 +134,7 @@ def hold(
 
 @contextmanager
 def held(
-    path: Path, *, wait_s: float, native: Callable[[Path], BaseFileLock] = flock, lease_s: float = LEASE_S
+    path: Path, *, wait_s: float, native: Callable[[Path], Flock] = Flock, lease_s: float = LEASE_S
 ) -> Iterator[None]:
     """Hold ``path`` for a moment and leave no file there. Raises as ``hold`` does."""
     lock = hold(path, wait_s=wait_s, native=native, lease_s=lease_s)
@@ -123,7 +166,9 @@ def busy(path: Path) -> Busy | None:
     return None
 
 
-def _leased(path: Path, wait_s: float | None, lease_s: float) -> BaseFileLock:
+def _leased(path: Path, wait_s: float | None, lease_s: float) -> Lock:
+    from filelock import SoftFileLease, Timeout  # noqa: PLC0415  few file systems need it, and it costs megabytes
+
     lease = SoftFileLease(path.with_name(f"{path.name}.lease"), mode=_MODE, lease_duration=lease_s)
     try:
         patience_s = 0.0 if wait_s is None else max(wait_s, 1.5 * lease_s)
@@ -164,6 +209,8 @@ def described(pid: int | None) -> str:
     """A process in words."""
     if pid is None:
         return "a process that cannot be seen from here"
+    import psutil  # noqa: PLC0415  only for who is asked about
+
     with suppress(psutil.Error, KeyError):
         process = psutil.Process(pid)
         return f"pid {pid} ({process.name()}, user {process.username()})"

@@ -9,9 +9,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from filelock import BaseFileLock, UnixFileLock
 
-from faultrun.locks import Busy, held, hold
+from faultrun.locks import Busy, Flock, held, hold
 from faultrun.workers.forked_helper import Forked
 
 _HOLDER = f"""
@@ -29,15 +28,11 @@ sys.stdin.read()
 """
 
 
-class Flockless(UnixFileLock):
+class Flockless(Flock):
     """As on a file system whose lock service does not answer."""
 
-    def _acquire(self) -> None:
+    def take(self) -> bool:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-
-def flockless(path: Path) -> BaseFileLock:
-    return Flockless(path)
 
 
 def test_a_lock_dies_with_its_holder_whatever_that_started(tmp_path: Path) -> None:
@@ -132,21 +127,21 @@ def test_a_lock_for_a_moment_leaves_no_file_and_lets_nobody_in_twice(tmp_path: P
 @pytest.mark.long
 def test_where_there_is_no_flock_a_lease_keeps_others_out(tmp_path: Path) -> None:
     path, lease_s = tmp_path / ".lock", 2.0
-    lock = hold(path, native=flockless, lease_s=lease_s)
+    lock = hold(path, native=Flockless, lease_s=lease_s)
     with pytest.raises(Busy) as busy:
-        hold(path, native=flockless, lease_s=lease_s)
+        hold(path, native=Flockless, lease_s=lease_s)
     assert busy.value.holder.startswith(f"pid {os.getpid()} on ")
     lock.release()
-    with held(path, wait_s=0, native=flockless, lease_s=lease_s):
+    with held(path, wait_s=0, native=Flockless, lease_s=lease_s):
         pass
     assert list(tmp_path.iterdir()) == []
 
 
 def test_who_does_not_wait_does_not_wait_for_a_lease_to_end(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
-    lock = hold(path, wait_s=None, native=flockless, lease_s=600)
+    lock = hold(path, wait_s=None, native=Flockless, lease_s=600)
     with pytest.raises(Busy):
-        hold(path, wait_s=None, native=flockless, lease_s=600)
+        hold(path, wait_s=None, native=Flockless, lease_s=600)
     lock.release()
 
 
@@ -155,13 +150,13 @@ def test_the_lease_of_a_holder_that_was_killed_is_taken_over(tmp_path: Path) -> 
     read_end, write_end = os.pipe()
 
     def die_holding() -> None:
-        hold(path, native=flockless, lease_s=0.5)
+        hold(path, native=Flockless, lease_s=0.5)
         os.write(write_end, b"+")
         os.kill(os.getpid(), signal.SIGKILL)
 
     Forked(die_holding, keep=(write_end,)).end(10)
     assert os.read(read_end, 1) == b"+"
-    hold(path, native=flockless, lease_s=0.5).release()
+    hold(path, native=Flockless, lease_s=0.5).release()
 
 
 def test_an_error_of_another_kind_is_not_taken_for_a_missing_flock(tmp_path: Path) -> None:

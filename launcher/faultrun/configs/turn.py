@@ -11,11 +11,9 @@ from glob import escape
 from pathlib import Path
 from zlib import crc32
 
-from filelock import BaseFileLock
-
 from faultrun.configs.files import locked
 from faultrun.errors import ConfigError
-from faultrun.locks import Busy, held, hold
+from faultrun.locks import Busy, Lock, held, hold
 
 _LEASE = ".lease"
 
@@ -25,7 +23,7 @@ class ConfigTurns:
 
     def __init__(self, run: str) -> None:
         self._suffix = f"{crc32(run.encode()):08x}"
-        self._held: dict[Path, BaseFileLock] = {}
+        self._held: dict[Path, Lock] = {}
 
     def take(self, files: Iterable[Path], *, within_s: float, pause: Callable[[], None]) -> None:
         """Have the turn for each of ``files``, until ``release``; ``pause`` is called while another has it.

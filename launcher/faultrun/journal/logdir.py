@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from filelock import BaseFileLock
-
 from faultrun.errors import LogDirError
 from faultrun.files import bytes_from, replace_durably, sync_folder
 from faultrun.journal.append import FILE_NAME, utc_now
@@ -23,7 +21,7 @@ from faultrun.journal.codec import CodecError, decode
 from faultrun.journal.lines import journal_lines
 from faultrun.journal.own_names import in_the_way, own_entries
 from faultrun.journal.read import Past, replay
-from faultrun.locks import Busy, hold
+from faultrun.locks import Busy, Lock, hold
 from faultrun.model.events import RunStarted
 from faultrun.model.run import RunState
 from faultrun.model.spec.output import Logs
@@ -58,7 +56,7 @@ class Claimed:
     untold: int | None = None
     other_script: str = ""
     boots: tuple[str, ...] = ()
-    lock: BaseFileLock | None = field(default=None, compare=False, repr=False)
+    lock: Lock | None = field(default=None, compare=False, repr=False)
 
     @property
     def journal(self) -> Path:
@@ -331,7 +329,7 @@ def write_record(path: Path, record: dict[str, Any]) -> None:
     replace_durably(path / RECORD, (json.dumps(record, indent=2) + "\n").encode())
 
 
-def _lock(path: Path) -> BaseFileLock:
+def _lock(path: Path) -> Lock:
     try:
         return hold(path / LOCK, wait_s=_LOOKS_S)
     except Busy as busy:

@@ -197,7 +197,7 @@ def test_where_there_is_no_flock_leases_are_seen_and_left_alone(
     def refused(*_args: object, **_more: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr("faultrun.locks.UnixFileLock.acquire", refused)
+    monkeypatch.setattr("faultrun.locks.Flock.take", refused)
     root = root_in(tmp_path)
     dead = beside(str(root)) / "dead.lease"
     dead.parent.mkdir()

@@ -12,10 +12,8 @@ from itertools import islice
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from filelock import BaseFileLock
-
 from faultrun.checkpoints.formats.faultrun_manifest import beside
-from faultrun.locks import LEASE_S, Busy, held, hold
+from faultrun.locks import LEASE_S, Busy, Lock, held, hold
 
 _PATIENCE_S = 1.0
 """Somebody who looks whether we live holds our lock for a moment."""
@@ -61,7 +59,7 @@ class OtherRuns:
         self._first_below: dict[Path, frozenset[str]] = {}
         self._first: dict[Path, frozenset[str]] = {}
         self._came: set[str] = set()
-        self._locks: list[BaseFileLock] = []
+        self._locks: list[Lock] = []
 
     def others(self) -> tuple[str, ...]:
         """Every other run that lives, or that came since we are here, in words; sorted."""
