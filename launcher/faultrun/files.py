@@ -11,7 +11,16 @@ import signal
 import struct
 from collections.abc import Iterator
 from errno import EDQUOT, ENOSPC
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hashlib import sha256
+else:  # hashlib brings OpenSSL, which costs PID 1 four megabytes; the random module does without it, too
+    _lean = next(name for name in ("_sha2", "_sha256", "hashlib") if find_spec(name))
+    sha256 = import_module(_lean).sha256
 
 DISK_FULL = (ENOSPC, EDQUOT)
 """What the system says where nothing more can be written for now."""

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from faultrun.checkpoints.format import Meter, Stamp, Unreadable, no_meter
 from faultrun.checkpoints.names import base_name, shown
+from faultrun.files import sha256
 from faultrun.model.checkpoint import Depth, Verdict
 
 SIDECAR = ".sha256"
@@ -198,8 +199,6 @@ def sampled_digest(paths: Sequence[str], most: int | None = None) -> str:
 
     It tells two states of one training apart at the cost of a header, and says the same of every copy.
     """
-    from hashlib import sha256  # noqa: PLC0415 - as above
-
     begins, told = 0, sha256()
     try:
         sizes = [os.stat(path).st_size for path in paths]  # noqa: PTH116 - strings are all there is
@@ -224,11 +223,12 @@ def contents_digest(path: str) -> str:
 
     Where most of a model is frozen, two saves may differ at none of these places.
     """
-    from hashlib import sha256  # noqa: PLC0415 - as above
-
     with suppress(OSError, Unreadable), opened(path) as file:
         if file.size_bytes <= _WHOLE_BYTES:
-            return f"{_OF_ALL}{sha256(file.read(0, file.size_bytes)).hexdigest()[:15]}"
+            told = sha256()
+            for block in file.blocks(0, file.size_bytes):
+                told.update(block)
+            return f"{_OF_ALL}{told.hexdigest()[:15]}"
     return sampled_digest((path,))[:16]
 
 

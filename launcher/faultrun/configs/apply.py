@@ -5,7 +5,6 @@ epoch. A file that cannot be replaced where it lies (read-only, a ConfigMap, a b
 edited copy; pointing the script at it is ``argv.pointed``'s task.
 """
 
-import hashlib
 import os
 import re
 import stat
@@ -31,6 +30,7 @@ from faultrun.configs.former import forget_former, formers, formers_beside, give
 from faultrun.configs.originals import Originals, folder_of_copy, holding
 from faultrun.core import template
 from faultrun.errors import ConfigError
+from faultrun.files import sha256
 from faultrun.model.edit import By, Change, EditedCopy, EditResult, Setting
 from faultrun.model.spec.run_spec import Rewrite
 
@@ -227,7 +227,7 @@ def _copy_for(file: Path, group: Sequence[Setting], originals: Path, by: By = By
     """The copy that must stand in for ``file``; None when the file itself can be replaced."""
     if not (reason := _why_not_in_place(file, group)):
         return None
-    tag = hashlib.sha256(os.fsencode(file)).hexdigest()[:8]
+    tag = sha256(os.fsencode(file)).hexdigest()[:8]
     above = file.parent.parts[1:]
     name = Path(*above[len(above) - min(_levels(file), len(above)) :], Path(group[0].file).name)
     spelled = dict.fromkeys(

@@ -7,7 +7,6 @@ What a person set by hand has an index and copies of its own (``by_hand.json``, 
 is part of the file, and it outlives the run.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from faultrun.configs.files import (
 )
 from faultrun.configs.former import forget_former, formers, given_back, under_ours
 from faultrun.errors import ConfigError
+from faultrun.files import sha256
 from faultrun.model.edit import By
 
 
@@ -225,4 +225,4 @@ def holding(originals: Path) -> Iterator[None]:
 
 
 def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return sha256(data).hexdigest()

@@ -10,12 +10,12 @@ script with the same arguments, workers and version; whether its constants chang
 training resumes, only its author knows.
 """
 
-import hashlib
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from faultrun.files import sha256
 from faultrun.frameworks.environment import WorkerLaunchSpec, scheduler_address
 from faultrun.model.spec.run_spec import Command, Framework, RunSpec
 
@@ -80,7 +80,7 @@ def compile_cache_key(source: Path | None, command: Command, world_size: int, ve
     except OSError:
         script = b""
     parts = (script, *map(str.encode, (*command.prefix, *command.script_args, str(world_size), str(version))))
-    digest = hashlib.sha256()
+    digest = sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()[:16]

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 
-from faultrun.files import readable
+from faultrun.files import readable, sha256
 from faultrun.workers.proc_reader import programs
 
 TAG_VARIABLE = "FAULTRUN_BOOT_ID"

@@ -28,7 +28,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ from faultrun.checkpoints.format import Claim, Foreign, Listing, Look, Unreadabl
 from faultrun.checkpoints.listing import walk
 from faultrun.checkpoints.names import base_name, rank_of_directory, shown
 from faultrun.checkpoints.reading import digest_matches, opened, read_json
-from faultrun.files import replace_durably
+from faultrun.files import replace_durably, sha256
 from faultrun.model.checkpoint import Depth, Entry, Kind, Refusal, Verdict
 
 SUFFIX = ".manifest.json"
