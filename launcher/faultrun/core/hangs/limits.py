@@ -6,7 +6,6 @@ from outside cannot tell waiting from hanging, and a rank that works must not be
 """
 
 from dataclasses import dataclass, replace
-from statistics import median
 
 from faultrun.model.observed.hang import Activity, HangPolicy, HangWarned, PauseHistory, Span
 from faultrun.model.observed.progress import WorkPhase
@@ -175,7 +174,13 @@ class Watch:
     @property
     def usual_s(self) -> float | None:
         """How long a step usually takes; None while that is not known."""
-        return median(self.paces) if len(self.paces) >= _ENOUGH else None
+        return _median(self.paces) if len(self.paces) >= _ENOUGH else None
+
+
+def _median(values: tuple[float, ...]) -> float:
+    """As ``statistics`` has it, which brings decimal numbers and fractions into PID 1."""
+    ordered, middle = sorted(values), len(values) // 2
+    return (ordered[middle] + ordered[~middle]) / 2
 
 
 def silence(watch: Watch, one: Seen) -> float:
