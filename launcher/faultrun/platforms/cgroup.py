@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-import psutil
-
 from faultrun.core.standby.headroom import ProcessorSample
 from faultrun.files import text_of
 
@@ -113,11 +111,11 @@ def spendable_bytes(root: Path = Path("/")) -> int | None:
     In a control group the page cache counts as used; what of it can be dropped at once
     (``inactive_file``) is counted as free, as the kubelet does for its evictions.
     """
-    try:
-        memory = psutil.virtual_memory()
-    except (OSError, RuntimeError):
+    lines = (line.split() for line in text_of(Path("/proc/meminfo")).splitlines())
+    memory = {words[0]: int(words[1]) << 10 for words in lines if words[-1] == "kB"}
+    if not {"MemTotal:", "MemAvailable:"} <= memory.keys():
         return None
-    spendable = _beyond_reserve(memory.total, memory.available)
+    spendable = _beyond_reserve(memory["MemTotal:"], memory["MemAvailable:"])
     if (group := limits(root)).memory_bytes is None:
         return spendable
     if group.memory_used_bytes is None:

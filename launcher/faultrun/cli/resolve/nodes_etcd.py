@@ -179,7 +179,7 @@ def _name(ctx: ResolveContext, rank: int | None, *, on_one_machine: bool) -> Nod
     if ctx.settings.node_name:
         return NodeId(ctx.settings.node_name)
     host = this_machine.hostname()
-    from faultrun.journal.logdir import read_record, recorded  # of several nodes only: it imports psutil
+    from faultrun.journal.logdir import read_record, recorded  # of several nodes only
 
     record = read_record(Path(ctx.settings.log_dir) / node_folder(NodeId(host)))
     had = recorded(record, "spec", "agreement", "node_rank")
