@@ -9,7 +9,7 @@ import os
 import select
 import signal
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from errno import EDQUOT, ENOSPC
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hashlib import sha256
-else:  # hashlib brings OpenSSL, which costs PID 1 four megabytes; the random module does without it, too
-    _lean = next(name for name in ("_sha2", "_sha256", "hashlib") if find_spec(name))
-    sha256 = import_module(_lean).sha256
+    import hashlib
 
 DISK_FULL = (ENOSPC, EDQUOT)
 """What the system says where nothing more can be written for now."""
+
+_LEAN = next(name for name in ("_sha2", "_sha256", "hashlib") if find_spec(name))
+sha256: "Callable[..., hashlib._Hash]" = import_module(_LEAN).sha256
+"""As hashlib's, which brings OpenSSL and costs PID 1 four megabytes. Python's random does the same."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _EVENT = struct.Struct("iIII")
