@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+KERNEL_BOOT = Path("/proc/sys/kernel/random/boot_id")
+"""Another text after each start of the machine."""
+
 _DEVICE_FILES = {"gpu": r"nvidia\d+", "npu": r"davinci\d+"}
 _RANGE, _CUDA_NAME = r"(\d{1,6})-(\d{1,6})", r"(GPU|MIG)-[\w/-]+"
 

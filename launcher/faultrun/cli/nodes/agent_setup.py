@@ -1,14 +1,16 @@
-"""What one of several nodes needs to agree with the others, made of its ``RunSpec``."""
+"""What one of several nodes needs to agree with the others, made of its ``RunSpec``.
+
+With this module all is loaded that a fault may need of several nodes, before there is one.
+"""
 
 import hashlib
 from contextlib import suppress
 from pathlib import Path
 
-from faultrun.core.plan.next_plan import Rules
+import faultrun.supervisor.stay.rendezvous_store  # noqa: F401  see above
+from faultrun.cli.run.agreed_rules import rules_of
 from faultrun.core.redact import without_secret_words
-from faultrun.model.exits import WorkerExitCodes
 from faultrun.model.spec.nodes_spec import AgreementSpec, OnAgreementLoss
-from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.spec.run_spec import Command, RunSpec
 from faultrun.model.topology import BootId
 from faultrun.nodes.agent.agreement import MemberSetting, MemberWork
@@ -16,39 +18,13 @@ from faultrun.nodes.agent.served_etcd import EtcdKeeping
 from faultrun.nodes.protocol.started_alike import ASKED, asked
 from faultrun.nodes.values.lease import LeaseTimes
 from faultrun.nodes.values.membership import NodeSettings
+from faultrun.platforms.this_machine import KERNEL_BOOT
 from faultrun.supervisor.reactor import RunClock
 from faultrun.workers.forked_helper import Orders
 from faultrun.workers.shared_deadline import SharedDeadline
 
 ETCD = "etcd"
 """The folder of its data, in the log_dir of the node that serves it."""
-
-KERNEL_BOOT = Path("/proc/sys/kernel/random/boot_id")
-
-
-def rules_of(spec: RunSpec) -> Rules:
-    """What every node of the run agrees on."""
-    return Rules(
-        topology=spec.topology,
-        policy=spec.supervision.policy,
-        exit_code_on_stop=spec.supervision.exit_code_on_stop,
-        resume_args=spec.recovery.resume_args,
-        lease_ttl_s=0.0 if spec.agreement is None else spec.agreement.lease_ttl_s,
-        settings=RunSettings.of(spec, str(Path(spec.logs.log_dir).absolute().parent)),
-        elastic=spec.elastic,
-        stays=_stays(spec),
-    )
-
-
-def _stays(spec: RunSpec) -> bool:
-    """Whether survivors are to stay where a node is lost; a training that recovers by itself has no nodes.
-
-    With a rank table who comes instead has to be in it first, and the ranks need the new one.
-    """
-    supervision = spec.supervision
-    if spec.elastic is not None and spec.elastic.fixed_seats:
-        return False
-    return supervision.windows.rejoin_s > 0 and supervision.policy.exit_codes is WorkerExitCodes.USUAL
 
 
 def member_work(

@@ -6,13 +6,13 @@ from contextlib import ExitStack, closing
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from faultrun import __version__
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.registry import registry_for
-from faultrun.cli.nodes.agent_setup import ETCD, KERNEL_BOOT, etcd_keeping, member_work, rules_of
 from faultrun.cli.resolve.context import ProcessContext
+from faultrun.cli.run.agreed_rules import rules_of
 from faultrun.cli.run.helpers import LEFTOVERS_PATIENCE_S, Helpers, fork_helpers
 from faultrun.cli.run.outlets import ReadyNotifier, meter_for, narrator_for, without_secrets
 from faultrun.cli.run.start_and_end import (
@@ -42,10 +42,8 @@ from faultrun.model.events import RunStarted
 from faultrun.model.run import RunState
 from faultrun.model.spec.run_spec import MsScheduler, RunSpec, SignalAnswer
 from faultrun.model.topology import BootId
-from faultrun.nodes.agent.agreement import LEAVING_S, NodesAgreement
-from faultrun.nodes.agent.served_etcd import ServedEtcd
 from faultrun.platforms.cgroup import memory_group, oom_kill_count, processor_sample, spendable_bytes
-from faultrun.platforms.this_machine import accelerators_of, hostname
+from faultrun.platforms.this_machine import KERNEL_BOOT, accelerators_of, hostname
 from faultrun.supervisor.checkpoints.finder import CheckpointFinder
 from faultrun.supervisor.checkpoints.first_save import FirstSaveWatch
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
@@ -77,6 +75,9 @@ from faultrun.supervisor.workers.worker_group import WorkerGroup
 from faultrun.terminal import BottomRow
 from faultrun.workers.signals import SignalPipe
 from faultrun.workers.sweep import sweep
+
+if TYPE_CHECKING:
+    from faultrun.nodes.agent.agreement import NodesAgreement
 
 
 class _Closes(Protocol):
@@ -285,10 +286,14 @@ class Supervisor:
         environ, devices = self._process.environ, self._spec.devices
         return (self._kept(CapacityWatch(elastic, reactor, tasks, looks, environ, devices)),)
 
-    def _nodes(self, helpers: Helpers, clock: RunClock) -> NodesAgreement | None:
+    def _nodes(self, helpers: Helpers, clock: RunClock) -> "NodesAgreement | None":
         """The member process, where there are several nodes; forked last, it forks nothing itself."""
         if (asked := self._spec.agreement) is None:
             return None
+        from faultrun.cli.nodes.agent_setup import ETCD, etcd_keeping, member_work
+        from faultrun.nodes.agent.agreement import LEAVING_S, NodesAgreement
+        from faultrun.nodes.agent.served_etcd import ServedEtcd
+
         if asked.serve_at:
             self._kept(ServedEtcd(etcd_keeping(asked.serve_at, self.log_dir / ETCD)))
         # The node that serves etcd stays until the others have read how the run ended.
@@ -297,7 +302,7 @@ class Supervisor:
         work = member_work(self._spec, asked, self.log_dir, self._boot, clock, deadman.deadline)
         return self._kept(NodesAgreement(work, deadman, self._say, leaving_s))
 
-    def _agreement(self, reactor: Reactor, nodes: NodesAgreement | None, workers: LiveWorkers) -> Agreement:
+    def _agreement(self, reactor: Reactor, nodes: "NodesAgreement | None", workers: LiveWorkers) -> Agreement:
         if nodes is None:
             return LocalAgreement(rules_of(self._spec), plan_to_go_on_from(self._state), reactor)
         nodes.attach(reactor, workers)

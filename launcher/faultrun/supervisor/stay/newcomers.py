@@ -3,7 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faultrun.frameworks.environment import ERROR_VARIABLE, WorkerLaunchSpec, error_file
 from faultrun.model.actions import FreeSurvivors, ParkStandby, Spawn
@@ -20,9 +20,11 @@ from faultrun.supervisor.launch.launch import Launches
 from faultrun.supervisor.launch.progress_page import ProgressPage
 from faultrun.supervisor.reactor import Reactor
 from faultrun.supervisor.standby.pool import Standbys
-from faultrun.supervisor.stay.rendezvous_store import RendezvousStore
 from faultrun.workers.launch import Launch
 from faultrun.workers.logs.log_files import LogFiles
+
+if TYPE_CHECKING:
+    from faultrun.supervisor.stay.rendezvous_store import RendezvousStore
 
 _SHM = Path("/dev/shm")
 
@@ -66,6 +68,8 @@ class Newcomers:
             self._reactor.post(self._listens(order.incarnation))
 
     def _listens(self, incarnation: int) -> SurvivorsFreed:
+        from faultrun.supervisor.stay.rendezvous_store import RendezvousStore  # noqa: PLC0415  of several nodes only
+
         self.drop_store()
         now_s, why = self._reactor.now(), ""
         try:
