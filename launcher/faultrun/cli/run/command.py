@@ -16,9 +16,7 @@ from faultrun.cli.options.settings import Asked, Settings, collect_for_run
 from faultrun.cli.resolve.context import ProcessContext
 from faultrun.cli.resolve.platform import SERVER_LIST, awaited_table, rank_table_named, server_list_path
 from faultrun.cli.resolve.spec import Resolved, resolve
-from faultrun.configs.apply import check
 from faultrun.configs.argv import check_template, pointed
-from faultrun.configs.target import doubtful_keys
 from faultrun.core import template
 from faultrun.errors import FaultrunError
 from faultrun.journal.logdir import make
@@ -99,14 +97,20 @@ def check_recovery(spec: RunSpec, environ: Mapping[str, str]) -> list[str]:
 
     Raises ConfigError.
     """
-    originals = Path(spec.logs.log_dir).absolute() / "original"
-    results = check(spec.recovery.rewrites, originals=originals)
-    copies = [result.copy for result in results if result.copy is not None]
-    pointed(spec.command.script_args, environ, copies)
+    doubts: list[str] = []
+    if spec.recovery.rewrites:
+        from faultrun.configs.apply import check
+        from faultrun.configs.target import doubtful_keys
+
+        originals = Path(spec.logs.log_dir).absolute() / "original"
+        results = check(spec.recovery.rewrites, originals=originals)
+        copies = [result.copy for result in results if result.copy is not None]
+        pointed(spec.command.script_args, environ, copies)
+        doubts = [f"--rewrite: {line}" for line in doubtful_keys(results)]
     for text in spec.recovery.resume_args:
         template.parse(text)
         check_template(text)
-    return [f"--rewrite: {line}" for line in doubtful_keys(results)]
+    return doubts
 
 
 def in_background(spec: RunSpec, supervise: Callable[[Callable[[], None]], int]) -> int:

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.checkpoints.formats.faultrun_manifest import mark_finished
-from faultrun.configs.apply import in_place, take_back
-from faultrun.configs.originals import of_a_person, restore
-from faultrun.configs.turn import ConfigTurns
 from faultrun.core.humanize import several
 from faultrun.core.redact import without_secret_words
 from faultrun.errors import ConfigError
@@ -23,7 +20,6 @@ from faultrun.model.run import RunState
 from faultrun.model.spec.run_spec import RestoreConfigs, Resume, RunSpec
 from faultrun.model.spec.windows import TERMINATION_VARIABLE
 from faultrun.model.topology import RunId
-from faultrun.supervisor.launch.prepare import turn_of
 from faultrun.workers.forked_helper import Forked
 
 ORIGINALS = "original"
@@ -45,6 +41,8 @@ def begin_anew(claimed: Claimed, resume: Resume, say: Callable[[str], None]) -> 
             trouble="a configuration may still name a checkpoint of the previous run",
             say=say,
         )
+    from faultrun.configs.originals import of_a_person
+
     where = set_aside(claimed.path, claimed.ended_run, staying=of_a_person(claimed.path))
     if not claimed.other_script:
         say(f"the previous run had ended; its files are now in {where}")
@@ -199,6 +197,10 @@ def at_end(spec: RunSpec, log_dir: Path, end: RunState | None, say: Callable[[st
 
 def _restore_configs(spec: RunSpec, log_dir: Path, say: Callable[[str], None]) -> None:
     """Unless the workers of another run may be about to read one: that run restores it."""
+    from faultrun.configs.apply import in_place, take_back
+    from faultrun.configs.turn import ConfigTurns
+    from faultrun.supervisor.launch.rewriting import turn_of
+
     turns, files = ConfigTurns(turn_of(spec, log_dir / ORIGINALS)), in_place(spec.recovery.rewrites)
     told, trouble = "{file} is restored (--restore_configs)", "a rewritten configuration was left as it is"
     try:
@@ -277,6 +279,8 @@ def _write_report(log_dir: Path) -> bytes:
 
 def _give_back(originals: Path, *, told: str, trouble: str, say: Callable[[str], None]) -> None:
     """Give back first bytes; whatever cannot be given back is said, and changes nothing else."""
+    from faultrun.configs.originals import restore
+
     try:
         restored = restore(originals)
     except ConfigError as error:

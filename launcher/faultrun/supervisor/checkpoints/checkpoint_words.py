@@ -13,7 +13,6 @@ from faultrun.checkpoints.formats.unrecognised import pattern_of, unknown_files
 from faultrun.checkpoints.names import base_name, step_in
 from faultrun.checkpoints.reading import naming
 from faultrun.checkpoints.saves.given_files import main_files, other_kinds
-from faultrun.configs.apply import check
 from faultrun.core import template
 from faultrun.core.recovery.candidate_order import own_saves
 from faultrun.errors import ConfigError
@@ -190,6 +189,8 @@ def _made_to_fit(entries: Sequence[Entry]) -> str:
 
 def _rewritten(spec: RunSpec) -> str:
     """What is odd about the configurations as they are now; '' for nothing."""
+    from faultrun.configs.apply import check  # noqa: PLC0415  most runs rewrite nothing
+
     try:
         results = check(spec.recovery.rewrites, originals=Path(spec.logs.log_dir).absolute() / "original")
     except ConfigError as error:

@@ -4,20 +4,15 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from glob import escape
-from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from faultrun.configs.apply import carry_out, check, in_place, take_back
 from faultrun.configs.argv import pointed, resume_args
-from faultrun.configs.originals import restore
-from faultrun.configs.pointer import point as point_at
-from faultrun.configs.turn import ConfigTurns
 from faultrun.core import template
-from faultrun.errors import ConfigError, FaultrunError, NoWholeCheckpoint, UsageError
+from faultrun.errors import FaultrunError, NoWholeCheckpoint, UsageError
 from faultrun.files import DISK_FULL
-from faultrun.model.checkpoint import Kind, OnNode
-from faultrun.model.edit import EditedCopy, EditResult
+from faultrun.model.checkpoint import OnNode
+from faultrun.model.edit import EditResult
 from faultrun.model.events import ConfigRewritten, Event, FirstStep, Prepared, PrepareFailed
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.plan import Plan
@@ -29,12 +24,13 @@ from faultrun.platforms.this_machine import address_of, is_address
 from faultrun.supervisor.launch.devices import Abandoned, DeviceAssignment
 from faultrun.supervisor.reactor import RunClock
 
+if TYPE_CHECKING:
+    from faultrun.supervisor.launch.rewriting import Rewriting
+
 _UNAVAILABLE = 69
 _LOOK_AGAIN_S, _WEATHER_S = 0.25, 60.0
 _SEEN_LATE_S = 90.0
 """How late a folder that nodes share may show a new file: NFS keeps what it knows of one for 60 s."""
-_FIRST_TURN_S, _TURN_S = 120.0, 600.0
-"""A run that trains already has more to lose by not going on."""
 
 _Done = TypeVar("_Done")
 
@@ -54,7 +50,7 @@ class Unseen(NoWholeCheckpoint):
 
 
 class Preparer:
-    """Applies a plan to this node; remembers the edited copies that its workers must be pointed at.
+    """Applies a plan to this node.
 
     Implements ``interfaces.EventListener``, too.
     """
@@ -71,10 +67,13 @@ class Preparer:
         self._spec, self._environ, self._originals = spec, environ, originals
         self._clock, self._say, self._assignment = clock, say, devices
         self._devices = spec.devices
-        self._copies: tuple[EditedCopy, ...] = ()
         self._port = MasterPort(spec.rendezvous, say)
-        self._files = in_place(spec.recovery.rewrites)
-        self._turns, self._turn_of = ConfigTurns(turn_of(spec, originals)), -1
+        self._configs = self._rewriting() if spec.recovery.rewrites or spec.recovery.pointers else None
+
+    def _rewriting(self) -> "Rewriting":
+        from faultrun.supervisor.launch.rewriting import Rewriting  # noqa: PLC0415  most runs rewrite nothing
+
+        return Rewriting(self._spec, self._originals, self._say, self._assignment.pause)
 
     def open_port(self) -> int:
         """A port for the next incarnation, if any plan needs no more than that here; else 0.
@@ -115,15 +114,17 @@ class Preparer:
             args = resume_args(args, filled(self._spec.recovery, told), self._spec.recovery.resume_at)
             environ = {**environ, **filled_variables(self._spec.recovery, told)}
         device = device_of(self._devices, plan.topology.ranks_of(self._spec.node).index(rank))
-        if self._copies:
-            args, environ = pointed(args, environ, self._copies)
+        if self._configs is not None and self._configs.copies:
+            args, environ = pointed(args, environ, self._configs.copies)
         return WorkerCommand(args=args, environ=environ, device=device, rank_table=self._assignment.table)
 
     def tell(self, event: Event, step: Step) -> None:
         """Give up the turn at the configurations: ranks that train, or have ended, read none any more."""
-        begun = isinstance(event, FirstStep | FirstStepLogged) and event.incarnation == self._turn_of
+        if self._configs is None:
+            return
+        begun = isinstance(event, FirstStep | FirstStepLogged) and event.incarnation == self._configs.turn_of
         if begun or step.state.done:
-            self._turns.release()
+            self._configs.release()
 
     def _check_files(self, plan: Plan) -> None:
         """What was chosen by what another node sees must be here too, or a rank would begin at zero."""
@@ -169,57 +170,15 @@ class Preparer:
             self.command(plan, rank)
 
     def _rewrite(self, plan: Plan) -> tuple[EditResult, ...]:
-        if self._files:
-            self._take_turn(plan)
-        if plan.point is None:
-            # Nothing to resume from: nobody's recovery point must be found there.
-            self._restore()
-            if plan.incarnation == 0:
-                self._tell_begin()
-            self._copies = ()
+        if self._configs is None and self._originals.exists():
+            self._configs = self._rewriting()  # something was set there by hand
+        if self._configs is None:
             return ()
+        if plan.point is None:
+            return self._configs.rewrite(plan, None)
         # Where each node has its own files, one of our ranks' stands for all of ours.
         ours = plan.topology.ranks_of(self._spec.node)[0] if isinstance(plan.point.source, OnNode) else None
-        recovery, chosen = self._spec.recovery, values(plan, self._spec.run_id, ours)
-        results: tuple[EditResult, ...] = ()
-        if recovery.rewrites:
-            results = carry_out(recovery.rewrites, chosen, originals=self._originals)
-            self._copies = tuple(result.copy for result in results if result.copy is not None)
-        if chosen.is_directory and plan.point.kind is not Kind.GASP:  # the code itself knows nothing else
-            results += point_at(recovery.pointers, chosen, originals=self._originals)
-        return results
-
-    def _take_turn(self, plan: Plan) -> None:
-        """Until its workers have shown a step they may still read their configuration."""
-        waits = count()
-
-        def pause() -> None:
-            if not next(waits):
-                names = " ".join(map(str, self._files))
-                self._say(f"another run rewrites {names}, too: waiting until its workers have begun")
-            self._assignment.pause(_LOOK_AGAIN_S)
-
-        self._turn_of = plan.incarnation
-        within_s = _FIRST_TURN_S if plan.incarnation == 0 else _TURN_S
-        self._turns.take(self._files, within_s=within_s, pause=pause)
-
-    def _restore(self) -> None:
-        try:
-            if self._originals.exists():
-                restore(self._originals)
-            for file in take_back(self._files):
-                self._say(f"{file} named the recovery point of another run; it is as it was before that")
-        except ConfigError as error:
-            self._say(f"a configuration may still name an earlier checkpoint:\n{error}")
-
-    def _tell_begin(self) -> None:
-        """A value that somebody set is theirs; that a first life begins from it is better said."""
-        with suppress(ConfigError):
-            for result in check(self._spec.recovery.rewrites, originals=self._originals):
-                for change in result.changes:
-                    there = (change.before or "").strip("\"' ")
-                    if there and Path(there).exists():
-                        self._say(f"{result.file}: {change.key} names {there}: the script may begin there")
+        return self._configs.rewrite(plan, values(plan, self._spec.run_id, ours))
 
     def _rewritten(self, plan: Plan, result: EditResult) -> Iterable[Event]:
         if result.copy is not None:
@@ -233,11 +192,6 @@ class Preparer:
                 before=change.before or "",
                 after=change.after,
             )
-
-
-def turn_of(spec: RunSpec, originals: Path) -> str:
-    """By what this run, with all its nodes, is known to others that rewrite the same files."""
-    return spec.run_id if spec.agreement is not None else f"{spec.run_id} {originals}"
 
 
 def values(plan: Plan, run_id: RunId, rank: int | None) -> template.Values:
