@@ -7,7 +7,6 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from faultrun.adopt.launchers import MODULE_LAUNCHERS, named_launcher, read_launch
 from faultrun.errors import UsageError
 from faultrun.frameworks.program_files import shell_texts
 
@@ -28,7 +27,7 @@ def other_launcher(words: Sequence[str], *, module: bool) -> str:
 
     ``module``: the first one is the name of a module (``-m``).
     """
-    name, rest = (MODULE_LAUNCHERS.get(words[0], ""), tuple(words[1:])) if module else named_launcher(words)
+    name, rest = _named(words, module=module)
     if name in _SAME_OPTIONS:
         return _instead(name, shlex.join(["faultrun", *rest]))
     if name == "faultrun":
@@ -42,8 +41,19 @@ def other_launcher(words: Sequence[str], *, module: bool) -> str:
     return ""
 
 
+def _named(words: Sequence[str], *, module: bool) -> tuple[str, tuple[str, ...]]:
+    """The launcher that is started, and what is behind it."""
+    if words[0].endswith(".py"):
+        return "", ()
+    from faultrun.adopt.launchers import MODULE_LAUNCHERS, named_launcher
+
+    return (MODULE_LAUNCHERS.get(words[0], ""), tuple(words[1:])) if module else named_launcher(words)
+
+
 def _line(words: Sequence[str]) -> str:
     """The command that does the same, as far as the launcher's own words tell."""
+    from faultrun.adopt.launchers import read_launch
+
     try:
         launch = read_launch(words, lambda rest: ({}, tuple(rest)))
     except UsageError:
