@@ -158,7 +158,7 @@ def _nodes(settings: Settings) -> int | None:
 
 def _templates() -> dict[str, "ManifestTemplate"]:
     """The packaged templates by name."""
-    from faultrun.configs.recipes.recipe import templates_folder
+    from faultrun.configs.recipes.packaged import templates_folder
     from faultrun.manifests.render import load
 
     files = (path for path in sorted(templates_folder().iterdir()) if path.is_file() and path.suffix != ".md")

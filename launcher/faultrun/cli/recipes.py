@@ -23,7 +23,8 @@ def recipes(ctx: click.Context, as_json: bool) -> int:
     """List the recipes for --recipe: what each is for, and a command as an example."""
     if ctx.invoked_subcommand is not None:
         return 0
-    from faultrun.configs.recipes.recipe import read_recipe, recipe_file, recipe_names
+    from faultrun.configs.recipes.packaged import recipe_file, recipe_names
+    from faultrun.configs.recipes.recipe import read_recipe
 
     known = [read_recipe(recipe_file(name)) for name in recipe_names()]
     if as_json:
@@ -53,7 +54,8 @@ def _object(recipe: "Recipe") -> dict[str, object]:
 @click.argument("name", metavar="NAME|FILE", shell_complete=names(known_recipes))
 def show(name: str) -> int:
     """Print the recipe as it is written, to be copied and changed: --recipe=./mine.yaml."""
-    from faultrun.configs.recipes.recipe import read_recipe, recipe_file
+    from faultrun.configs.recipes.packaged import recipe_file
+    from faultrun.configs.recipes.recipe import read_recipe
 
     file = recipe_file(name)
     read_recipe(file)

@@ -10,7 +10,6 @@ A name that itself holds a dot, a bracket or ``=`` is quoted: ``"a.b".c`` or ``[
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from difflib import get_close_matches
 from pathlib import Path
 
 from faultrun.errors import ConfigError
@@ -123,6 +122,8 @@ def doubtful_keys(results: Iterable[EditResult]) -> list[str]:
 
 
 def _nearly(file: str, key: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415  for a new key only
+
     last = _LAST_PART.search(key)
     text = bytes_from(Path(file), 0, _MAX_BYTES).decode("utf-8", "replace")
     known = [name for name in _NAMES.findall(text) if last is None or name != last[0]]

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from faultrun.cli.options.choices import DryRun
-from faultrun.configs.recipes.recipe import read_recipe, recipe_file, recipe_names
+from faultrun.configs.recipes.packaged import recipe_file, recipe_names
+from faultrun.configs.recipes.recipe import read_recipe
 from faultrun.configs.recipes.reference import options
 from faultrun.model.recipe import Recipe
 from faultrun.model.spec.run_spec import Recovery

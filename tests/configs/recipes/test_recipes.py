@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from faultrun.configs.apply import carry_out
-from faultrun.configs.recipes.recipe import read_recipe, recipe_file, recipe_names, templates_folder
+from faultrun.configs.recipes.packaged import recipe_file, recipe_names, templates_folder
+from faultrun.configs.recipes.recipe import read_recipe
 from faultrun.core.template import Values
 from faultrun.errors import ConfigError
 from faultrun.model.spec.run_spec import Framework, Recovery, Replicas, Rewrite
@@ -262,6 +263,6 @@ def test_the_wheel_has_them_too(folder: Path) -> None:
     (wheel,) = (folder / "dist").glob("*.whl")
     installed = folder / "installed"
     zipfile.ZipFile(wheel).extractall(installed)
-    program = "from faultrun.configs.recipes.recipe import *; print(templates_folder(), *recipe_names())"
+    program = "from faultrun.configs.recipes.packaged import *; print(templates_folder(), *recipe_names())"
     asked = printed(program, environ={**os.environ, "PYTHONPATH": str(installed)})
     assert asked.split() == [str(installed / "faultrun" / "_templates"), *recipe_names()]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.configs.recipes.recipe import recipe_file
+from faultrun.configs.recipes.packaged import recipe_file
 from faultrun.configs.recipes.reference import Unknown, filled, filled_template
 from faultrun.core import template
 from faultrun.errors import ConfigError

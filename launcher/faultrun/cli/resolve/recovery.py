@@ -30,7 +30,8 @@ def read_chosen_recipe(settings: Settings) -> Recipe | None:
     """Read ``--recipe``; ConfigError if there is no such recipe, or something in it is wrong."""
     if not settings.recipe:
         return None
-    from faultrun.configs.recipes.recipe import read_recipe, recipe_file
+    from faultrun.configs.recipes.packaged import recipe_file
+    from faultrun.configs.recipes.recipe import read_recipe
 
     file = recipe_file(settings.recipe)
     near = os.path.relpath(file)
@@ -93,7 +94,7 @@ def _as_taken(ctx: ResolveContext, found: Recovery, program: Program, sources: S
 
 def _propose_recipe(ctx: ResolveContext, sources: Sequence[Path]) -> None:
     """Name the recipe that fits a script which nothing tells where to resume."""
-    from faultrun.configs.recipes.recipe import recipe_for
+    from faultrun.configs.recipes.packaged import files_that_may_fit, imported_prefixes
     from faultrun.frameworks.detect import UnreadableSource, read_imports
     from faultrun.frameworks.program_files import resumes_by_us
 
@@ -102,7 +103,11 @@ def _propose_recipe(ctx: ResolveContext, sources: Sequence[Path]) -> None:
         if file.suffix == ".py":
             with suppress(UnreadableSource):
                 imported += read_imports(file)
-    found = recipe_for(imported) if imported and not resumes_by_us(sources) else None
+    if not any(files_that_may_fit(frozenset(imported_prefixes(imported)))) or resumes_by_us(sources):
+        return
+    from faultrun.configs.recipes.recipe import recipe_for
+
+    found = recipe_for(imported)
     if found is not None:
         recipe, name = found
         first = next(file.name for file in sources if file.suffix == ".py")

@@ -5,13 +5,14 @@ Every mistake is named by file and line. The keys are described for their writer
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 from faultrun.configs.editors.registry import FORMATS
 from faultrun.configs.recipes import reference
+from faultrun.configs.recipes.packaged import files_that_may_fit, imported_prefixes
 from faultrun.configs.target import parse_key
 from faultrun.core import template
 from faultrun.errors import ConfigError
@@ -50,60 +51,19 @@ _BENEATH = "torch."
 """What the others are built on: a script that has both is one of the others."""
 
 
-def templates_folder() -> Path:
-    """The folder of manifests and recipes: inside the installed wheel, else in the checkout."""
-    package = Path(__file__).resolve().parents[2]
-    packaged = package / "_templates"
-    return packaged if packaged.is_dir() else package.parent.parent / "templates"
-
-
-def recipe_names() -> tuple[str, ...]:
-    """Names of the packaged recipes, in alphabetical order."""
-    return tuple(sorted(path.stem for path in (templates_folder() / "recipes").glob("*.yaml")))
-
-
-def recipe_file(name: str) -> Path:
-    """The file that ``--recipe`` means: a packaged NAME, or a path if it holds a slash or ends in .yaml.
-
-    ConfigError for a NAME that is not packaged. Whether a path exists is seen when it is read.
-    """
-    if "/" in name or name.endswith((".yaml", ".yml")):
-        return Path(name)
-    names = recipe_names()
-    if name in names:
-        return templates_folder() / "recipes" / f"{name}.yaml"
-    close = get_close_matches(name, names, n=1)
-    because = "the recipes are " + ", ".join(names)
-    hint = f"--recipe={close[0]}" if close else "faultrun recipes, or --recipe=./mine.yaml for your own"
-    raise ConfigError(f"there is no recipe {name!r}", because=because, hint=hint)
-
-
 def recipe_for(imported: Iterable[str]) -> tuple[Recipe, str] | None:
     """The recipe that knows most of the dotted names ``imported``, and the first of them that it knows.
 
     A name counts if it is imported, or something below it is.
     """
-    used = frozenset(prefix for name in imported for prefix in _prefixes(name))
-    known = ((recipe, [name for name in recipe.detect if name in used]) for recipe in _that_may_fit(used))
+    used = frozenset(imported_prefixes(imported))
+    recipes = map(read_recipe, files_that_may_fit(used))
+    known = ((recipe, [name for name in recipe.detect if name in used]) for recipe in recipes)
     fitting = [(recipe, names) for recipe, names in known if names]
     if not fitting:
         return None
     recipe, names = min(fitting, key=lambda one: (one[1][0].startswith(_BENEATH), -len(one[1])))
     return recipe, names[0]
-
-
-def _prefixes(name: str) -> Iterator[str]:
-    parts = name.split(".")
-    return (".".join(parts[:length]) for length in range(1, len(parts) + 1) if parts[0])
-
-
-def _that_may_fit(used: frozenset[str]) -> Iterator[Recipe]:
-    """Reading YAML takes milliseconds a file, which most runs can be spared."""
-    listed = re.compile(r"^\s*(?:detect:|-)\s+([\w.]+)\s*$", re.MULTILINE)
-    for name in recipe_names():
-        file = recipe_file(name)
-        if used.intersection(listed.findall(file.read_text(encoding="utf-8"))):
-            yield read_recipe(file)
 
 
 def read_recipe(file: Path) -> Recipe:

@@ -46,7 +46,7 @@ def names(known: Callable[[], Iterable[str]]) -> Completer:
 
 def recipes() -> tuple[str, ...]:
     """The packaged recipes."""
-    from faultrun.configs.recipes.recipe import recipe_names
+    from faultrun.configs.recipes.packaged import recipe_names
 
     return recipe_names()
 
