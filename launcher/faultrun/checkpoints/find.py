@@ -5,10 +5,10 @@ helper thread, the command line with a progress bar.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from faultrun.checkpoints.catalog import Catalog
+from faultrun.checkpoints.in_parallel import in_parallel
 from faultrun.checkpoints.scan_result import Scan
 from faultrun.core.recovery.choose import (
     Choice,
@@ -120,13 +120,5 @@ def verify_all(
         told.done(entry)
         return verdict
 
-    if len(entries) == 1:
-        return {entries[0].path: verify(entries[0])}
-    paths = [entry.path for entry in entries]
-    try:
-        with ThreadPoolExecutor(
-            min(_VERIFIERS, len(entries)), thread_name_prefix="checkpoint-verify"
-        ) as pool:
-            return dict(zip(paths, pool.map(verify, entries), strict=True))
-    except RuntimeError:  # there are as many processes as there may be
-        return dict(zip(paths, map(verify, entries), strict=True))
+    verdicts = in_parallel(verify, entries, most=_VERIFIERS, name="verify")
+    return {entry.path: verdict for entry, verdict in zip(entries, verdicts, strict=True)}

@@ -12,13 +12,13 @@ import stat
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 from faultrun.checkpoints.format import Meter, Stamp, Unreadable, no_meter
+from faultrun.checkpoints.in_parallel import in_parallel
 from faultrun.checkpoints.names import base_name, shown
 from faultrun.files import sha256
 from faultrun.model.checkpoint import Depth, Verdict
@@ -184,12 +184,8 @@ def each_of(items: Sequence[_Item], look: Callable[[_Item], _Found]) -> list[_Fo
     if len(items) <= _BATCH or busy_s > whole_s / 2:
         return first + [look(one) for one in items[_BATCH:]]
     batches = [items[at : at + _BATCH] for at in range(_BATCH, len(items), _BATCH)]
-    try:
-        with ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix="checkpoint-headers") as pool:
-            done = pool.map(lambda batch: [look(one) for one in batch], batches)
-            return first + list(chain.from_iterable(done))
-    except RuntimeError:  # there are as many processes as there may be
-        return first + [look(one) for one in items[_BATCH:]]
+    done = in_parallel(lambda batch: [look(one) for one in batch], batches, most=_READERS, name="headers")
+    return first + list(chain.from_iterable(done))
 
 
 def sampled_digest(paths: Sequence[str], most: int | None = None) -> str:
