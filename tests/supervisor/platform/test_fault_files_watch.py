@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from faultrun.cli.run.helpers import fault_file_watcher_for
 from faultrun.model.events import FaultNotice
 from faultrun.model.observed.platform_notice import (
     FaultRanks,
@@ -23,7 +24,7 @@ from faultrun.model.observed.platform_notice import (
 from faultrun.model.spec.run_spec import FaultFiles, Rendezvous
 from faultrun.platforms.file_watch import FileWatch
 from faultrun.supervisor.launch.progress_page import LiveWorkers
-from faultrun.supervisor.platform.fault_files import FaultFileWatcher, fault_file_watcher_for, sources
+from faultrun.supervisor.platform.fault_files import FaultFileWatcher, sources
 from faultrun.supervisor.reactor import Reactor, RunClock
 from support.checkpoints.platform_files import INITIALIZING, ConfigMapVolume, reset, text, write_whole
 from support.machine.processes import PATIENCE_S, stand_still

@@ -65,7 +65,6 @@ from faultrun.supervisor.launch.progress_page import LiveWorkers, lost_workers, 
 from faultrun.supervisor.local_agreement import LocalAgreement
 from faultrun.supervisor.loop import supervise
 from faultrun.supervisor.platform.capacity import CapacityWatch
-from faultrun.supervisor.platform.fault_files import FaultFileWatcher
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.snapshots.memory import SnapshotMemory
 from faultrun.supervisor.snapshots.to_next_node import NextNode
@@ -78,6 +77,7 @@ from faultrun.workers.sweep import sweep
 
 if TYPE_CHECKING:
     from faultrun.nodes.agent.agreement import NodesAgreement
+    from faultrun.supervisor.platform.fault_files import FaultFileWatcher
 
 
 class _Closes(Protocol):
@@ -308,7 +308,7 @@ class Supervisor:
         nodes.attach(reactor, workers)
         return nodes
 
-    def _started(self, clock: RunClock, fault_files: FaultFileWatcher | None) -> RunStarted:
+    def _started(self, clock: RunClock, fault_files: "FaultFileWatcher | None") -> RunStarted:
         return RunStarted(
             at_s=clock.now(),
             incarnation=self._state.incarnation,

@@ -4,12 +4,12 @@ import gc
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from faultrun.cli.run.outlets import sidecars
 from faultrun.model.spec.output import Stream
 from faultrun.model.spec.run_spec import RunSpec
 from faultrun.model.topology import BootId
-from faultrun.supervisor.platform.fault_files import FaultFileWatcher, fault_file_watcher_for
 from faultrun.terminal import BottomRow
 from faultrun.workers.deadman import Deadman
 from faultrun.workers.fork_server import ForkServer
@@ -19,6 +19,9 @@ from faultrun.workers.logs.streams import Streams
 from faultrun.workers.process import become_subreaper
 from faultrun.workers.sweep import sweep
 
+if TYPE_CHECKING:
+    from faultrun.supervisor.platform.fault_files import FaultFileWatcher
+
 LEFTOVERS_PATIENCE_S = 10.0
 
 
@@ -27,7 +30,7 @@ class Helpers:
     """The supervisor's ends of them."""
 
     streams: Streams
-    fault_files: FaultFileWatcher | None
+    fault_files: "FaultFileWatcher | None"
     deadman: Deadman
     fork_server: ForkServer
 
@@ -47,7 +50,8 @@ def fork_helpers(
     needed = shown or logs.picked_out or logs.picked_err
     follower = stack.enter_context(closing(Follower(row))) if needed else None
     rotator = stack.enter_context(closing(Rotator(logs.max_bytes))) if logs.max_bytes else None
-    if (fault_files := fault_file_watcher_for(spec)) is not None:
+    fault_files = fault_file_watcher_for(spec)
+    if fault_files is not None:
         stack.enter_context(closing(fault_files))
     for sidecar in sidecars(spec, log_dir, next_seq, row):
         stack.enter_context(closing(sidecar))
@@ -58,3 +62,13 @@ def fork_helpers(
     streams = Streams(logs, log_dir, follower, rotator)
     fork_server = stack.enter_context(closing(ForkServer()))
     return Helpers(streams=streams, fault_files=fault_files, deadman=deadman, fork_server=fork_server)
+
+
+def fault_file_watcher_for(spec: RunSpec) -> "FaultFileWatcher | None":
+    """Start watching what the run names; None if it names nothing. Before any thread is started."""
+    files = spec.fault_files
+    if not files.fault_config and not files.reset_config:
+        return None
+    from faultrun.supervisor.platform.fault_files import FaultFileWatcher, sources
+
+    return FaultFileWatcher(sources(files, spec.rendezvous.rank_table_file))

@@ -17,7 +17,7 @@ from faultrun.files import readable
 from faultrun.journal.codec import CodecError, decode, encode
 from faultrun.model.events import Event, FaultNotice
 from faultrun.model.observed.platform_notice import Notice, TableVersion, UnreadableNotice
-from faultrun.model.spec.run_spec import FaultFiles, RunSpec
+from faultrun.model.spec.run_spec import FaultFiles
 from faultrun.platforms.fault_files import (
     MOST_FAULT_FILE_BYTES,
     parse_fault_ranks,
@@ -40,14 +40,6 @@ _READY = b"ready"
 
 Parse = Callable[[bytes], Notice | None]
 _Stamp = tuple[int, int, int]
-
-
-def fault_file_watcher_for(spec: RunSpec) -> "FaultFileWatcher | None":
-    """Start watching what the run names; None if it names nothing. Before any thread is started."""
-    files = spec.fault_files
-    if not files.fault_config and not files.reset_config:
-        return None
-    return FaultFileWatcher(sources(files, spec.rendezvous.rank_table_file))
 
 
 def sources(files: FaultFiles, rank_table_file: str) -> dict[Path, Parse]:

@@ -1,6 +1,7 @@
 """Where ranks meet: MindSpore's at our own scheduler or its own process, torch's at rank 0."""
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from faultrun.frameworks.environment import WorkerLaunchSpec
 from faultrun.frameworks.mindspore import scheduler_argv, scheduler_environment
@@ -9,11 +10,13 @@ from faultrun.model.events import Event, HelperExit
 from faultrun.model.observed.mindspore_rendezvous import SchedulerFailed
 from faultrun.model.spec.run_spec import Framework, RunSpec
 from faultrun.supervisor.reactor import Reactor
-from faultrun.supervisor.workers.mindspore_scheduler import BuiltinScheduler
 from faultrun.workers.launch import Launch
 from faultrun.workers.logs.log_files import LogFiles
 from faultrun.workers.process import Process, start
 from faultrun.workers.standby import Listener
+
+if TYPE_CHECKING:
+    from faultrun.supervisor.workers.mindspore_scheduler import BuiltinScheduler
 
 _HEAD_START_S = 0.1
 """Measured: torch's rendezvous ends 0.36 s earlier with 2 workers, 0.3 s with 4 (docs/decisions)."""
@@ -35,6 +38,8 @@ class Schedulers:
         if not shared.builtin_scheduler:
             self._start_process(shared, logs, incarnation)
             return
+        from faultrun.supervisor.workers.mindspore_scheduler import BuiltinScheduler  # noqa: PLC0415  MindSpore's only
+
         size, address = shared.plan.topology.world_size, (shared.master_addr, shared.master_port)
         try:
             self._ours = BuiltinScheduler(self._reactor, size, incarnation, address, logs.scheduler)
