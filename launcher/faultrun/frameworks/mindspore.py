@@ -10,12 +10,11 @@ script with the same arguments, workers and version; whether its constants chang
 training resumes, only its author knows.
 """
 
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from faultrun.files import sha256
+from faultrun.files import on_path, sha256
 from faultrun.frameworks.environment import WorkerLaunchSpec, scheduler_address
 from faultrun.model.spec.run_spec import Command, Framework, RunSpec
 
@@ -97,5 +96,5 @@ def _in_folder(folder: Path) -> str | None:
 
 def _python_of(command: Command) -> str | None:
     """The interpreter that the workers' command names, if it names one."""
-    program = shutil.which(command.prefix[0]) or ""
+    program = on_path(command.prefix[0])
     return program if Path(program).name.startswith("python") else None

@@ -7,7 +7,6 @@ log_dir, so that a supervisor that was killed while it set an ended run aside fi
 import errno
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -148,6 +147,8 @@ def set_aside(path: Path, run_id: str, *, staying: Iterable[Path] = ()) -> Path:
     last and nothing is overwritten: killed at any moment, the next call goes on where this one was.
     LogDirError when the journal cannot be moved.
     """
+    import shutil  # noqa: PLC0415  a start where no run has ended can do without half a megabyte of archives
+
     journal, record = path / FILE_NAME, path / RECORD
     target = _place_for(path / _RUNS, run_id)
     try:
@@ -201,6 +202,8 @@ def _move(entry: Path, target: Path) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
+        import shutil  # noqa: PLC0415  as above
+
         shutil.move(entry, free)
 
 

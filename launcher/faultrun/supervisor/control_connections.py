@@ -4,7 +4,6 @@ import contextlib
 import os
 import socket
 import struct
-import tempfile
 from pathlib import Path
 
 from faultrun.files import readable
@@ -66,9 +65,15 @@ class ControlPeer:
 def places_in(log_dir: Path) -> tuple[Path, ...]:
     """Where the control socket may be: in the log_dir, or where that takes none, where nobody cleans up."""
     memory = Path("/dev/shm")  # folders for temporary files are emptied below a run that takes weeks
-    folder = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+    folder = memory if os.access(memory, os.W_OK) else _temporary()
     name = f"faultrun-{os.getpid()}-{os.urandom(4).hex()}.sock"
     return log_dir.absolute() / "control.sock", folder / name
+
+
+def _temporary() -> Path:
+    import tempfile  # noqa: PLC0415  few containers have nothing better
+
+    return Path(tempfile.gettempdir())
 
 
 def listen_at(*places: Path) -> tuple[Path, socket.socket]:

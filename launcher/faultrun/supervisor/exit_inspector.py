@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -207,10 +206,11 @@ def _left_over(note: DeathNote, began_ns: int) -> Finding | None:
 
 def _usage(path: str) -> tuple[int, int] | None:
     try:
-        usage = shutil.disk_usage(path)
+        seen = os.statvfs(path)
     except OSError:
         return None
-    return (usage.used, usage.total) if usage.total > 0 else None
+    used, total = seen.f_blocks - seen.f_bfree, seen.f_blocks
+    return (used * seen.f_frsize, total * seen.f_frsize) if total > 0 else None
 
 
 def _size(size_bytes: int) -> str:

@@ -5,7 +5,6 @@ holds Python's lock. The main thread itself has to take the signal: a dump by an
 stack while it changes. A stopped process answers nobody; py-spy reads its memory, where it is and may.
 """
 
-import shutil
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from faultrun.files import bytes_from
+from faultrun.files import bytes_from, on_path
 from faultrun.model.wire import STACKS_SIGNAL
 from faultrun.workers.proc_reader import catches
 from faultrun.workers.process import Process
@@ -66,8 +65,8 @@ class StackDump:
 
 def read_from_outside(pids: Mapping[int, int], patience_s: float) -> dict[int, str]:
     """What ``py-spy dump`` says of each rank; empty where it is not installed, not permitted or too slow."""
-    program = shutil.which("py-spy") or shutil.which("py-spy", path=str(Path(sys.executable).parent))
-    if program is None or not pids:
+    program = on_path("py-spy", Path(sys.executable).parent)
+    if not program or not pids:
         return {}
     until_s = time.monotonic() + patience_s
     found: dict[int, str] = {}

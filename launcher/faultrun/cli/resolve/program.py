@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -17,6 +16,7 @@ from faultrun.cli.resolve.launchers import other_launcher
 from faultrun.cli.verbs import VERBS
 from faultrun.core.redact import without_secret_words
 from faultrun.errors import UsageError
+from faultrun.files import on_path
 from faultrun.model.recipe import Recipe
 from faultrun.model.spec.run_spec import Command, Framework
 
@@ -168,7 +168,7 @@ def _interpreted(
 
     And the Python file, if there is one, with the folder of its neighbours where it is not the file's own.
     """
-    if not shutil.which(interpreter):
+    if not on_path(interpreter):
         hint = "a .py file alone as SCRIPT runs with our own Python"
         raise UsageError(f"no command {interpreter}", because="it is not on PATH", hint=hint)
     python = re.fullmatch(_PYTHON, interpreter) is not None
@@ -181,7 +181,7 @@ def _interpreted(
         return prefix, None, None
     if python:
         return prefix, None if operand == "-" or Path(operand).is_dir() else _file(operand), None
-    if not shutil.which(operand):
+    if not on_path(operand):
         _file(operand)
     return prefix, None, None
 
@@ -215,7 +215,7 @@ def _executable(script: str, instead: str) -> str:
     if path.is_dir():
         _file(script)
     if not path.exists():
-        if not shutil.which(script):
+        if not on_path(script):
             because = "there is no such file" if "/" in script else "there is no such file or command"
             raise UsageError(f"no script {script}", because=because, hint=instead or _near(path))
         return script

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from faultrun.checkpoints.formats.faultrun_manifest import beside
 from faultrun.locks import LEASE_S, Busy, Lock, held, hold
@@ -165,5 +164,9 @@ def _shown(name: str) -> str:
 
 def _now(folder: Path) -> float:
     """The time of the folder's file server, whatever our clock says."""
-    with NamedTemporaryFile(prefix=".", dir=folder) as file:
-        return os.fstat(file.fileno()).st_mtime
+    path = folder / f".{os.urandom(8).hex()}"
+    try:
+        with path.open("x") as file:
+            return os.fstat(file.fileno()).st_mtime
+    finally:
+        path.unlink(missing_ok=True)

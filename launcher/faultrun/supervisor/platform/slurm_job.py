@@ -4,7 +4,8 @@ import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from shutil import which
+
+from faultrun.files import on_path
 
 _WITHIN_S, _AT_MOST_S = "2", 2.2
 _KILL_WAIT_S = 30.0
@@ -16,7 +17,7 @@ def asks_slurm(environ: Mapping[str, str]) -> bool:
     return (
         bool(environ.get("SLURM_JOB_ID"))
         and environ.get("SLURM_NODEID", "0") == "0"
-        and bool(which("scontrol"))
+        and bool(on_path("scontrol"))
     )
 
 
