@@ -1,7 +1,8 @@
 """Processes of our own beside the workers, forked while the supervisor has no threads yet."""
 
+import ctypes
 import gc
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,6 +44,8 @@ def fork_helpers(
     A follower only where somebody wants to see workers' output; sidecars may end a moment after us.
     """
     gc.freeze()  # a collection that touches what is there would copy it for every helper
+    with suppress(AttributeError):  # glibc's: what importing has left free goes back to the kernel
+        ctypes.CDLL(None).malloc_trim(0)
     logs = spec.logs
     # One of several nodes learns its ranks only when others have come.
     ranks = ((rank % spec.slots, rank) for rank in sorted(spec.topology.all_ranks))
