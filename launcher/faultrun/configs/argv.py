@@ -9,9 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from faultrun.errors import ConfigError
-from faultrun.model.edit import EditedCopy
+
+if TYPE_CHECKING:
+    from faultrun.model.edit import EditedCopy
 
 _OPTION = re.compile(r"(?P<name>-{1,2}[^=\s-][^=\s]*)(?:(?P<joint>=|\s)(?P<value>.*))?", re.DOTALL)
 _WORD = re.compile(r"(?P<name>[+]{0,2}[A-Za-z_~][\w./@:-]*)(?P<joint>=)(?P<value>.*)", re.DOTALL)
@@ -78,7 +81,7 @@ def option_of(text: str) -> tuple[str, str | None]:
 
 
 def pointed(
-    args: Sequence[str], environment: Mapping[str, str], copies: Sequence[EditedCopy]
+    args: Sequence[str], environment: Mapping[str, str], copies: "Sequence[EditedCopy]"
 ) -> tuple[tuple[str, ...], Mapping[str, str]]:
     """Make the script read the edited ``copies``: replace each original's path where it is a value.
 
@@ -141,12 +144,12 @@ def _is_value(word: str) -> bool:
     return not word.startswith("-") or word == "-" or bool(_NUMBER.match(word))
 
 
-def _pointed(word: str, copy: EditedCopy) -> str:
+def _pointed(word: str, copy: "EditedCopy") -> str:
     if _names(word, copy):
         return copy.path
     name, joint, value = word.partition("=")
     return f"{name}={copy.path}" if joint and _names(value, copy) else word
 
 
-def _names(word: str, copy: EditedCopy) -> bool:
+def _names(word: str, copy: "EditedCopy") -> bool:
     return bool(word) and str(PurePath(word)) in copy.spellings

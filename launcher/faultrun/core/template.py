@@ -6,9 +6,12 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from faultrun.errors import ConfigError
-from faultrun.model.edit import Scalar
+
+if TYPE_CHECKING:
+    from faultrun.model.edit import Scalar
 
 FIELDS: Mapping[str, str] = {
     "checkpoint": "path of the checkpoint, a file or a directory",
@@ -106,7 +109,7 @@ def render(template: Template, values: Values) -> str:
     return "".join(one if isinstance(one, str) else _filled(template, one, values) for one in template.parts)
 
 
-def rendered_value(template: Template, values: Values) -> Scalar:
+def rendered_value(template: Template, values: Values) -> "Scalar":
     """Fill in the template; the value has the type that the template means on its own.
 
     A number for an integer field alone (``{epoch}``); for a template without fields, the boolean, integer or
@@ -122,7 +125,7 @@ def rendered_value(template: Template, values: Values) -> Scalar:
             return text
 
 
-def literal(text: str) -> Scalar:
+def literal(text: str) -> "Scalar":
     """The boolean, integer or float that a person's ``text`` spells, else the text."""
     if text.lower() in {"true", "false"}:
         return text.lower() == "true"

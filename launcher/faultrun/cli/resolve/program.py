@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from faultrun.cli.options.choices import likely
 from faultrun.cli.options.option import Takes
@@ -17,8 +18,10 @@ from faultrun.cli.verbs import VERBS
 from faultrun.core.redact import without_secret_words
 from faultrun.errors import UsageError
 from faultrun.files import on_path
-from faultrun.model.recipe import Recipe
 from faultrun.model.spec.run_spec import Command, Framework
+
+if TYPE_CHECKING:
+    from faultrun.model.recipe import Recipe
 
 _NO_SCRIPTS_OWN = frozenset(
     {
@@ -114,7 +117,7 @@ def resolve_program(settings: Settings, process: ProcessContext) -> Program:
     return Program(command=command, source=source, search=(search or source.parent,))
 
 
-def resolve_framework(ctx: ResolveContext, program: Program, recipe: Recipe | None) -> Framework:
+def resolve_framework(ctx: ResolveContext, program: Program, recipe: "Recipe | None") -> Framework:
     """What the workers train with: named by the user or a recipe, else read from imports, else implied."""
     settings = ctx.settings
     if settings.framework is not None:

@@ -17,16 +17,16 @@ from faultrun.cli.resolve.context import ResolveContext
 from faultrun.cli.resolve.program import Program
 from faultrun.frameworks.mindio_tft import TFT_VARIABLE, normalised
 from faultrun.model.printable import one_line
-from faultrun.model.recipe import Recipe
 from faultrun.model.spec.run_spec import Framework, Recovery, Replicas
 
 if TYPE_CHECKING:
     from faultrun.configs.recipes.fill import Script
+    from faultrun.model.recipe import Recipe
 
 _NO_FOLDER = "faultrun looks for checkpoints only in the folders that it is told"
 
 
-def read_chosen_recipe(settings: Settings) -> Recipe | None:
+def read_chosen_recipe(settings: Settings) -> "Recipe | None":
     """Read ``--recipe``; ConfigError if there is no such recipe, or something in it is wrong."""
     if not settings.recipe:
         return None
@@ -39,7 +39,11 @@ def read_chosen_recipe(settings: Settings) -> Recipe | None:
 
 
 def resolve_recovery(
-    ctx: ResolveContext, recipe: Recipe | None, program: Program, world_size: int, places: Sequence[str] = ()
+    ctx: ResolveContext,
+    recipe: "Recipe | None",
+    program: Program,
+    world_size: int,
+    places: Sequence[str] = (),
 ) -> Recovery:
     """Settle the options of "Where to resume"; UsageError (ConfigError) where they lack something.
 
@@ -126,7 +130,7 @@ def _script(ctx: ResolveContext, program: Program, sources: Sequence[Path]) -> "
 
 
 def resolve_environment(
-    ctx: ResolveContext, recipe: Recipe | None, framework: Framework
+    ctx: ResolveContext, recipe: "Recipe | None", framework: Framework
 ) -> tuple[tuple[str, str], ...]:
     """What workers get beside the inherited variables: the recipe's, and MindSpore's switches put right.
 
@@ -145,7 +149,7 @@ def resolve_environment(
 def _filled(
     ctx: ResolveContext,
     said: Recovery,
-    recipe: Recipe,
+    recipe: "Recipe",
     script: "Script",
     world_size: int,
     places: Sequence[str],
@@ -193,7 +197,7 @@ def _filled(
     return found
 
 
-def _apart(recipe: Recipe, found: Recovery, places: Sequence[str]) -> Iterator[str]:
+def _apart(recipe: "Recipe", found: Recovery, places: Sequence[str]) -> Iterator[str]:
     """Where ranks that write one checkpoint together would each write it elsewhere."""
     own = any(folder.startswith(tuple(places)) for folder in found.checkpoint_dirs)
     if own and len(set(places)) > 1 and "folder" in recipe.formats:
@@ -221,7 +225,7 @@ def _argument_of(what: str) -> str:
     return f"argument {argument} of {call}" if argument.isdecimal() else what
 
 
-def _note_untold(ctx: ResolveContext, recipe: Recipe, found: Recovery) -> None:
+def _note_untold(ctx: ResolveContext, recipe: "Recipe", found: Recovery) -> None:
     """A script that has none of the recipe's options is told nothing, and begins anew after a fault."""
     from faultrun.configs.recipes.reference import options
 

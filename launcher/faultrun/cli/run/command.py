@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -238,6 +237,8 @@ def _never_began(settings: Settings, stopped: StoppedWaiting) -> int:
 
 
 def _bug(log_dir: Path, journal: Path) -> str:
+    import traceback
+
     text = traceback.format_exc()
     where = str(log_dir / "faultrun_traceback.txt")
     try:

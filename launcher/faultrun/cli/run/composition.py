@@ -64,7 +64,6 @@ from faultrun.supervisor.launch.prepare import Preparer
 from faultrun.supervisor.launch.progress_page import LiveWorkers, lost_workers, write_heartbeats
 from faultrun.supervisor.local_agreement import LocalAgreement
 from faultrun.supervisor.loop import supervise
-from faultrun.supervisor.platform.capacity import CapacityWatch
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.snapshots.memory import SnapshotMemory
 from faultrun.supervisor.snapshots.to_next_node import NextNode
@@ -77,6 +76,7 @@ from faultrun.workers.sweep import sweep
 
 if TYPE_CHECKING:
     from faultrun.nodes.agent.agreement import NodesAgreement
+    from faultrun.supervisor.platform.capacity import CapacityWatch
     from faultrun.supervisor.platform.fault_files import FaultFileWatcher
 
 
@@ -279,9 +279,11 @@ class Supervisor:
 
     def _slot_watch(
         self, reactor: Reactor, world: LocalExecutor, catalog: Catalog, finder: CheckpointFinder
-    ) -> tuple[CapacityWatch, ...]:
+    ) -> "tuple[CapacityWatch, ...]":
         if (elastic := self._spec.elastic) is None:
             return ()
+        from faultrun.supervisor.platform.capacity import CapacityWatch
+
         tasks, looks = (world.readings, world.checks), (catalog.listed, finder.read_back)
         environ, devices = self._process.environ, self._spec.devices
         return (self._kept(CapacityWatch(elastic, reactor, tasks, looks, environ, devices)),)

@@ -19,13 +19,13 @@ from faultrun.model.spec.output import LogFormat, Stream
 from faultrun.model.spec.run_spec import RunSpec
 from faultrun.observe.console.json_reporter import JsonReporter, note
 from faultrun.observe.console.reporters import ConsoleReporter
-from faultrun.observe.outlets.sidecar import Sidecar, Work
 from faultrun.platforms.this_machine import hostname
 from faultrun.terminal import BottomRow, has_colours, is_terminal, obeys_escapes
 from faultrun.workers.logs.streams import prefix_of
 
 if TYPE_CHECKING:
     from faultrun.observe.console.live_line import UnfinishedLine, VerificationMeter
+    from faultrun.observe.outlets.sidecar import Sidecar, Work
 
 _TERMINAL = 2
 _STDOUT = 1
@@ -74,7 +74,7 @@ def _unfinished(spec: RunSpec, log_dir: Path) -> "tuple[UnfinishedLine, ...]":
     )
 
 
-def sidecars(spec: RunSpec, log_dir: Path, next_seq: int, row: BottomRow | None) -> list[Sidecar]:
+def sidecars(spec: RunSpec, log_dir: Path, next_seq: int, row: BottomRow | None) -> "list[Sidecar]":
     """Start those that are wanted; before any thread. ``next_seq`` is the first line that we shall write.
 
     ``row`` is where the live line stands, if there is one.
@@ -82,21 +82,21 @@ def sidecars(spec: RunSpec, log_dir: Path, next_seq: int, row: BottomRow | None)
     journal, view, policy = log_dir / FILE_NAME, spec.view, spec.supervision.policy
     about = {"run_id": spec.run_id, "framework": spec.framework.value, "version": __version__}
 
-    def live_line(_lifeline: int) -> Work:
+    def live_line(_lifeline: int) -> "Work":
         from faultrun.observe.console.live_line import LiveLine
 
         assert row is not None
         logs, unfinished = spec.logs, _unfinished(spec, log_dir)
         return LiveLine(row, log_dir, spec.slots, logs, unfinished)
 
-    def event_hooks(lifeline: int) -> Work:
+    def event_hooks(lifeline: int) -> "Work":
         from faultrun.observe.outlets.hooks import EventHooks
         from faultrun.observe.outlets.messages import Announcer
 
         announcer = Announcer(spec.run_id, str(log_dir))
         return EventHooks(lifeline, announcer, log_dir, (view.on_event, view.webhook), next_seq)
 
-    def exporter(_lifeline: int) -> Work:
+    def exporter(_lifeline: int) -> "Work":
         from faultrun.observe.outlets.prometheus import Exporter
 
         endpoint = (view.metrics_addr, view.metrics_port) if view.metrics_port is not None else None
@@ -107,6 +107,10 @@ def sidecars(spec: RunSpec, log_dir: Path, next_seq: int, row: BottomRow | None)
         (bool(view.on_event or view.webhook), event_hooks, (), _LAST_ANNOUNCEMENTS_S),
         (view.metrics_port is not None or bool(view.metrics_file), exporter, (), _LAST_SCRAPE_S),
     )
+    if not any(asked for asked, *_ in wanted):
+        return []
+    from faultrun.observe.outlets.sidecar import Sidecar
+
     return [Sidecar(make, journal, keep=keep, patience_s=s) for asked, make, keep, s in wanted if asked]
 
 

@@ -12,7 +12,6 @@ from faultrun.core import template
 from faultrun.errors import FaultrunError, NoWholeCheckpoint, UsageError
 from faultrun.files import DISK_FULL
 from faultrun.model.checkpoint import OnNode
-from faultrun.model.edit import EditResult
 from faultrun.model.events import ConfigRewritten, Event, FirstStep, Prepared, PrepareFailed
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.plan import Plan
@@ -25,6 +24,7 @@ from faultrun.supervisor.launch.devices import Abandoned, DeviceAssignment
 from faultrun.supervisor.reactor import RunClock
 
 if TYPE_CHECKING:
+    from faultrun.model.edit import EditResult
     from faultrun.supervisor.launch.rewriting import Rewriting
 
 _UNAVAILABLE = 69
@@ -169,7 +169,7 @@ class Preparer:
         for rank in plan.topology.ranks_of(self._spec.node):
             self.command(plan, rank)
 
-    def _rewrite(self, plan: Plan) -> tuple[EditResult, ...]:
+    def _rewrite(self, plan: Plan) -> "tuple[EditResult, ...]":
         if self._configs is None and self._originals.exists():
             self._configs = self._rewriting()  # something was set there by hand
         if self._configs is None:
@@ -180,7 +180,7 @@ class Preparer:
         ours = plan.topology.ranks_of(self._spec.node)[0] if isinstance(plan.point.source, OnNode) else None
         return self._configs.rewrite(plan, values(plan, self._spec.run_id, ours))
 
-    def _rewritten(self, plan: Plan, result: EditResult) -> Iterable[Event]:
+    def _rewritten(self, plan: Plan, result: "EditResult") -> Iterable[Event]:
         if result.copy is not None:
             self._say(f"{result.copy.original} {result.copy.reason}; workers read {result.copy.path}")
         for change in result.changes:
