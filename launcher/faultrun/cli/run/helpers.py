@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from faultrun.supervisor.platform.fault_files import FaultFileWatcher
 
 LEFTOVERS_PATIENCE_S = 10.0
+_M_ARENA_MAX = -8  # malloc.h
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +45,7 @@ def fork_helpers(
     A follower only where somebody wants to see workers' output; sidecars may end a moment after us.
     """
     gc.freeze()  # a collection that touches what is there would copy it for every helper
-    with suppress(AttributeError):  # glibc's: what importing has left free goes back to the kernel
-        ctypes.CDLL(None).malloc_trim(0)
+    _need_little_memory()
     logs = spec.logs
     # One of several nodes learns its ranks only when others have come.
     ranks = ((rank % spec.slots, rank) for rank in sorted(spec.topology.all_ranks))
@@ -65,6 +65,17 @@ def fork_helpers(
     streams = Streams(logs, log_dir, follower, rotator)
     fork_server = stack.enter_context(closing(ForkServer()))
     return Helpers(streams=streams, fault_files=fault_files, deadman=deadman, fork_server=fork_server)
+
+
+def _need_little_memory() -> None:
+    """Give back what importing has left free, and let threads, which wait for files, have one heap together.
+
+    That is glibc's, mallopt(3); others do as they do.
+    """
+    libc = ctypes.CDLL(None)
+    with suppress(AttributeError):
+        libc.mallopt(_M_ARENA_MAX, 1)
+        libc.malloc_trim(0)
 
 
 def fault_file_watcher_for(spec: RunSpec) -> "FaultFileWatcher | None":
