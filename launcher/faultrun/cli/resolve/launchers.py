@@ -14,6 +14,7 @@ _SAME_OPTIONS = ("torchrun", "msrun")
 """Their options are ours."""
 
 _UNREAD = ("ft_launcher", "dlrover-run")
+_RUNS_A_FILE = re.compile(r"\.py$|(?:^|/)python[\d.]*$")
 _COMMAND = r"(?:^|[;&|(]|\b(?:do|then|else|exec|nohup|time)\b)[ \t]*(?:\w+=\S*[ \t]+)*"
 _STARTS = re.compile(
     rf"(?m){_COMMAND}(?:(torchrun|msrun|accelerate[ \t]+launch|deepspeed|mpirun|mpiexec)[ \t]"
@@ -43,7 +44,7 @@ def other_launcher(words: Sequence[str], *, module: bool) -> str:
 
 def _named(words: Sequence[str], *, module: bool) -> tuple[str, tuple[str, ...]]:
     """The launcher that is started, and what is behind it."""
-    if words[0].endswith(".py"):
+    if not module and _RUNS_A_FILE.search(words[0]) and "-m" not in words:
         return "", ()
     from faultrun.adopt.launchers import MODULE_LAUNCHERS, named_launcher
 
