@@ -24,7 +24,7 @@ DISK_FULL = (ENOSPC, EDQUOT)
 
 _LEAN = next(name for name in ("_sha2", "_sha256", "hashlib") if find_spec(name))
 sha256: "Callable[..., hashlib._Hash]" = import_module(_LEAN).sha256
-"""As hashlib's, which brings OpenSSL and costs PID 1 four megabytes. Python's random does the same."""
+"""That of hashlib without OpenSSL, which costs PID 1 four megabytes: Python's own ``random`` does so, too."""
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _EVENT = struct.Struct("iIII")

@@ -178,7 +178,7 @@ class Watch:
 
 
 def _median(values: tuple[float, ...]) -> float:
-    """As ``statistics`` has it, which brings decimal numbers and fractions into PID 1."""
+    """What ``statistics`` says, which would bring decimal numbers and fractions into PID 1."""
     ordered, middle = sorted(values), len(values) // 2
     return (ordered[middle] + ordered[~middle]) / 2
 
