@@ -11,7 +11,7 @@ from benchmarks.harness.series import NotRun, Readings
 
 WATCHED_S = 8.0
 """Longer than any launcher's polling period; the kernel's own unit of 10 ms is 0.13 % of it."""
-LIMIT_MIB = 40.0
+LIMIT_MIB = 32.0
 LIMIT_CPU = 0.005
 _PROGRAM = ("python", "-S", str(ROOT / "benchmarks" / "jobs" / "idle.py"))
 _START_S = 90.0
@@ -88,7 +88,7 @@ BENCHMARK = Benchmark(
         Metric(key="spawn", label="command → last worker runs", unit=Unit.SECONDS),
     ),
     promises=(
-        Promise(text="supervisor: RSS < 40 MiB", judge=judge_memory),
+        Promise(text="supervisor: RSS < 32 MiB", judge=judge_memory),
         Promise(text="supervisor: < 0.5 % of a core", judge=judge_cpu),
     ),
     rounds=3,
