@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from pwd import getpwuid
 from typing import Protocol
 
 LEASE_S = 30.0
@@ -209,9 +210,10 @@ def described(pid: int | None) -> str:
     """A process in words."""
     if pid is None:
         return "a process that cannot be seen from here"
-    import psutil  # noqa: PLC0415  only for who is asked about
-
-    with suppress(psutil.Error, KeyError):
-        process = psutil.Process(pid)
-        return f"pid {pid} ({process.name()}, user {process.username()})"
+    with suppress(OSError):
+        folder = Path(f"/proc/{pid}")
+        name, uid = (folder / "comm").read_text(errors="replace").rstrip("\n"), folder.stat().st_uid
+        with suppress(KeyError):
+            return f"pid {pid} ({name}, user {getpwuid(uid).pw_name})"
+        return f"pid {pid} ({name}, user {uid})"
     return f"pid {pid}"
