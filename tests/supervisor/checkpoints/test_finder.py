@@ -18,6 +18,7 @@ from faultrun.model.topology import NodeId, NodeSlots, Topology
 from faultrun.supervisor.checkpoints.finder import CheckpointFinder
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
 from faultrun.supervisor.reactor import RunClock
+from faultrun.workers.forked_helper import Forked
 from support.checkpoints.ckpt_bytes import ckpt, save
 from support.checkpoints.surveys import AGAIN, FIRST, answers, finder, point_of, put, step_of
 from support.stories.specs import a_spec
@@ -177,7 +178,7 @@ def test_beside_another_run_only_what_says_whose_it_is_is_resumed_from(tmp_path:
     looking = finder(tmp_path)
     alone = looking.find(AGAIN, 0.0)
     assert step_of(alone) == 10
-    OtherRuns([f"{tmp_path}/ckpt"], "another").others()
+    Forked(lambda: OtherRuns([f"{tmp_path}/ckpt"], "another").others(), keep=()).end(60)
     put(tmp_path, 900)
     refused = answers(NothingWhole, looking.find(AGAIN, 0.0))
     assert "may be another run's: run another saves there too" in refused.why
