@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from faultrun.supervisor.platform.fault_files import FaultFileWatcher
 
 LEFTOVERS_PATIENCE_S = 10.0
-_M_ARENA_MAX = -8  # malloc.h
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # malloc.h
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +70,13 @@ def fork_helpers(
 def _need_little_memory() -> None:
     """Give back what importing has left free, and let threads, which wait for files, have one heap together.
 
-    That is glibc's, mallopt(3); others do as they do.
+    What is large goes back as soon as it is free: Python's table of names is made anew after some dozens of
+    restarts, and the heap would keep a megabyte of each. That is glibc's, mallopt(3); others do as they do.
     """
     libc = ctypes.CDLL(None)
     with suppress(AttributeError):
         libc.mallopt(_M_ARENA_MAX, 1)
+        libc.mallopt(_M_MMAP_THRESHOLD, 128 << 10)
         libc.malloc_trim(0)
 
 
