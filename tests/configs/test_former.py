@@ -3,9 +3,11 @@
 import json
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -61,6 +63,18 @@ def test_a_value_that_somebody_has_set_since_is_his(tmp_path: Path, name: str) -
     assert take_back([file]) == ()
     assert file.read_text() == theirs
     assert not note_of(file).exists()
+
+
+@pytest.mark.parametrize("dump", [yaml.safe_dump, lambda held: yaml.safe_dump(held, default_style="'")])
+def test_a_script_that_dumps_the_file_anew_spells_our_value_otherwise_and_it_is_ours(
+    tmp_path: Path, dump: Callable[[object], str]
+) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("lr: 1\npre:\n")
+    apply(setting(file, "/ckpt/5"), originals=tmp_path / "log" / "original")
+    file.write_text(dump({**yaml.safe_load(file.read_text()), "seed": "3"}))
+    assert take_back([file]) == (file,)
+    assert yaml.safe_load(file.read_text())["pre"] is None
 
 
 def test_a_copy_of_a_configuration_that_a_run_has_set_says_what_the_original_did(tmp_path: Path) -> None:

@@ -28,6 +28,10 @@ class Former:
     ours: tuple[str, ...] = ()
     format: str = ""
 
+    def is_ours(self, text: str | None) -> bool:
+        """Whether ``text`` is a value of ours, in whatever quotes: a script may have dumped its file anew."""
+        return text is not None and _unquoted(text) in map(_unquoted, self.ours)
+
 
 def note_of(file: Path) -> Path:
     """Where the former values of ``file`` are noted."""
@@ -62,7 +66,7 @@ def keep_former(
     """Note what ``settings`` are about to replace. The caller holds the file's lock."""
     known = formers(file)
     for setting, change in settings:
-        if (one := known.get(setting.key)) is None or change.before not in one.ours:
+        if (one := known.get(setting.key)) is None or not one.is_ours(change.before):
             if change.nothing:
                 continue
             one = Former(before=change.before, format=setting.format)
@@ -94,9 +98,9 @@ def _one_back(file: Path, data: bytes, key: str, one: Former) -> bytes | None:
     """None where the former text cannot be put back and proved to be what was meant."""
     try:
         marked = edit(str(file), data, key, _MARK, format=one.format)
-        if marked.change.before not in one.ours:
+        if (before := marked.change.before) is None or not one.is_ours(before):
             return data
-        mark, ours = marked.change.after.encode(), marked.change.before.encode()
+        mark, ours = marked.change.after.encode(), before.encode()
         at = marked.data.find(mark)
         if marked.data.count(mark) != 1 or data[at : at + len(ours)] != ours:
             return None
@@ -127,6 +131,10 @@ def _removed(
             if again.change.before is None and (whole_line or again.data == marked):
                 return found
     return None
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
 def _write(disk: Disk, file: Path, known: Mapping[str, Former], attributes: Attributes) -> None:
