@@ -6,7 +6,7 @@ import pytest
 
 from faultrun.core.diagnosis.signature_table import ROWS
 from faultrun.core.diagnosis.signatures import class_of, recognise
-from faultrun.model.exits import Exited, Signaled
+from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.observed.evidence import FaultClass, Finding, Raised, Row
 
 FAILED = Exited(code=1)
@@ -128,6 +128,29 @@ def test_a_warning_still_tells_of_a_device_and_what_the_user_asked_for() -> None
 @pytest.mark.parametrize("signum", [9, 11])
 def test_who_is_killed_has_no_last_words(signum: int) -> None:
     assert recognise(ROWS, Signaled(signum=signum), None, ["Connection reset by peer, retrying"]) is None
+
+
+OVERCOME = ["WARNING: CUDA out of memory in step 5, batch 64 -> 32", "step 45 loss 1.0"]
+
+
+@pytest.mark.parametrize(
+    ("status", "raised"),
+    [
+        (Signaled(signum=9), None),
+        (FAILED, Raised(kind="ValueError", message="label 17 is out of range")),
+    ],
+)
+def test_memory_that_ran_out_long_ago_explains_no_program_error_and_no_kill(
+    status: ExitStatus, raised: Raised | None
+) -> None:
+    assert recognise(ROWS, status, raised, OVERCOME) is None
+
+
+def test_a_files_end_is_no_peers() -> None:
+    assert named("EOFError: ") == "peer-closed"
+    for words in ("Ran out of input", "Compressed file ended before the end-of-stream marker was reached"):
+        assert named(f"EOFError: {words}") != "peer-closed"
+    assert named("RuntimeError: unexpected EOF, expected 9 more bytes. The file might be corrupted.") == ""
 
 
 def test_own_rows_come_first() -> None:

@@ -257,9 +257,9 @@ ROWS: tuple[Row, ...] = (
         "peer-closed",
         _CONSEQUENCE,
         r"Connection (reset|closed) by peer|\[Errno 104\]|Broken pipe|\[Errno 32\]|Connection refused"
-        r"|\[Errno 111\]|Connection(Reset|Refused|Aborted)Error|BrokenPipeError|EOFError|unexpected EOF",
+        r"|\[Errno 111\]|Connection(Reset|Refused|Aborted)Error|BrokenPipeError|\bEOFError(: ?)?$",
         "the connection to another rank broke",
-        f"{_ERRNO} ECONNRESET, EPIPE, ECONNREFUSED; {_GLOO}",
+        f"{_ERRNO} ECONNRESET, EPIPE, ECONNREFUSED; {_GLOO}; multiprocessing/connection.py",
     ),
     _row(
         "gloo",

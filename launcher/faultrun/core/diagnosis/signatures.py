@@ -37,7 +37,8 @@ def recognise(
     came from: a program wraps what a file system or a network raised. Log lines are weaker: a program
     that met trouble and got over it prints the same words. So they are asked only where nothing else is
     known (but for faulty devices and the like), newest first, and one that speaks of a peer's end gives
-    way to one of its own. What a library says with less than the level of an error is trouble that it
+    way to one of its own. Memory and disks come back: what a log says of them explains no program error, and
+    no signal from outside. What a library says with less than the level of an error is trouble that it
     gets over, unless it is a device's, or one of the user's own rows says otherwise.
     """
     if raised is not None and raised.because:
@@ -55,7 +56,9 @@ def recognise(
                 if found is not None:
                     return found
     if raised is not None or (isinstance(status, Signaled) and status.signum not in _LAST_WORDS):
-        rows = [row for row in rows if row.fault_class in _STRONG]
+        comes_back = raised.kind in PROGRAM_ERRORS if raised is not None else class_of(status) in _OUTSIDE
+        known = _STRONG - {FaultClass.RESOURCE} if comes_back else _STRONG
+        rows = [row for row in rows if row.fault_class in known]
     text = "\n".join(lines)
     rows = [row for row in rows if row.may_be_in(text)]  # of most logs nothing is left
     below = [row for row in rows if row.fault_class in _STRONG or row not in _BUILT_IN]
@@ -92,6 +95,9 @@ _LAST_WORDS = frozenset({6, 15})
 """SIGABRT and SIGTERM: libraries print why before they raise one of these against themselves."""
 
 _STRONG = frozenset({FaultClass.RESOURCE, FaultClass.HARDWARE, FaultClass.PREEMPTION})
+
+_OUTSIDE = frozenset({FaultClass.TRANSIENT})
+"""Signals of this class are sent by somebody: SIGKILL, SIGTERM and the like."""
 
 _PASSED_ON = frozenset({FaultClass.TRANSIENT, FaultClass.CONSEQUENCE, *_STRONG})
 """What stays true of an exception that was raised for another one."""
