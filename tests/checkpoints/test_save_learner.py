@@ -40,6 +40,7 @@ def learned(*names: str, known: SavesSeen | None = None) -> list[set[str]]:
             ("rank_0/net-1_10.ckpt", "rank_0/net-1_20.ckpt", "rank_1/net-1_10.ckpt", "rank_1/net-1_20.ckpt"),
             [{"rank_0/net-1_10.ckpt"}, {"rank_0/net-1_20.ckpt"}],
         ),
+        (("exp#2_step_5.pt", "exp12_step_5.pt", "#5.pt"), [{"exp#2_step_5.pt", "exp12_step_5.pt", "#5.pt"}]),
         (("log.txt", "metrics.json", "a-10.pt.tmp", "events.out.tfevents.1"), []),
     ],
 )
