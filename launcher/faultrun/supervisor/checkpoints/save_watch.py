@@ -16,6 +16,7 @@ from faultrun.checkpoints.reading import contents_digest
 from faultrun.checkpoints.saves.growing_save import GrowingSave
 from faultrun.checkpoints.saves.save_learner import SaveLearner
 from faultrun.checkpoints.saves.save_names import is_of_a_save, masked
+from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import Event, FirstStep, IncarnationStarted, PlanAdopted
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.observed.saves import CheckpointsOpened, FirstSaveTold, SavesObserved, SavesSeen
@@ -75,7 +76,8 @@ class SaveWatch(SavesKnown):
         self._unmet = {path for save in run.seen.saves for path in save.paths}
         self._described, self._shape = frozenset[str](), ""
         self._elsewhere: dict[str, None] = {}
-        self._tries, self._chosen = 0, ""
+        self._point: RecoveryPoint | None = None
+        self._tries = 0
 
     @property
     def whole(self) -> bool:
@@ -85,7 +87,7 @@ class SaveWatch(SavesKnown):
     @property
     def opened(self) -> tuple[str, ...]:
         """The files of checkpoints that were read since the workers started, until the first step."""
-        return tuple(filter(is_of_a_save, self._opened))
+        return tuple(filter(self._is_of_a_checkpoint, self._opened))
 
     def attach(self, errands: BackgroundTasks, describe: Describe) -> None:
         """Let ``errands`` do what may take its time, such as ``describe``: what would be handed over.
@@ -122,7 +124,7 @@ class SaveWatch(SavesKnown):
         match event:
             case PlanAdopted() if step.state.plan is not None:
                 self._learner.elsewhere = step.state.plan.seen
-                self._chosen = "" if (point := step.state.plan.point) is None else point.path
+                self._point = step.state.plan.point
                 self._starts(step.state.plan.incarnation, kept=bool(step.state.plan.kept))
             case IncarnationStarted(incarnation=life) if life == self._life and self._could_see(step.state):
                 self._reactor.post(CheckpointsOpened(at_s=self._reactor.now(), incarnation=life))
@@ -164,7 +166,7 @@ class SaveWatch(SavesKnown):
         self._trained = self._steps = True
         self._watch.tell_reads(False)
         with self._lock:
-            self._learner.resumed_from(self.opened, self._chosen)
+            self._learner.resumed_from(self.opened, "" if self._point is None else self._point.path)
         if self._early:
             self._settle()
 
@@ -191,7 +193,8 @@ class SaveWatch(SavesKnown):
                 if seen.was and self._learner.moved(seen.was, seen.path):
                     continue
             if seen.use is FileUse.READ and not self._trained:
-                read += [seen.path] if seen.path not in self._opened and is_of_a_save(seen.path) else []
+                if seen.path not in self._opened and self._is_of_a_checkpoint(seen.path):
+                    read.append(seen.path)
                 self._opened[seen.path] = None
             elif seen.use is FileUse.WRITTEN and self._is_after_a_step(seen.path):
                 self._wrote(seen.path)
@@ -204,6 +207,10 @@ class SaveWatch(SavesKnown):
                     self._settle_soon()
         if read and self._watch.whole:
             yield CheckpointsOpened(at_s=self._reactor.now(), incarnation=self._life, paths=tuple(read))
+
+    def _is_of_a_checkpoint(self, path: str) -> bool:
+        """By its name, or because it was handed over: a name that the user gave a pattern for is any."""
+        return is_of_a_save(path) or (self._point is not None and self._point.holds(path))
 
     def _is_after_a_step(self, path: str) -> bool:
         """Whether it is a save already; of a run's first one the log of its writer is asked later."""
