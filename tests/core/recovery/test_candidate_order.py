@@ -67,6 +67,13 @@ def test_none_is_older_than_what_was_seen_to_be_written_before_it() -> None:
     ]
 
 
+def test_an_epochs_file_is_newer_than_a_best_one_that_was_seen_written_before_it() -> None:
+    best = entry("best", 50, kind=Kind.BEST, written=2)
+    assert newest_first(entry("epoch_4", None, 4, written=1), best, entry("epoch_8", None, 8, written=3)) == [
+        *("epoch_8", "best", "epoch_4")
+    ]
+
+
 def test_a_best_file_has_its_place_by_what_it_tells_and_the_last_place_if_it_tells_nothing() -> None:
     best = entry("best", None, 3, kind=Kind.BEST, mtime_ns=99)
     assert newest_first(best, entry("last", None, 9), entry("silent", mtime_ns=100)) == [

@@ -45,8 +45,13 @@ class CandidateGroup:
 
     @property
     def written(self) -> int:
-        """Which of the saves that were seen it is; 0: of none, or one that is kept for its quality."""
-        return max((one.written for one in self.entries if one.kind is not Kind.BEST), default=0)
+        """Which of the saves that were seen it is; 0: of none."""
+        return max(one.written for one in self.entries)
+
+    @property
+    def is_kept_for_quality(self) -> bool:
+        """Whether training may have gone on long before it was written: nothing says how far it is."""
+        return all(one.kind is Kind.BEST for one in self.entries)
 
 
 def moments(entries: Iterable[Entry]) -> list[CandidateGroup]:
@@ -78,10 +83,16 @@ def _saved_together(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
 
 
 def _as_written(groups: Iterable[CandidateGroup]) -> Iterator[CandidateGroup]:
-    """``groups``, those that were seen written one after the other in that order, whatever they tell."""
+    """``groups``, those that were seen written one after the other in that order, whatever they tell.
+
+    One that is kept for its quality stays where it is; what was written after it is newer all the same.
+    """
     highest: tuple[int, ...] = ()
     for group in sorted(groups, key=lambda one: one.written):
-        if not group.written or group.place > highest:
+        if group.written and group.is_kept_for_quality:
+            highest = max(highest, group.place)
+            yield group
+        elif not group.written or group.place > highest:
             highest = group.place if group.written else ()
             yield group
         else:
