@@ -144,6 +144,7 @@ def main() -> None:
 
 
 def train_another() -> None:
+    torch.manual_seed(9)
     net = nn.Linear(WIDTH, 10)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
     guard = sdk.torch.protect(net, optimizer, directory=Path(os.environ["CKPT"]))
@@ -151,7 +152,8 @@ def train_another() -> None:
         with guard.attempt():
             inputs, labels = data(step)
             cross_entropy(net(inputs), labels).backward()
-            dist.all_reduce(net.weight.grad)
+            for one in net.parameters():
+                dist.all_reduce(one.grad)
             optimizer.step()
             optimizer.zero_grad()
 

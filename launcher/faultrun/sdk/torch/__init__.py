@@ -25,6 +25,7 @@ from faultrun.errors import FaultrunError
 from faultrun.sdk.session import Session
 from faultrun.sdk.snapshots.interval import AUTO, SnapshotEvery, SnapshotInterval, checked
 from faultrun.sdk.torch.group.process_group import init_process_group
+from faultrun.sdk.torch.group.same_parameters import SameParameters
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.provider import GASP_SUFFIX, GaspFile, TorchProvider, keep
 from faultrun.sdk.torch.snapshots.last_boundary import LastBoundary
@@ -114,6 +115,8 @@ def protect(
         guard.rejoin = Rejoin(training, this, refused, copies, guard.step)
         if not is_part and state_fn is None and snapshot_every != 0 and this.session.world_size > 1:
             guard.last_boundary = LastBoundary(training, this, snapshot_every)
+    if state_fn is None:
+        guard.alike = SameParameters(training.parts, this.session, writer.folder.replica_group)
     state = None if state_fn is None else lambda _: state_fn()
     keep(training, this, GaspFile(training, state_fn, state, save_fn=save_fn))
     return guard

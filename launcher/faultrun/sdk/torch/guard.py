@@ -27,6 +27,7 @@ from faultrun.errors import CannotNow
 from faultrun.model.checkpoint import Kind
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.session import ResumePoint
+from faultrun.sdk.torch.group.same_parameters import SameParameters
 from faultrun.sdk.torch.loader.batch_shares import check_shares
 from faultrun.sdk.torch.snapshots.last_boundary import LastBoundary
 from faultrun.sdk.torch.state.dcp import gathered, taken_apart
@@ -58,6 +59,8 @@ class Guard:
         """How it outlives a peer; None without faultrun."""
         self.last_boundary: LastBoundary | None = None
         """Keeps it for saves between two; None where others do, or nobody can."""
+        self.alike: SameParameters | None = None
+        """Compares parameters with those of other ranks, where one of them may save for all."""
         self._told = False
         if training.worker is not None:
             training.watch(self._before_update, self._after_forward)
@@ -212,6 +215,8 @@ class Guard:
             self.rejoin.stepped()
         if self.last_boundary is not None:
             self.last_boundary.stepped()
+        if self.alike is not None:
+            self.alike.stepped(self.training.position.step)
         if self.training.is_shard:
             # going on, it would help peers past the step that is being saved here
             self.training.lock.let_read()

@@ -221,6 +221,15 @@ def test_a_part_that_no_rank_shares_comes_back_from_memory_too(tmp_path: Path) -
         assert {one["step"] for one in stage.incidents[0].rejoined.values()} == {5}, "no copy of another's"
 
 
+def test_a_newcomer_whose_state_no_rank_shares_adds_up_gradients_in_the_order_of_the_others(
+    tmp_path: Path,
+) -> None:
+    words = ("12", "ddp", "own", "every-1")
+    with stage_of(tmp_path / "hit", *words, "kill-1-6-forward") as stage:
+        stage.begin()
+        assert ends(stage) == undisturbed(tmp_path, words)
+
+
 def test_groups_that_a_loop_has_made_are_refused_by_name_before_anybody_dies(tmp_path: Path) -> None:
     with stage_of(tmp_path / "refused", "6", "hand", "besides-3", world=2) as stage:
         stage.begin()

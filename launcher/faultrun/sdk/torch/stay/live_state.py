@@ -5,7 +5,7 @@ from typing import Any
 
 from faultrun.sdk.stay.common_step import NOTHING, CommonStep, From
 from faultrun.sdk.torch.group.ddp import Averaging
-from faultrun.sdk.torch.group.transfer import receive, send
+from faultrun.sdk.torch.group.transfer import exchanged, receive, send
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.state.trees import copied
 from faultrun.sdk.torch.training import Training
@@ -47,6 +47,8 @@ class LiveState:
         training, session = self._training, self._training.writer.session
         rank = session.rank
         layouts = averaging.layouts
+        if common.giver == NOTHING:
+            layouts = _known(layouts, rank, device)
         source = common.sources[rank]
         if rank == common.giver:
             boundary = training.history[-1]
@@ -100,3 +102,15 @@ class LiveState:
             return False
         self._ends_step()
         return True
+
+
+def _known(layouts: list[Any], rank: int, device: Any) -> list[Any]:
+    """In which all ranks add up gradients: those of the first that knows. RuntimeError: a rank is gone."""
+    knows = [one for (one,) in exchanged([int(bool(layouts) and None not in layouts)], device)]
+    if 1 not in knows:
+        return layouts
+    if rank != (giver := knows.index(1)):
+        return layouts if knows[rank] else list(receive(giver, device))
+    for taker in (one for one, there in enumerate(knows) if not there):
+        send(layouts, taker, device)
+    return layouts

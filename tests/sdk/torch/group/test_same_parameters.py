@@ -1,0 +1,72 @@
+"""Ranks that train parameters of their own are refused where one rank's state is taken for another's."""
+
+from collections.abc import Iterator
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+from torch import nn  # noqa: E402
+
+from faultrun.errors import FaultrunError  # noqa: E402
+from faultrun.sdk.session import Session  # noqa: E402
+from faultrun.sdk.torch.group.same_parameters import SameParameters  # noqa: E402
+from faultrun.sdk.torch.state.boundary import Objects, device_of  # noqa: E402
+from faultrun.sdk.torch.state.state_dict import Parts  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(autouse=True)
+def store() -> Iterator[None]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def net(seed: int) -> nn.Module:
+    torch.manual_seed(1)
+    made = nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 5), nn.Embedding(900, 4))
+    with torch.no_grad():
+        made[1].bias.add_(seed)
+    return made
+
+
+def rank(number: int, model: nn.Module, *replicas: int, world: int = 3, stage: int = 1) -> SameParameters:
+    parts = Parts(model=model, optimizers=(), objects=Objects({}), device=device_of(model), stage=stage)
+    return SameParameters(parts, Session(rank=number, world_size=world), replicas)
+
+
+def test_parameters_of_a_rank_that_differ_are_refused_by_name_and_step() -> None:
+    rank(0, net(0)).stepped(1)
+    rank(1, net(0)).stepped(1)
+    with pytest.raises(FaultrunError) as refused:
+        rank(2, net(1)).stepped(1)
+    assert "1.bias differs between rank 0 and rank 2 behind step 1" in str(refused.value.because)
+
+
+def test_ranks_that_say_that_each_has_its_own_state_may_differ() -> None:
+    rank(0, net(0), 0).stepped(1)
+    rank(1, net(1), 1).stepped(1)
+    rank(0, net(0), 0, 2).stepped(2)
+    rank(1, net(1), 1, 3).stepped(2)
+
+
+def test_the_next_training_of_a_script_is_not_compared_with_the_one_before() -> None:
+    rank(0, net(0)).stepped(1)
+    rank(0, net(1), stage=2).stepped(1)
+    rank(1, net(1), stage=2).stepped(1)
+
+
+def test_steps_that_are_no_multiple_of_a_number_of_local_steps_are_looked_at() -> None:
+    """Ranks that begin late to train apart are alike behind each average."""
+    first, second = net(0), net(0)
+    one, other = rank(0, first), rank(1, second)
+    for step in range(1, 5):
+        one.stepped(step), other.stepped(step)
+    with torch.no_grad():
+        second[2].weight[450:].zero_()
+    one.stepped(5)
+    with pytest.raises(FaultrunError):
+        other.stepped(5)
