@@ -23,9 +23,9 @@ from faultrun.sdk.torch.state.check import BEGINNING, BOUNDARY, check_of, living
 from faultrun.sdk.torch.state.rng import Rng, cuda_rng_if_used, reseeded, restore_rng, rng_from_plain
 from faultrun.sdk.torch.state.rng_recorder import recorder_of
 from faultrun.sdk.torch.state.state_dict import Parts, assemble, batches_done, load_into
-from faultrun.sdk.torch.state.trees import copied
-from faultrun.sdk.torch.state.updated import groups_of
-from faultrun.sdk.torch.state.whole_steps import WholeSteps
+from faultrun.sdk.torch.state.trees import copied, same
+from faultrun.sdk.torch.state.updated import groups_of, names_differing
+from faultrun.sdk.torch.state.whole_steps import WholeSteps, StepWrites
 from faultrun.sdk.torch.stay.redo import Redo
 from faultrun.sdk.worker.save_files import Position, SaveWriter
 from faultrun.sdk.worker.state_provider import check_folder
@@ -85,6 +85,12 @@ class Training:
         """Whether ranks were seen to meet between the first update of a step and its last."""
         if worker is not None:
             self.parts.stage = worker.providers + 1
+        self._changes = 0
+        """Changes that ended since the last boundary."""
+        self._writes: tuple[int, int] | None = None
+        """What was counted there of the buffers; None where nobody looks."""
+        self._updated: tuple[Any, ...] | None = None
+        """What was written and how objects and hyperparameters were as the last update ended."""
         self._met: int | None = None
         self._met_last = 0
         """Values as the first update of a step began, and as the last one ended."""
@@ -123,9 +129,13 @@ class Training:
     def after_update(self, number: int, *_: object) -> None:
         """That optimizer has stepped."""
         self._updates[number] += 1
-        if self.carried.is_late:
+        if self.carried.is_late or self.whole.looks:
             self.note_under_way(updated=True)
         self.end()
+        if self.whole.looks and not self.meets_between_updates:
+            groups = [groups_of(one) for one in self.parts.optimizers]
+            objects = {} if self.parts.objects.large else copied(self.parts.objects.now())
+            self._updated = self._written(self.position.step + 1), groups, objects
         if self.history and self._updates[number] - self.history[-1].updates[number] == _MANY_UPDATES:
             self._tell(f"{_MANY_UPDATES} updates were made since a step ended: is guard.step() missing?")
 
@@ -163,6 +173,7 @@ class Training:
 
     def end(self) -> None:
         """That change is made."""
+        self._changes += 1
         if self._met is not None:
             self._met_last = meetings()
             self.meets_between_updates |= self._met_last != self._met
@@ -182,10 +193,10 @@ class Training:
         if before is not None and self._updates and not self.has_update:
             self._ends_without_update()
         else:
-            late = self._met_late
+            late, written = self._met_late, self._written(self.position.step)
             self.note_boundary()
             if self.worker is not None:
-                self._ended_step(before, self.history[-1], late)
+                self._ended_step(before, self.history[-1], late, written)
         if self.worker is not None:
             self.carried.stepped(in_loop=self.in_loop)
             self.worker.step(self.position.step, self.position.epoch)
@@ -210,7 +221,17 @@ class Training:
         """What the step under way would end with, if all of it is done. Any thread, as ``boundary_now``."""
         now = self.boundary_now(self.recorder.helper_slot)
         last, objects = self.history[-1], self.parts.objects
-        return now if self.whole.is_whole(last, now, self._met_late, objects) else None
+        written = self._written(self.position.step + 1)
+        return now if self.whole.is_whole(last, now, self._met_late, objects, written) else None
+
+    def _written(self, step: int) -> StepWrites | None:
+        """What ``step`` has written so far; None where nobody looks."""
+        if (writes := self._writes) is None or self._mark_of_parameters is None:
+            return None
+        parameters = self.parts.updated.mark()[0] - self._mark_of_parameters[0]
+        buffers, put = self.parts.buffers.writes()
+        drawn = self.recorder.drew_behind_update(step, self.reading.loader_state())
+        return StepWrites(self._changes, parameters, buffers - writes[0], put - writes[1], drawn)
 
     @property
     def _met_late(self) -> int:
@@ -227,15 +248,29 @@ class Training:
             " twice, or the update skipped, perhaps by an exception that was caught?"
         )
 
-    def _ended_step(self, before: Boundary | None, now: Boundary, late: int) -> None:
+    def _ended_step(
+        self, before: Boundary | None, now: Boundary, late: int, written: StepWrites | None
+    ) -> None:
         parts = self.parts
         parts.updated.look(now.groups, now.trained)
         if before is not None and now.position.step == before.position.step + 1:
-            self.whole.ended(before, now, late, parts.objects)
-        # then nobody knows at once whether a step is whole
-        self.meets_between_updates |= bool(late) and (self.whole.vary or bool(parts.objects.large))
+            self.whole.ended(before, now, late, parts.objects, written)
+            if self.whole.looks and self._writes is None:
+                self._writes = parts.buffers.writes()
+        # then nobody knows at once whether a step is whole: something follows its last update
+        if late and not self.meets_between_updates:
+            self.meets_between_updates = (
+                bool(parts.objects.large) or self.whole.vary or self._goes_on_behind_updates(now, written)
+            )
         if not self.carried.is_late and self.writer.session.world_size > 1:
             self._see_late_draws(now)
+
+    def _goes_on_behind_updates(self, now: Boundary, written: StepWrites | None) -> bool:
+        """Whether the step that ended changed anything behind its last update."""
+        if (then := self._updated) is None:
+            return False
+        differ = then[0] != written or names_differing(then[1], now.groups)
+        return bool(differ) or not same(then[2], now.objects)
 
     def _see_late_draws(self, ended: Boundary) -> None:
         step, before = ended.position.step, [one.rng for one in self.history][-2:-1]
@@ -259,7 +294,7 @@ class Training:
         """
 
         def capture() -> None:
-            self._met, self._ran = None, False
+            self._met, self._ran, self._changes = None, False, 0
             self.carried.boundary()
             if self.worker is not None:
                 self._mark_of_parameters = self.parts.updated.mark()
@@ -267,6 +302,7 @@ class Training:
                 if self._mark is not None:
                     boundary = boundary._replace(passage=Passage(done=self._mark()))
                 self.history.append(boundary)
+                self._writes = self.parts.buffers.writes() if self.whole.looks else None
 
         self.lock.boundary(capture)
         self.checks(BOUNDARY)

@@ -8,6 +8,7 @@ A forward pass changes buffers in place (batch norm), or puts another tensor whe
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from operator import ne
 from typing import Any
 
 import torch
@@ -105,6 +106,11 @@ class Buffers:
         for one in self._large:
             if one.has_changed:
                 _copy_again(one)
+
+    def writes(self) -> tuple[int, int]:
+        """How often functions have written to all buffers, as far as they count that; how many are new."""
+        versions = sum(_version_of(held) for _, held, _ in self._living())
+        return versions, sum(map(ne, self._inside(), self._seen))
 
     def note_settings(self) -> None:
         """Keep whether each module trains, and its hooks, as the ones of the last boundary."""

@@ -101,6 +101,11 @@ class RngRecorder:
         key = self._key(noted)
         return key is not None and key.step == step and self.are_same(noted, slot)
 
+    def drew_behind_update(self, step: int, loader: Any) -> bool | None:
+        """Whether numbers were drawn since the last update of ``step``; None where that was not noted."""
+        key = self._key(slot := self._after_update[0])
+        return None if key is None or key.step != step else not self.is_still(slot, loader)
+
     def are_same(self, slot: int, other: int) -> bool:
         """Whether nothing was drawn between these two."""
         return self.content(slot)[_PYTHON_AT:] == self.content(other)[_PYTHON_AT:]

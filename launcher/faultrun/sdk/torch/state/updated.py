@@ -177,6 +177,21 @@ def groups_of(optimizer: Any) -> list[dict[str, Any]]:
     ]
 
 
+def names_differing(then: Groups, now: Groups) -> set[str]:
+    """Hyperparameters that are another, each with the place of its group."""
+    return {
+        f"{number}.{place}.{key}"
+        for number, groups in enumerate(now)
+        for place, group in enumerate(groups)
+        for key, one in group.items()
+        if key != "params" and not same(_then(then, number, place, key), one, _on_host)
+    }
+
+
+def _then(groups: Groups, number: int, place: int, key: str) -> Any:
+    return groups[number][place].get(key) if place < len(groups[number]) else None
+
+
 def _differ(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     if then.keys() != now.keys():
         return True

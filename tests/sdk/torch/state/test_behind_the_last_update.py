@@ -1,0 +1,105 @@
+"""Where ranks meet behind the last update of a step, what each step does there tells whether one is whole."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed as dist  # noqa: E402
+from torch import nn  # noqa: E402
+
+from sdk.support.protected import protected  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(autouse=True)
+def group() -> Iterator[None]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+class Net(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+        self.register_buffer("bias", torch.zeros(2))
+        self.register_buffer("put", torch.zeros(2))
+
+
+class Job:
+    """``behind`` is what each step does behind its last meeting."""
+
+    def __init__(self, directory: Path, behind: Callable[["Job"], object]) -> None:
+        self.net = Net()
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=0.1)
+        self.guard = protected(directory, self.optimizer, net=self.net)
+        self.behind = behind
+        self.guard.training.begin_here()
+
+    def step(self, *, only_to_its_meeting: bool = False) -> None:
+        self.net.layer(torch.ones(1, 3)).sum().backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.meet()
+        if not only_to_its_meeting:
+            self.behind(self)
+            self.guard.step()
+
+    def meet(self) -> None:
+        dist.all_reduce(torch.ones(1))
+
+    @property
+    def is_whole(self) -> bool:
+        return self.guard.training.whole_now() is not None
+
+
+def shrink(job: Job) -> None:
+    with job.guard.updating(), torch.no_grad():
+        job.net.layer.weight.mul_(0.9)
+
+
+def put(job: Job) -> None:
+    job.net.put = job.net.put + 1
+
+
+WRITES: dict[str, Callable[[Job], object]] = {
+    "a buffer in place": lambda job: job.net.bias.add_(1),
+    "a buffer anew": put,
+    "parameters": shrink,
+    "random numbers": lambda _: torch.rand(1),
+}
+
+
+@pytest.mark.parametrize("writes", WRITES)
+def test_a_step_lacks_what_every_step_before_wrote_behind_its_last_meeting(
+    tmp_path: Path, writes: str
+) -> None:
+    job = Job(tmp_path, WRITES[writes])
+    for _ in range(4):
+        job.step()
+    job.step(only_to_its_meeting=True)
+    assert not job.is_whole
+    job.behind(job)
+    assert job.is_whole or writes == "random numbers"
+    assert job.guard.training.meets_between_updates  # a copy of each last step is kept
+
+
+def test_an_evaluation_that_has_set_a_learning_rate_or_a_seed_is_no_end_of_a_step(tmp_path: Path) -> None:
+    job = Job(tmp_path, lambda _: None)
+    for _ in range(4):
+        job.step()
+    job.step(only_to_its_meeting=True)
+    assert job.is_whole
+    assert not job.guard.training.meets_between_updates
+    numbers = torch.get_rng_state()
+    torch.manual_seed(7)
+    assert not job.is_whole
+    torch.set_rng_state(numbers)
+    job.optimizer.param_groups[0]["lr"] = 0.0
+    assert not job.is_whole
+    job.optimizer.param_groups[0]["lr"] = 0.1
+    assert job.is_whole
