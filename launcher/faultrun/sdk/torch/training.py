@@ -12,7 +12,6 @@ from typing import Any
 from faultrun.errors import FaultrunError
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.session import ResumePoint
-from faultrun.sdk.torch.group.process_group import meetings
 from faultrun.sdk.torch.loader.batch_notes import BatchNotes
 from faultrun.sdk.torch.loader.batch_shares import InParts, sharing_of
 from faultrun.sdk.torch.loader.epoch_place import EpochPlace
@@ -23,9 +22,9 @@ from faultrun.sdk.torch.state.check import BEGINNING, BOUNDARY, check_of, living
 from faultrun.sdk.torch.state.rng import Rng, cuda_rng_if_used, reseeded, restore_rng, rng_from_plain
 from faultrun.sdk.torch.state.rng_recorder import recorder_of
 from faultrun.sdk.torch.state.state_dict import Parts, assemble, batches_done, load_into
-from faultrun.sdk.torch.state.trees import copied, same
-from faultrun.sdk.torch.state.updated import groups_of, names_differing
-from faultrun.sdk.torch.state.whole_steps import WholeSteps, StepWrites
+from faultrun.sdk.torch.state.step_under_way import StepUnderWay
+from faultrun.sdk.torch.state.trees import copied
+from faultrun.sdk.torch.state.updated import groups_of
 from faultrun.sdk.torch.stay.redo import Redo
 from faultrun.sdk.worker.save_files import Position, SaveWriter
 from faultrun.sdk.worker.state_provider import check_folder
@@ -71,29 +70,15 @@ class Training:
         self.check = check_of(writer) if worker is not None else None
         self.reading = EpochPlace(BatchNotes(writer) if worker is not None else None)
         self.redo = Redo()
-        self._updates = [] if worker is None else [0] * len(self.parts.optimizers)
-        self.whole = WholeSteps()
-        self._mark_of_parameters: Any = None
-        """Values at the last boundary."""
+        self._counted = None if worker is None else StepUnderWay(self.parts, self.recorder)
         self._ran = False
         """Whether the model ran since then, which may change its buffers."""
         self._is_asked = False
         """Whether the script asks for its steps, and so tells where one begins."""
         self.carried = Carried(self._is_given, self.note_under_way)
         self._told: set[str] = set()
-        self.meets_between_updates = False
-        """Whether ranks were seen to meet between the first update of a step and its last."""
         if worker is not None:
             self.parts.stage = worker.providers + 1
-        self._changes = 0
-        """Changes that ended since the last boundary."""
-        self._writes: tuple[int, int] | None = None
-        """What was counted there of the buffers; None where nobody looks."""
-        self._updated: tuple[Any, ...] | None = None
-        """What was written and how objects and hyperparameters were as the last update ended."""
-        self._met: int | None = None
-        self._met_last = 0
-        """Values as the first update of a step began, and as the last one ended."""
         self.kept: tuple[Boundary, Any] | None = None
         """A boundary, and a copy of its state on the host."""
         self.is_over = False
@@ -128,15 +113,13 @@ class Training:
 
     def after_update(self, number: int, *_: object) -> None:
         """That optimizer has stepped."""
-        self._updates[number] += 1
-        if self.carried.is_late or self.whole.looks:
+        now = self.under_way
+        now.updates[number] += 1
+        if self.carried.is_late or now.whole.looks:
             self.note_under_way(updated=True)
         self.end()
-        if self.whole.looks and not self.meets_between_updates:
-            groups = [groups_of(one) for one in self.parts.optimizers]
-            objects = {} if self.parts.objects.large else copied(self.parts.objects.now())
-            self._updated = self._written(self.position.step + 1), groups, objects
-        if self.history and self._updates[number] - self.history[-1].updates[number] == _MANY_UPDATES:
+        now.has_updated(self.position.step + 1, self.reading.loader_state)
+        if self.history and now.updates[number] - self.history[-1].updates[number] == _MANY_UPDATES:
             self._tell(f"{_MANY_UPDATES} updates were made since a step ended: is guard.step() missing?")
 
     def _is_given(self, inputs: Any) -> None:
@@ -165,18 +148,16 @@ class Training:
                 " saved there; change them in `with guard.updating():`"
             )
         self.lock.begin()
-        if self._met is None and self.worker is not None:
-            self._met = meetings()
+        if self._counted is not None:
+            self._counted.begins_change()
         passage = self.history[-1].passage if self.history else None
         if self._mark is not None and passage is not None and passage.left is None:
             passage.left = self._mark()
 
     def end(self) -> None:
         """That change is made."""
-        self._changes += 1
-        if self._met is not None:
-            self._met_last = meetings()
-            self.meets_between_updates |= self._met_last != self._met
+        if self._counted is not None:
+            self._counted.ends_change()
         self.lock.end()
 
     def step(self, n: int | None = None, epoch: int | None = None) -> None:
@@ -190,13 +171,15 @@ class Training:
             last.step + 1 if n is None else n, last.epoch if epoch is None else epoch, last.step_in_epoch
         )
         before = self.history[-1] if self.history else None
-        if before is not None and self._updates and not self.has_update:
+        under_way = self._counted
+        if before is not None and self.parts.optimizers and not self.has_update:
             self._ends_without_update()
         else:
-            late, written = self._met_late, self._written(self.position.step)
+            seen = under_way.seen(self.position.step, self.reading.loader_state) if under_way else (0, None)
             self.note_boundary()
-            if self.worker is not None:
-                self._ended_step(before, self.history[-1], late, written)
+            if under_way is not None:
+                self._ended_step(self.history[-1])
+                under_way.ended(before, self.history[-1], *seen)
         if self.worker is not None:
             self.carried.stepped(in_loop=self.in_loop)
             self.worker.step(self.position.step, self.position.epoch)
@@ -214,28 +197,20 @@ class Training:
     @property
     def is_touched(self) -> bool:
         """Whether parameters were changed since the last boundary, and no update has begun. Any thread."""
-        is_known = self.lock.phase is UpdatePhase.CLEAN and self._mark_of_parameters is not None
-        return is_known and self.parts.updated.mark() != self._mark_of_parameters
+        now = self._counted
+        return now is not None and self.lock.phase is UpdatePhase.CLEAN and now.has_changed_parameters
 
     def whole_now(self) -> Boundary | None:
         """What the step under way would end with, if all of it is done. Any thread, as ``boundary_now``."""
         now = self.boundary_now(self.recorder.helper_slot)
-        last, objects = self.history[-1], self.parts.objects
-        written = self._written(self.position.step + 1)
-        return now if self.whole.is_whole(last, now, self._met_late, objects, written) else None
-
-    def _written(self, step: int) -> StepWrites | None:
-        """What ``step`` has written so far; None where nobody looks."""
-        if (writes := self._writes) is None or self._mark_of_parameters is None:
-            return None
-        parameters = self.parts.updated.mark()[0] - self._mark_of_parameters[0]
-        buffers, put = self.parts.buffers.writes()
-        drawn = self.recorder.drew_behind_update(step, self.reading.loader_state())
-        return StepWrites(self._changes, parameters, buffers - writes[0], put - writes[1], drawn)
+        following, loader = self.position.step + 1, self.reading.loader_state
+        return now if self.under_way.is_whole(self.history[-1], now, following, loader) else None
 
     @property
-    def _met_late(self) -> int:
-        return 0 if self._met is None else meetings() - self._met_last
+    def under_way(self) -> StepUnderWay:
+        """What is counted of the step under way, under faultrun."""
+        assert self._counted is not None, "without faultrun nothing is counted"
+        return self._counted
 
     def _ends_without_update(self) -> None:
         step = self.position.step
@@ -248,29 +223,10 @@ class Training:
             " twice, or the update skipped, perhaps by an exception that was caught?"
         )
 
-    def _ended_step(
-        self, before: Boundary | None, now: Boundary, late: int, written: StepWrites | None
-    ) -> None:
-        parts = self.parts
-        parts.updated.look(now.groups, now.trained)
-        if before is not None and now.position.step == before.position.step + 1:
-            self.whole.ended(before, now, late, parts.objects, written)
-            if self.whole.looks and self._writes is None:
-                self._writes = parts.buffers.writes()
-        # then nobody knows at once whether a step is whole: something follows its last update
-        if late and not self.meets_between_updates:
-            self.meets_between_updates = (
-                bool(parts.objects.large) or self.whole.vary or self._goes_on_behind_updates(now, written)
-            )
+    def _ended_step(self, now: Boundary) -> None:
+        self.parts.updated.look(now.groups, now.trained)
         if not self.carried.is_late and self.writer.session.world_size > 1:
             self._see_late_draws(now)
-
-    def _goes_on_behind_updates(self, now: Boundary, written: StepWrites | None) -> bool:
-        """Whether the step that ended changed anything behind its last update."""
-        if (then := self._updated) is None:
-            return False
-        differ = then[0] != written or names_differing(then[1], now.groups)
-        return bool(differ) or not same(then[2], now.objects)
 
     def _see_late_draws(self, ended: Boundary) -> None:
         step, before = ended.position.step, [one.rng for one in self.history][-2:-1]
@@ -294,15 +250,15 @@ class Training:
         """
 
         def capture() -> None:
-            self._met, self._ran, self._changes = None, False, 0
+            self._ran = False
             self.carried.boundary()
             if self.worker is not None:
-                self._mark_of_parameters = self.parts.updated.mark()
                 boundary = self.boundary_now() if now is None else now()
                 if self._mark is not None:
                     boundary = boundary._replace(passage=Passage(done=self._mark()))
                 self.history.append(boundary)
-                self._writes = self.parts.buffers.writes() if self.whole.looks else None
+            if self._counted is not None:
+                self._counted.boundary()
 
         self.lock.boundary(capture)
         self.checks(BOUNDARY)
@@ -366,7 +322,7 @@ class Training:
             states = objects.capture()
         # a scheduler may change the hyperparameters before the next update
         groups = [groups_of(one) for one in parts.optimizers]
-        updates = tuple(self._updates) or (0,) * len(groups)
+        updates = (0,) * len(groups) if self._counted is None else tuple(self._counted.updates)
         began = self.reading.epoch_rng
         trained = parts.updated.now()
         return Boundary(self.position, rng, groups, states, updates, trained, began, buffers=buffers)
@@ -390,7 +346,9 @@ class Training:
 
     def load(self, state: Any) -> None:
         """Put back what ``state_at`` made. From another rank's the random numbers are this rank's own."""
-        self.kept = self._mark_of_parameters = None  # of what is not what came before this state
+        self.kept = None  # of what is not what came before this state
+        if self._counted is not None:
+            self._counted.distrusts_parameters()
         position = load_into(self.parts, state)
         rng, epoch_rng = (
             None if state[key] is None else rng_from_plain(state[key]) for key in ("rng", "epoch_rng")
@@ -506,7 +464,7 @@ class Training:
     @property
     def may_be_followed(self) -> bool:
         """Whether another may take its place: it has trained, now or in an earlier process, or is over."""
-        return self.is_over or self.position.step > 0 or any(self._updates)
+        return self.is_over or self.position.step > 0 or any(self.under_way.updates)
 
     def _tell(self, what: str) -> None:
         """Once for what begins so: the script may mean it."""

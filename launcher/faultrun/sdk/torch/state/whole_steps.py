@@ -18,8 +18,8 @@ from faultrun.sdk.worker.training_stages import told
 class StepWrites(NamedTuple):
     """What was done since the last boundary, as far as it is counted.
 
-    ``changes`` ended; writes to ``parameters`` and to ``buffers``, and buffers that were ``put`` anew; whether
-    anything was ``drawn`` behind the last update, None where that was not noted.
+    ``changes`` ended; writes to ``parameters`` and to ``buffers``, and buffers that were ``put`` anew;
+    whether anything was ``drawn`` behind the last update, None where that was not noted.
     """
 
     changes: int
