@@ -70,3 +70,17 @@ def test_steps_that_are_no_multiple_of_a_number_of_local_steps_are_looked_at() -
     one.stepped(5)
     with pytest.raises(FaultrunError):
         other.stepped(5)
+
+
+def test_an_optimizer_of_which_each_rank_keeps_its_share_is_refused_by_name() -> None:
+    def stepped(number: int) -> SameParameters:
+        model = net(0)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer.state[[*model.parameters()][number]]["momentum_buffer"] = torch.ones(3)
+        parts = Parts(model=model, optimizers=(optimizer,), objects=Objects({}), device=device_of(model))
+        return SameParameters(parts, Session(rank=number, world_size=3), ())
+
+    stepped(0).stepped(1)
+    with pytest.raises(FaultrunError) as refused:
+        stepped(1).stepped(1)
+    assert "what SGD 0 keeps of 0.weight differs between rank 0 and rank 1" in str(refused.value.because)

@@ -1,13 +1,14 @@
 """Whether ranks whose state is taken for one another have the same parameters, told over their store.
 
 Ranks that train parameters of their own (local steps between two averages, experts that
-DistributedDataParallel ignores) show it behind an update. A sample of each parameter is looked at behind a
-few steps, more and more seldom, and no rank waits: the one that comes second compares.
+DistributedDataParallel ignores), or whose optimizers keep other things (each the momentum of its share of the
+parameters), show it behind an update. A sample of each is looked at behind a few steps, more and more seldom,
+and no rank waits: the one that comes second compares.
 """
 
 import contextlib
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -44,7 +45,7 @@ class SameParameters:
                     " has its own, protect(directory=sdk.Folder(directory=..., replica_group=(rank,)))"
                 )
             return
-        digests = {name: f"{_digest(one):08x}" for name, one in self._parts.model.named_parameters()}
+        digests = {name: f"{one:08x}" for name, one in self._digests()}
         mine = f"{self._session.rank} {' '.join(digests.values())}"
         of = f"{self._session.incarnation}/parameters/{self._parts.stage}"
         with contextlib.suppress(RuntimeError, NotImplementedError):
@@ -54,18 +55,41 @@ class SameParameters:
                 .split(" ")
             )
             other = [name for name, one in zip(digests, theirs, strict=False) if one != digests[name]]
+            if len(theirs) != len(digests):
+                other = other or ["what optimizers keep"]
             if other:
                 raise _differ(other, step, int(rank), self._session.rank)
+
+    def _digests(self) -> Iterator[tuple[str, int]]:
+        names = {}
+        for name, one in self._parts.model.named_parameters():
+            names[id(one)] = name
+            yield name, _digest(one)
+        for number, optimizer in enumerate(self._parts.optimizers):
+            trained = (one for group in optimizer.param_groups for one in group["params"])
+            for place, one in enumerate(trained):
+                what = f"what {type(optimizer).__name__} {number} keeps of {names.get(id(one), place)}"
+                yield what, _of_state(optimizer.state.get(one, {}))
 
 
 def _differ(names: list[str], step: int, first: int, second: int) -> FaultrunError:
     more = f", and {len(names) - 1} more" if names[1:] else ""
     return FaultrunError(
-        "ranks have parameters of their own, and the state of one is taken for that of another",
+        "ranks have a state of their own, and that of one is taken for that of another",
         because=f"{names[0]} differs between rank {first} and rank {second} behind step {step}{more}",
         hint="where each is to have its own, protect(directory=sdk.Folder(directory=...,"
         " replica_group=(rank,))); else give all ranks the same before the first step",
     )
+
+
+def _of_state(state: Any) -> int:
+    """Of the tensors that an optimizer keeps for one parameter, and by which names."""
+    found: list[Any] = [] if not isinstance(state, dict) else [*state.items()]
+    digest = 0
+    for name, one in found:
+        value = f"{_digest(one)}" if isinstance(one, torch.Tensor) else ""
+        digest = zlib.crc32(f"{name} {value}".encode(), digest)
+    return digest
 
 
 def _digest(parameter: Any) -> int:
