@@ -64,7 +64,7 @@ class GaspFile:
         self.state = state or training.host_state_at
         self._suffix, self._save_fn = suffix, save_fn
         self._is_ours = now is None and save_fn is None
-        training.parts.objects.are_plain = self._is_ours
+        training.parts.objects.are_plain = training.parts.updated.are_plain = self._is_ours
 
     def rehearse(self, directory: Path) -> None:
         """Save all but the tensors into ``directory`` and read it again. ValueError: it cannot be read."""

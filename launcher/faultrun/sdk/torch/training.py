@@ -24,7 +24,6 @@ from faultrun.sdk.torch.state.rng_recorder import recorder_of
 from faultrun.sdk.torch.state.state_dict import Parts, assemble, batches_done, load_into
 from faultrun.sdk.torch.state.step_under_way import StepUnderWay
 from faultrun.sdk.torch.state.trees import copied
-from faultrun.sdk.torch.state.updated import groups_of
 from faultrun.sdk.torch.stay.redo import Redo
 from faultrun.sdk.worker.save_files import Position, SaveWriter
 from faultrun.sdk.worker.state_provider import check_folder
@@ -321,7 +320,7 @@ class Training:
             parts.buffers.capture()
             states = objects.capture()
         # a scheduler may change the hyperparameters before the next update
-        groups = [groups_of(one) for one in parts.optimizers]
+        groups = parts.updated.groups()
         updates = (0,) * len(groups) if self._counted is None else tuple(self._counted.updates)
         began = self.reading.epoch_rng
         trained = parts.updated.now()

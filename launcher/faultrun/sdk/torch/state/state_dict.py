@@ -279,7 +279,7 @@ def _optimizer_state(optimizer: Any, boundary: Boundary, newest: Boundary, numbe
         group.update({key: one for key, one in captured.items() if key != "params"})
     ahead = newest.updates[number] - boundary.updates[number]
     count = sum(len(group["params"]) for group in groups)  # what was added since has no part in it
-    each = {key: one for key, one in state["state"].items() if key < count}
+    each = {key: plain(one) for key, one in state["state"].items() if not (_is_number(key) and key >= count)}
     if ahead:
         each = {key: _steps_back(one, ahead) for key, one in each.items()}
     return {"state": each, "param_groups": groups}
@@ -305,15 +305,22 @@ def _load_optimizer(optimizer: Any, state: Mapping[str, Any]) -> None:
     held[:], optimizer.param_groups = groups, held
     parameters = [parameter for group in groups for parameter in group["params"]]
     for number, saved in state["state"].items():
-        live = optimizer.state[parameters[number]]
+        live = optimizer.state[parameters[number]] if _is_number(number) else {}
         for key, one in saved.items() if isinstance(saved, Mapping) else ():
             now = live.get(key)
             if isinstance(one, torch.Tensor) and isinstance(now, torch.Tensor) and one.dtype != now.dtype:
                 live[key] = one.to(now.device, copy=True)
 
 
-def _steps_back(one: Mapping[str, Any], ahead: int) -> dict[str, Any]:
+def _is_number(key: Any) -> bool:
+    """Whether an optimizer keeps something of a parameter under it, and not under a word of its own."""
+    return isinstance(key, int)
+
+
+def _steps_back(one: Any, ahead: int) -> Any:
     """Step counts are kept on the CPU, which is ``ahead`` of the device that keeps the rest."""
+    if not isinstance(one, Mapping):
+        return one
     step = one.get("step")
     if isinstance(step, torch.Tensor) and not step.is_cuda:
         return {**one, "step": step - ahead}

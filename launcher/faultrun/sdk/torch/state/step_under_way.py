@@ -11,7 +11,7 @@ from faultrun.sdk.torch.state.boundary import Boundary
 from faultrun.sdk.torch.state.rng_recorder import RngRecorder
 from faultrun.sdk.torch.state.state_dict import Parts
 from faultrun.sdk.torch.state.trees import copied, same
-from faultrun.sdk.torch.state.updated import groups_of, names_differing
+from faultrun.sdk.torch.state.updated import names_differing
 from faultrun.sdk.torch.state.whole_steps import StepWrites, WholeSteps
 
 Loader = Callable[[], Any]
@@ -66,7 +66,7 @@ class StepUnderWay:
     def has_updated(self, step: int, loader: Loader) -> None:
         """An optimizer has made its update in ``step``, and its random numbers are noted."""
         if self.whole.looks and not self.meets_between_updates:
-            objects, groups = self._parts.objects, [groups_of(one) for one in self._parts.optimizers]
+            objects, groups = self._parts.objects, self._parts.updated.groups()
             states = {} if objects.large else copied(objects.now())
             self._updated = self._written(step, loader), groups, states
 

@@ -14,10 +14,11 @@ from torch.nn.parallel import DistributedDataParallel
 from faultrun.errors import FaultrunError
 from faultrun.sdk.torch.state.rng import memory_at
 from faultrun.sdk.torch.state.shards import is_dtensor, local_of
-from faultrun.sdk.torch.state.trees import same
+from faultrun.sdk.torch.state.trees import copied, is_plain, plain, same
 from faultrun.sdk.worker.training_stages import told
 
 _PIECE = 64
+_FIXED = frozenset({int, float, bool, str, type(None)})
 
 Groups = Sequence[Sequence[Mapping[str, Any]]]
 """Each optimizer's, as they were at a boundary."""
@@ -34,6 +35,8 @@ class Updated:
         named = [pair for one in ddp for pair in one.module.named_parameters()]
         self._left_out = {name: one for name, one in named if not one.requires_grad}
         self._seen: tuple[list[int], list[bool]] | None = None
+        self.are_plain = False
+        """Whether saves hold plain values only."""
         self._pieces: dict[tuple[int, int], memoryview] = {}
         self._name()
         trained = (one for each in optimizers for group in each.param_groups for one in group["params"])
@@ -95,6 +98,25 @@ class Updated:
         for one, values in zip(self.others(), saved, strict=False):
             one.copy_(values)
 
+    def groups(self) -> list[list[dict[str, Any]]]:
+        """Each optimizer's, with copies of hyperparameters: a tensor or a list may be written into.
+
+        FaultrunError: there is one that no save can hold.
+        """
+        return [
+            [{key: self._kept(each, key, one) for key, one in group.items()} for group in each.param_groups]
+            for each in self._optimizers
+        ]
+
+    def _kept(self, optimizer: Any, name: str, value: Any) -> Any:
+        if name in ("params", "param_names") or _is_fixed(value):
+            return value
+        if is_plain(value):
+            return copied(plain(value))
+        if self.are_plain:
+            raise _not_saved(optimizer, name, value)
+        return value
+
     def now(self) -> list[bool]:
         """Whether each of the model's parameters is trained, and not frozen."""
         return [one.requires_grad for one in self._all]
@@ -105,6 +127,8 @@ class Updated:
             self._seen = seen
             self._choose_pieces()
             self._check()
+            if self.are_plain:
+                self._check_states()
 
     def have_changed(self, groups: Groups) -> bool:
         """Whether hyperparameters have, since they were ``groups``; numbers on a device are not looked at."""
@@ -146,7 +170,7 @@ class Updated:
                     if isinstance(one, torch.Tensor) and isinstance(group.get(key), torch.Tensor):
                         group[key].copy_(one)  # a scheduler may write into it
                     elif key != "params":
-                        group[key] = one
+                        group[key] = one if callable(one) else copied(one)
         _freeze(self._all, trained)
 
     def _named(self, params: Sequence[Any]) -> list[str]:
@@ -164,17 +188,22 @@ class Updated:
             because = "DistributedDataParallel was made while it was frozen, and sums no gradients of it"
             raise FaultrunError(what, because=because, hint="unfreeze it before, and freeze it behind that")
 
+    def _check_states(self) -> None:
+        for optimizer in self._optimizers:
+            for kept in optimizer.state.values():
+                for name, one in kept.items() if isinstance(kept, Mapping) else ():
+                    if not isinstance(one, torch.Tensor) and not is_plain(one):
+                        raise _not_saved(optimizer, name, one)
+
     def _name(self) -> None:
         named = [*self._model.named_parameters()]
         self._names, self._all = {id(one): name for name, one in named}, [one for _, one in named]
 
 
-def groups_of(optimizer: Any) -> list[dict[str, Any]]:
-    """Its groups, with copies of hyperparameters: a learning rate may be a tensor that is written into."""
-    return [
-        {key: one.clone() if isinstance(one, torch.Tensor) else one for key, one in group.items()}
-        for group in optimizer.param_groups
-    ]
+def _is_fixed(value: Any) -> bool:
+    """Whether nobody can write into it."""
+    kind = type(value)
+    return kind in _FIXED or (kind is tuple and all(type(one) in _FIXED for one in value))
 
 
 def names_differing(then: Groups, now: Groups) -> set[str]:
@@ -190,6 +219,12 @@ def names_differing(then: Groups, now: Groups) -> set[str]:
 
 def _then(groups: Groups, number: int, place: int, key: str) -> Any:
     return groups[number][place].get(key) if place < len(groups[number]) else None
+
+
+def _not_saved(optimizer: Any, name: str, value: Any) -> FaultrunError:
+    because = f"{name} is a {type(value).__name__}, which torch.load(weights_only=True) does not read"
+    hint = "let it be a number, a word, a tensor, or a list or dict of these"
+    return FaultrunError(f"{type(optimizer).__name__} cannot be saved", because=because, hint=hint)
 
 
 def _differ(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
