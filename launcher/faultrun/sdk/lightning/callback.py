@@ -103,7 +103,7 @@ class LightningGasp:
         self._worker.keep(TorchProvider(guard.training, guard.form, guard.unended))
         self._on_sigterm = signal.getsignal(signal.SIGTERM)
 
-    def on_train_start(self, trainer: Any, *_: Any) -> None:
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """All is put back: try what a save will need.
 
         Lightning's own handler of SIGTERM broadcasts in the middle of whatever this rank does (2.6,
@@ -124,6 +124,8 @@ class LightningGasp:
         preflight(writer, f"rank_{writer.session.rank}", guard.form.rehearse)
         guard.training.in_loop = self._trains = True
         if self._resumed is not None:
+            if self._resumed.place.next is not Next.EPOCH:
+                _begin_epoch_again(trainer, pl_module)
             warnings.filterwarnings("ignore", "You're resuming from a checkpoint that ended before the epoch")
             if self._resumed.place.next is Next.VALIDATION:
                 self._restore()  # it is begun again before any batch
@@ -258,6 +260,23 @@ class LightningGasp:
     def _works_at(self, phase: WorkPhase) -> None:
         if self._worker is not None:
             self._worker.works_at(phase)
+
+
+def _begin_epoch_again(trainer: Any, module: Any) -> None:
+    """Lightning calls no ``on_train_epoch_start`` where a fit goes on inside an epoch.
+
+    What follows from the epoch alone is set again, and what only the hook knows is told.
+    """
+    for one in (module, *trainer.callbacks):
+        if isinstance(one, LightningGasp) or not overrides(one, "on_train_epoch_start"):
+            continue
+        if callable(getattr(one, "get_accumulate_grad_batches", None)):
+            one.on_train_epoch_start(trainer, module)
+        elif not type(one).__module__.startswith(_LIGHTNINGS):
+            told(
+                f"{type(one).__name__}.on_train_epoch_start is not called again inside of epoch"
+                f" {trainer.current_epoch}: what it sets is as at the start"
+            )
 
 
 def _may_swap_weights(one: Any) -> bool:
