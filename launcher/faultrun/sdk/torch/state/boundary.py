@@ -31,8 +31,11 @@ from faultrun.sdk.torch.state.trees import (
     to_bytes,
 )
 from faultrun.sdk.worker.save_files import Position
+from faultrun.sdk.worker.training_stages import told
 
 _LOOK_S = 0.002
+_SOON = 3
+"""Boundaries: a step has ended."""
 OF_LIBRARIES = ("torch.", "accelerate.", "transformers.", "lightning", "pytorch_lightning.", "faultrun.")
 
 NOT_GIVEN = "faultrun."
@@ -103,6 +106,7 @@ class Objects:
         self.are_plain = False
         """Whether saves hold plain values only."""
         self._copies: dict[str, list[Any]] = {}
+        self._captures = 0
         self._seen: dict[str, tuple[Any, list[_Mark | None]]] = {}
         """The states as they were last copied, kept so that no other tensor is taken for one of theirs."""
         self._own = {
@@ -126,7 +130,13 @@ class Objects:
 
     def capture(self) -> dict[str, Any]:
         """Copies of the states. FaultrunError: there is no room for one."""
-        return {name: self._copied(name, state) for name, state in self.now().items()}
+        states = self.now()
+        self._captures += 1
+        if self._captures == _SOON:
+            given = (name for name in states if not name.startswith(NOT_GIVEN))
+            for name in (name for name in given if states[name] == {}):
+                told(f"nothing of objects[{name!r}] is kept: its state_dict is empty (persistent(True)?)")
+        return {name: self._copied(name, state) for name, state in states.items()}
 
     def _copied(self, name: str, state: Any) -> Any:
         kept, new, marks = iter(self._copies.pop(name, ())), [], []
@@ -201,11 +211,15 @@ class Objects:
         return to_bytes(parts) or b""
 
     def put_noted(self, content: bytes) -> list[str]:
-        """Put back what ``noted`` returned; the names of the script's own objects that are not in it."""
+        """Put back what ``noted`` returned; the names of what may be this rank's own and is not in it."""
         states = dict(map(from_bytes, from_bytes(content))) if content else {}
         for name in states.keys() & self._own.keys():
             self._own[name].load_state_dict(states[name])
-        return [name for name in self._own if name not in states]
+        return [
+            name
+            for name, one in self._objects.items()
+            if name not in states and (name in self._own or _averages(one))
+        ]
 
     def meshes(self, name: str) -> tuple[Any, ...]:
         """Over which the state of this one is spread now."""
@@ -219,11 +233,28 @@ class Objects:
         """Put every state back. KeyError when one of the script's is missing."""
         for name, one in self._objects.items():
             if name in states or not name.startswith(NOT_GIVEN):
+                if isinstance(one, torch.nn.Module):
+                    _make_room(one, states[name])
                 one.load_state_dict(states[name])
 
     def put_back(self, states: Mapping[str, Any]) -> None:
         """Put back what ``capture`` returned."""
         self.load({name: unpacked(copied(one), self.meshes(name)) for name, one in states.items()})
+
+
+def _make_room(module: torch.nn.Module, state: Mapping[str, Any]) -> None:
+    """Have buffers of the shapes in ``state``: some grow, and a module loads none of another shape."""
+    for path, part in module.named_modules():
+        for key, held in part._buffers.items():
+            saved = state.get(f"{path}.{key}" if path else key)
+            if held is not None and isinstance(saved, torch.Tensor) and saved.shape != held.shape:
+                part._buffers[key] = held.new_empty(saved.shape)
+
+
+def _averages(one: Any) -> bool:
+    """Whether it is a module with buffers of its own, which may be averages of what this rank has seen."""
+    buffers = one.buffers() if isinstance(one, torch.nn.Module) else ()
+    return any(each.is_floating_point() for each in buffers)
 
 
 def passes(mark: DeviceMark, timeout_s: float) -> bool:

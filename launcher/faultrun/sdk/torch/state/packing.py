@@ -19,7 +19,7 @@ import torch
 
 from faultrun.sdk.snapshots.buffer import aligned
 from faultrun.sdk.torch.state.rng import memory_at
-from faultrun.sdk.torch.state.trees import map_tensors
+from faultrun.sdk.torch.state.trees import map_tensors, with_values
 
 _PLACE = "faultrun_tensor"
 
@@ -83,7 +83,7 @@ def filled(state: Any, tensors: Sequence[Any]) -> Any:
     if isinstance(state, dict):
         if _PLACE in state:
             return tensors[state[_PLACE]]
-        return {key: filled(one, tensors) for key, one in state.items()}
+        return with_values(state, lambda one: filled(one, tensors))
     if type(state) in (list, tuple):
         return type(state)(filled(one, tensors) for one in state)
     return state

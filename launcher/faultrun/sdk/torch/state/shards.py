@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from faultrun.errors import CannotNow, FaultrunError
-from faultrun.sdk.torch.state.trees import map_tensors
+from faultrun.sdk.torch.state.trees import map_tensors, with_values
 
 _KEYS = frozenset({"local", "shape", "stride", "placements", "mesh", "piece"})
 _EXTRA = "_extra_state"
@@ -57,7 +57,7 @@ def unpacked(state: Any, meshes: Sequence[Any]) -> Any:
     if state.keys() == _KEYS:
         return _restored(state, meshes)
     if any(isinstance(one, dict | list | tuple) for one in state.values()):
-        return {key: unpacked(one, meshes) for key, one in state.items()}
+        return with_values(state, lambda one: unpacked(one, meshes))
     return state
 
 

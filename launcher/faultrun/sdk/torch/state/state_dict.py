@@ -254,6 +254,7 @@ def load_into(parts: Parts, state: Mapping[str, Any]) -> Position:
     """
     shards = parts.shards
     parts.buffers.put(state.get("buffers", {}), persistent=state["model"])
+    parts.updated.cast(state.get("updated", {}))
     parts.model.load_state_dict(state["model"] if shards is None else shards.filled(state["model"]))
     saved = state["optimizer"] if len(parts.optimizers) != 1 else [state["optimizer"]]
     if "updated" in state:

@@ -28,16 +28,21 @@ def map_tensors(
         return value
     if isinstance(value, torch.Tensor):
         return change(value)
-    if type(value) is dict:
-        return {key: map_tensors(one, change, other) for key, one in value.items()}
     if isinstance(value, dict):
-        new = copy.copy(value)  # a Counter made of pairs would count them
-        for key, one in value.items():
-            new[key] = map_tensors(one, change, other)
-        return new
+        return with_values(value, lambda one: map_tensors(one, change, other))
     if type(value) in (list, tuple):
         return type(value)(map_tensors(one, change, other) for one in value)
     return other(value)
+
+
+def with_values(state: dict[Any, Any], change: Callable[[Any], Any]) -> dict[Any, Any]:
+    """A dict of the same kind, with ``change`` applied to every value."""
+    if type(state) is dict:
+        return {key: change(one) for key, one in state.items()}
+    new = copy.copy(state)  # a Counter made of pairs would count them
+    for key, one in state.items():
+        new[key] = change(one)
+    return new
 
 
 def plain(state: Any) -> Any:

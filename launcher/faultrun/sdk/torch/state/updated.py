@@ -39,6 +39,7 @@ class Updated:
         """Whether saves hold plain values only."""
         self._pieces: dict[tuple[int, int], memoryview] = {}
         self._name()
+        self._dtypes = {self._names[id(one)]: one.dtype for one in self._all}
         trained = (one for each in optimizers for group in each.param_groups for one in group["params"])
         self._others = [one for one in trained if id(one) not in self._names]
         flat = any("FullyShardedDataParallel" in type(one).__name__ for one in model.modules())
@@ -141,7 +142,18 @@ class Updated:
         return {
             "trained": dict(zip(self._names.values(), trained, strict=False)),
             "groups": [[self._named(group["params"]) for group in each] for each in groups],
+            "cast": {
+                name: str(one.dtype)[6:]
+                for name, one in zip(self._names.values(), self._all, strict=True)
+                if one.dtype != self._dtypes.get(name, one.dtype)
+            },
         }
+
+    def cast(self, told: Mapping[str, Any]) -> None:
+        """Have the types of parameters that a step had cast, before they are loaded."""
+        for name, dtype in told.get("cast", {}).items():
+            parameter = self._model.get_parameter(name)
+            parameter.data = parameter.data.to(getattr(torch, dtype))
 
     def put(self, told: Mapping[str, Any], saved: Sequence[Any]) -> None:
         """Have the groups of ``saved``, the optimizers' states, and freeze what was frozen then."""

@@ -1,0 +1,99 @@
+"""What is easily lost between two processes: kept as it was, or told by its name."""
+
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from faultrun.sdk.torch.guard import Guard  # noqa: E402
+from faultrun.sdk.torch.state.boundary import Objects  # noqa: E402
+from faultrun.sdk.torch.state.packing import filled, opened, pack  # noqa: E402
+from faultrun.sdk.torch.state.trees import copied  # noqa: E402
+from sdk.support.protected import protected  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+
+def job(directory: Path, kind: Any = torch.optim.Adam, **objects: Any) -> tuple[Guard, Any, nn.Module]:
+    torch.manual_seed(1)
+    net = nn.Linear(2, 2)
+    optimizer = kind(net.parameters())
+    guard = protected(directory, optimizer, net=net, objects=objects)
+    guard.training.begin_here()
+    return guard, optimizer, net
+
+
+def step(guard: Guard, optimizer: Any, net: nn.Module) -> None:
+    net(torch.ones(1, 2, dtype=net.weight.dtype)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    guard.step()
+
+
+def test_an_object_with_an_empty_state_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mean = SimpleNamespace(state_dict=dict, load_state_dict=lambda _: None)
+    kept = nn.BatchNorm1d(2)
+    this = job(tmp_path, mean=mean, kept=kept)
+    for _ in range(3):
+        step(*this)
+    told = capsys.readouterr().err
+    assert told.count("nothing of objects['mean'] is kept") == 1
+    assert "'kept'" not in told
+
+
+def test_averages_of_a_module_among_objects_are_those_of_the_rank_that_saved() -> None:
+    objects = Objects({"teacher": nn.BatchNorm1d(2), "ema": nn.Linear(2, 2)})
+    assert objects.put_noted(b"") == ["teacher"]
+
+
+def test_a_counter_stays_a_counter_on_its_way_to_another_rank() -> None:
+    state = {"seen": Counter(a=2), "deep": {"more": Counter(b=1)}, "tensor": torch.ones(2)}
+    packed = pack(state)
+    came = filled(opened(packed.plan), packed.tensors)
+    came["seen"]["new"] += 1
+    assert came["seen"] == Counter(a=2, new=1)
+    assert type(came["deep"]["more"]) is Counter
+
+
+class Queue(nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("held", torch.zeros(0, 2))
+
+    def put(self) -> None:
+        self.held = torch.cat([self.held, torch.ones(1, 2)])
+
+
+def test_a_buffer_that_grows_in_a_module_among_objects_comes_back_in_its_length(tmp_path: Path) -> None:
+    queue, other = Queue(), Queue()
+    guard, optimizer, net = job(tmp_path / "a", queue=queue)
+    queue.put()
+    step(guard, optimizer, net)
+    queue.put()
+    guard.training.put_back()
+    assert queue.held.shape == (1, 2)
+    saved = copied(guard.training.state_at(guard.training.history[-1]))
+    job(tmp_path / "b", queue=other)[0].load(saved)
+    assert torch.equal(other.held, torch.ones(1, 2))
+
+
+def test_a_model_that_was_cast_while_it_trained_comes_back_in_that_type(tmp_path: Path) -> None:
+    def kind(parameters: Any) -> Any:
+        return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+
+    first, second = job(tmp_path / "a", kind), job(tmp_path / "b", kind)
+    step(*first)
+    first[2].bfloat16()
+    step(*first)
+    saved = torch.load(first[0].save(tmp_path / "saved.pt").path, weights_only=True)
+    second[0].load(saved)
+    assert second[2].weight.dtype is torch.bfloat16
+    for one in (first, second):
+        step(*one)
+    assert torch.equal(first[2].weight, second[2].weight)
