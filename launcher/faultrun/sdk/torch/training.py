@@ -224,6 +224,8 @@ class Training:
 
     def _ended_step(self, now: Boundary) -> None:
         self.parts.updated.look(now.groups, now.trained)
+        if not (step := now.position.step) & (step - 1):
+            self.parts.note_gradients()
         if not self.carried.is_late and self.writer.session.world_size > 1:
             self._see_late_draws(now)
 

@@ -97,3 +97,22 @@ def test_a_model_that_was_cast_while_it_trained_comes_back_in_that_type(tmp_path
     for one in (first, second):
         step(*one)
     assert torch.equal(first[2].weight, second[2].weight)
+
+
+def test_gradients_that_are_views_of_one_buffer_are_emptied_there_and_others_dropped(tmp_path: Path) -> None:
+    guard, optimizer, net = job(tmp_path)
+    flat = torch.zeros(6)
+    net.weight.grad, net.bias.grad = flat[:4].view(2, 2), flat[4:].view(2)
+    for _ in range(3):
+        flat.zero_()
+        net(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        guard.step()
+    net(torch.ones(1, 2)).sum().backward()
+    net.bias.grad = None
+    net(torch.ones(1, 2)).sum().backward()
+    guard.training.parts.forget_gradients()
+    assert net.bias.grad is None, "it was made in this step"
+    assert not flat[:4].any()
+    net(torch.ones(1, 2)).sum().backward()
+    assert torch.equal(flat[:4], torch.ones(4))

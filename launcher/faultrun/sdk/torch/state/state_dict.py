@@ -11,7 +11,8 @@ holds this rank's piece (``shards``).
 """
 
 import pickle
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -45,6 +46,7 @@ class Parts:
 
     ``shards`` is its state where it is spread over a mesh, else None.
     ``stage``: the how many-th training of the script it is.
+    ``lasting``: gradients that were there as a step ended, by number of the parameter.
     ``watched``: modules on whose forward pass a hook is put; in a compiled model it would be compiled too.
     """
 
@@ -56,6 +58,7 @@ class Parts:
     shards: ModuleState | None = None
     wrapped: tuple[Any, ...] = ()
     stage: int = 1
+    lasting: dict[int, weakref.ref[Any]] = field(default_factory=dict)
     buffers: Buffers = field(init=False)
     updated: Updated = field(init=False)
 
@@ -65,11 +68,26 @@ class Parts:
         if (extra := ExtraState(self.model)).is_there:
             self.objects.add(EXTRA, extra)
 
+    def note_gradients(self) -> None:
+        """A step has ended: gradients that are there now may stay for all steps, as views of a buffer do."""
+        grads = ((id(one), one.grad) for one in self._trained() if one.grad is not None)
+        self.lasting = {number: weakref.ref(grad) for number, grad in grads}
+
     def forget_gradients(self) -> None:
-        """Drop the gradients of the model and of all else that is updated: a step is taken back."""
+        """Drop the gradients of the model and of all else that is updated: a step is taken back.
+
+        Those that outlive steps are emptied where they are.
+        """
+        for parameter in self._trained():
+            noted = self.lasting.get(id(parameter))
+            if parameter.grad is not None and noted is not None and noted() is parameter.grad:
+                parameter.grad.detach().zero_()
+            else:
+                parameter.grad = None
+
+    def _trained(self) -> Iterator[Any]:
         updated = (group["params"] for one in self.optimizers for group in one.param_groups)
-        for parameter in chain(self.model.parameters(), *updated):
-            parameter.grad = None
+        return chain(self.model.parameters(), *updated)
 
 
 class ExtraState:

@@ -291,7 +291,8 @@ class Rejoin:
             self._repair.start_device()
         interrupted = error is not None and not isinstance(error, PeerLost)
         forget_frames(error)
-        self._training.parts.forget_gradients()
+        if self._training.inside:  # a newcomer has begun no step, and its script may have made their place
+            self._training.parts.forget_gradients()
         self._averaging.leaves(interrupted=interrupted)
         gc.collect()
         if self._group is not None and self._training.inside:
