@@ -79,9 +79,9 @@ class Parts:
         Those that outlive steps are emptied where they are.
         """
         for parameter in self._trained():
-            noted = self.lasting.get(id(parameter))
-            if parameter.grad is not None and noted is not None and noted() is parameter.grad:
-                parameter.grad.detach().zero_()
+            noted = self.lasting.get(id(parameter), lambda: None)()
+            if noted is not None and noted is parameter.grad:
+                noted.detach().zero_()
             else:
                 parameter.grad = None
 
