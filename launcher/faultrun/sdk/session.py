@@ -63,10 +63,11 @@ class Session:
     a collective to the supervisor's word that a peer is gone.
 
     ``full_world_size`` is that of the run when no rank is left out, 0 where none ever is. ``trained_in``: the
-    incarnation of the newest whole step; None: this one. ``has_joined``: it has been told of a group since it
-    began. ``checks``: what comes back is compared with what was (``sdk/torch/state/check.py``). A process
-    that lives on in the next incarnation changes ``incarnation`` and ``progress`` here, in the one object
-    that all of the SDK holds (``moves_to``).
+    incarnation of the newest whole step; None: this one. ``has_stepped``: this process has made a step, and
+    holds no state of a file any more. ``has_joined``: it has been told of a group since it began. ``checks``:
+    what comes back is compared with what was (``sdk/torch/state/check.py``). A process that lives on in the
+    next incarnation changes ``incarnation`` and ``progress`` here, in the one object that all of the SDK
+    holds (``moves_to``).
     """
 
     rank: int = 0
@@ -86,6 +87,7 @@ class Session:
     full_world_size: int = 0
     trained_in: int | None = None
     has_joined: bool = False
+    has_stepped: bool = False
     checks: bool = False
 
     @property

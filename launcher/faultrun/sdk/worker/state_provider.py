@@ -82,7 +82,7 @@ class StateProvider(ABC):
         """The file or folder that holds this step already: written before, or what training resumed from."""
         if self._is_written(step):
             return self._last
-        point = self.writer.session.point
+        point = None if self.writer.session.has_stepped else self.writer.session.point
         if point is not None and point.step == step and (size_bytes := size_of(Path(point.path))):
             return Saved(
                 path=point.path,

@@ -119,6 +119,7 @@ class Worker:
         self._helper.step = (step, epoch)
         self._helper.pipe.rings_here()
         if first:
+            self.session.has_stepped = True
             self._helper.pipe.poke()
         if self._faults is not None:
             self._faults.at("step", step)

@@ -1,5 +1,6 @@
 """One guard holds all that a rank trains, and what it counts is what was done."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from faultrun.errors import FaultrunError
-from faultrun.sdk.session import Session
+from faultrun.sdk.session import ResumePoint, Session
 from faultrun.sdk.torch import protect
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.worker.save_files import Position
+from faultrun.sdk.worker.state_provider import SaveOrder
 from faultrun.sdk.worker.worker import Worker
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
@@ -70,6 +72,21 @@ def test_a_stage_that_was_done_before_a_restart_makes_no_step_and_gives_way_all_
     again = Part(tmp_path)
     again.guard.load(torch.load(saved.path, weights_only=True))
     Part(tmp_path).step()
+
+
+def test_a_step_of_the_points_number_that_was_made_here_is_saved_and_not_taken_for_the_point(
+    tmp_path: Path,
+) -> None:
+    first = Part(tmp_path / "a")
+    first.step()
+    point = first.guard.save(tmp_path / "point.pt")
+    told = ResumePoint(path=point.path, step=1, epoch=None, reason="fault", incarnation=1)
+    second = Part(tmp_path / "b")
+    this = second.guard.training.worker
+    assert this is not None and this.provider is not None
+    this.session.point = told
+    second.step()
+    assert this.provider.save(SaveOrder(until_s=time.monotonic() + 30)).path != point.path
 
 
 def test_a_training_that_never_begins_can_be_closed(tmp_path: Path) -> None:
