@@ -97,6 +97,10 @@ STACKS_FILE = "stacks_{rank}.txt"
 SIGNALS_FILE = "signals_{rank}"
 """Beside it: a byte for each signal to stop that the rank's program took (``sdk/worker/stop_signals.py``)."""
 
+PROGRAMS_FILE = "programs_{rank}.jsonl"
+"""Beside it: which programs below the rank asked for the recovery point, and why one was not given it
+(``sdk/worker/programs.py``)."""
+
 THREADS_FILE = "threads_{rank}.txt"
 """Where the stacks of the other threads go, each time anew."""
 

@@ -72,6 +72,7 @@ def start(
     _script = ScriptProvider(save, SaveWriter(folder_of(directory), this.session), name)
     this.keep(_script)
     preflight(_script.writer, f"rank_{this.session.rank}")
+    this.point_for(_script.writer.folder.path)
 
 
 def step(n: int, epoch: int | None = None) -> None:
@@ -131,9 +132,12 @@ def done(*, ends_within_s: float = 300.0) -> None:
 
 
 def resume() -> RecoveryPoint | None:
-    """Where this worker is to go on; None when training starts from nothing, or without faultrun."""
+    """Where this worker is to go on; None when training starts from nothing, or without faultrun.
+
+    None also where the recovery point is of another program below this rank, as the log then tells.
+    """
     this = worker()
-    return this.session.point if this is not None else None
+    return this.point_for() if this is not None else None
 
 
 def is_newcomer() -> bool:

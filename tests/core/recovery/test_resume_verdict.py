@@ -148,6 +148,12 @@ def test_it_says_what_was_opened_instead() -> None:
     assert found.why.startswith("the script on this node opened best.pt, not ")
 
 
+def test_a_program_that_the_sdk_did_not_give_the_point_to_is_told_why() -> None:
+    refused = Opened(seen=True, others=("end.pt",), refused="it was saved by tune.py")
+    told = "the script began at step 1 although step 80 was handed over: it was saved by tune.py"
+    assert check(stepped(1), AT_80, TOLD, None, refused).why == told
+
+
 def test_a_folder_was_opened_if_a_file_in_it_was() -> None:
     point = replace(AT_80, path="/c/step_80", files=())
     assert opened_of(("/c/step_80/model.pt",), point) == Opened(seen=True, chosen=True)

@@ -1,6 +1,7 @@
 """A resume is proved by the first step after it: scripts that report nothing and only print."""
 
 import signal
+import sys
 
 from faultrun.core.humanize import span
 from support.checkpoints.ckpt_bytes import ckpt
@@ -53,3 +54,37 @@ def test_a_checkpoint_that_nobody_tells_the_script_of_is_never_claimed(launcher:
         "the script began at step 1 by its log although step 80 lies there: nothing tells the script"
         in run.card(1)
     )
+
+
+STAGE = """
+import json, os, pathlib, signal, sys, time
+from faultrun import sdk
+folder, last, fails_at = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+point = sdk.resume()
+begun = json.loads(pathlib.Path(point.path).read_bytes()) if point else [folder, 0]
+print("begins from", begun, flush=True)
+now = begun
+sdk.start(lambda path: pathlib.Path(path).write_text(json.dumps(now)), directory=folder)
+for n in range(begun[1] + 1, last + 1):
+    with sdk.updating():
+        now = [folder, n]
+    sdk.step(n)
+    if n == fails_at and os.environ["FAULTRUN_INCARNATION"] == "0":
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+"""
+
+
+def test_a_later_stage_goes_on_from_its_own_save_and_an_earlier_one_is_not_given_it(
+    launcher: Launcher,
+) -> None:
+    for name in ("pretrain.py", "tune.py"):
+        (launcher.folder / name).write_text(STAGE)
+    stages = f"{sys.executable} pretrain.py ck/a 5 0 && {sys.executable} tune.py ck/b 6 3"
+    run = launcher.command(
+        "--worker_num=1", "--no-python", "--checkpoint_dir=ck", "--backoff=10ms..20ms", "bash", "-c", stages
+    )
+    assert run.ends() == 0
+    begins = [line for line in run.log(0, 1).splitlines() if line.startswith("begins")]
+    assert begins == ["begins from ['ck/a', 0]", "begins from ['ck/b', 3]"]
+    assert "step 3 was handed over: it was saved by tune.py, which saves in " in run.text

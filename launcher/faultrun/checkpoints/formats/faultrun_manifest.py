@@ -5,7 +5,8 @@ format, the manifest says its step, whom it serves and its digest::
 
     {"schema": 1, "path": "net-2_15.ckpt", "kind": "gasp", "step": 55, "epoch": 2, "step_in_epoch": 15,
      "world_size": 4, "rank": 0, "replica_group": [0, 1, 2, 3], "size_bytes": 812345,
-     "digest": "sha256:...", "run_id": "...", "incarnation": 0, "node": "..."}
+     "digest": "sha256:...", "run_id": "...", "incarnation": 0, "node": "...",
+     "program": {"name": "train.py", "call": "...", "folder": "/ck"}}
 
 ``step`` is the global step; ``digest`` is ``sha256:`` or ``crc32:`` with lower-case hexadecimal digits, or ""
 (size only). ``path`` must be the file's name; it is never followed.

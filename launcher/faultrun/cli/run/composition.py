@@ -180,7 +180,7 @@ class Supervisor:
         narrator = self._narrator = narrator_for(self._spec, self.log_dir, self._say)
         listeners = (
             *(narrator, preparer, saves),
-            ResumeCheck(reactor, self._spec.recovery, saves),
+            ResumeCheck(reactor, self._spec.recovery, saves, group.incarnation),
             logs,
             HangWatch(self._spec.supervision.hang, group.incarnation, inspector, reactor, logs),
             FirstSaveWatch(reactor, world.readings, finder.listed, saves.is_early, catalog.is_left_alone),

@@ -54,12 +54,14 @@ class Opened:
 
     ``chosen``: the recovery point was; ``others`` are the paths of other checkpoints. ``seen`` is False where
     nobody could see it. ``several``: a rank of another node may have opened the recovery point for all.
+    ``refused``: why the SDK did not give it to a program below a rank.
     """
 
     seen: bool = False
     chosen: bool = False
     others: tuple[str, ...] = ()
     several: bool = False
+    refused: str = ""
 
 
 def opened_of(paths: Collection[str], point: RecoveryPoint, *, several: bool = False) -> Opened:
@@ -192,12 +194,13 @@ def _why(
     if began is Began.AS_CHOSEN:
         how = ", as chosen" if recovery.handed_over else _BY_ITSELF
         return f"training again at {place.words}{how}"
-    if opened.others and not opened.chosen:
+    if opened.others and not opened.chosen and not opened.refused:
         name, chosen = opened.others[-1].rpartition("/")[2], point.path.rpartition("/")[2]
         who = "the script on this node" if opened.several else "the script"
         return f"{who} opened {name}, not {chosen}, and began at {place.words}"
     was = "was handed over" if recovery.handed_over else "lies there"
-    return f"the script began at {place.words} although {_chosen(point)} {was}: {_reason(recovery)}"
+    reason = opened.refused or _reason(recovery)
+    return f"the script began at {place.words} although {_chosen(point)} {was}: {reason}"
 
 
 def _chosen(point: RecoveryPoint) -> str:

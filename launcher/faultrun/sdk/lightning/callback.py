@@ -55,10 +55,13 @@ class LightningGasp:
     def ckpt_path(self) -> str | None:
         """For ``trainer.fit(ckpt_path=...)``: the checkpoint that faultrun chose for this rank, if any.
 
-        None, with a line in the log, once an earlier fit of this script has gone on from it.
+        None, with a line in the log, once an earlier fit of this script has gone on from it, and where it
+        is of another program below this rank.
         """
-        point = self._worker.session.point if self._worker is not None else None
-        if self._worker is None or point is None:
+        if self._worker is None:
+            return None
+        folder = "" if self._directory is None else folder_of(self._directory).path
+        if (point := self._worker.point_for(folder)) is None:
             return None
         if self._worker.stages.is_used_up():
             told(f"{point.path} is of an earlier fit of this script; this one begins at its beginning")

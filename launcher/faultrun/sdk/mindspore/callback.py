@@ -55,6 +55,7 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         self._prefix = prefix
         writer = SaveWriter(folder_of(Path.cwd() if directory is None else directory), self._worker.session)
         preflight(writer)
+        self._worker.point_for(writer.folder.path)
         self._provider = MindSporeProvider(writer, self._write)
         self._network = config.saved_network
         self._base = dict(config.append_dict or {})  # now: ModelCheckpoint counts up in the very same dict

@@ -44,6 +44,7 @@ class Training:
     def __init__(self, make_parts: Callable[[], Parts], worker: Worker | None, writer: SaveWriter) -> None:
         if worker is not None:
             check_folder(writer.folder, writer.session)
+            worker.point_for(writer.folder.path)
         self._make_parts, self.writer = make_parts, writer
         self.lock = UpdateLock()
         self.in_loop = False

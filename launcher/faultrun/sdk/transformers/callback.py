@@ -64,13 +64,13 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         Trainer's last checkpoint if it had trained to its end, and ends at once. FaultrunError for the
         first Trainer of a script that has neither. Ask once the Trainer is made: it says where it saves.
         """
-        point = self._worker.session.point if self._worker is not None else None
-        if self._worker is None or point is None or not self._output_dir:
-            return point.path if point is not None else None
-        if self._place().holds(point.path):
-            return point.path
+        if self._worker is None or (point := self._worker.session.point) is None:
+            return None
+        ours = self._worker.point_for(self._gasps() if self._output_dir else "") is not None
+        if not self._output_dir or self._place().holds(point.path):
+            return point.path if ours else None
         finished = finished_in(Path(self._output_dir))
-        if finished is None and not self._worker.stages.any_ended:
+        if ours and finished is None and not self._worker.stages.any_ended:
             raise CannotNow(
                 f"{point.path} is not a checkpoint of this Trainer, which would begin at the beginning",
                 because=f"its output_dir is {self._output_dir}, where no finished training lies either",
@@ -97,6 +97,7 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         for hook in self._hooks:
             hook.remove()  # of another training in this process, or of the same with larger batches
         self._output_dir = args.output_dir
+        self._worker.point_for(self._gasps())
         self._worker.stages.begins(self._place(), _resumed_from(self._caller()))
         writer = SaveWriter(Folder(directory=self._gasps(), keep=self._keep), self._worker.session)
         self._training = training = Training(lambda: _parts(trainer), self._worker, writer)

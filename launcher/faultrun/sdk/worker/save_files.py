@@ -11,7 +11,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from faultrun.sdk.worker.durable import (
     remove,
     sync_directory,
 )
+from faultrun.sdk.worker.programs import RankProgram, this_program
 
 _MANIFEST_SUFFIX = ".manifest.json"
 _SCHEMA = 1
@@ -220,13 +221,14 @@ class SaveWriter:
         remove(path)
 
     def _gasps(self) -> list[Path]:
-        """The files and folders of this run and rank whose manifests say so; the newest first."""
-        ours = (Kind.GASP.value, self.session.run_id, self.session.rank)
+        """The files and folders of this run, rank and program whose manifests say so; the newest first."""
+        ours, own = (Kind.GASP.value, self.session.run_id, self.session.rank), asdict(this_program())
         found = []
         for manifest in self.folder.path.rglob(f"*{_MANIFEST_SUFFIX}"):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 told = json.loads(manifest.read_bytes())
-                if (told["kind"], told["run_id"], told["rank"]) == ours:
+                of_another = told.get("program", own)["name"] != own["name"]
+                if (told["kind"], told["run_id"], told["rank"]) == ours and not of_another:
                     path = manifest.with_name(manifest.name.removesuffix(_MANIFEST_SUFFIX))
                     found.append((int(told["incarnation"]), int(told["step"]), path))
         return [path for *_, path in sorted(found, reverse=True)]
@@ -249,6 +251,7 @@ class SaveWriter:
             **content,
             "run_id": session.run_id,
             "node": session.node,
+            "program": asdict(this_program(self.folder.path)),
         }
         partial = self._partial(_manifest_of(path))
         with partial.open("w", encoding="utf-8") as file:
@@ -293,6 +296,13 @@ def _publish(partial: Path, names: Names) -> Path:
                 raise
         sync_directory(path.parent)
         return path
+
+
+def maker_of(path: str) -> RankProgram | None:
+    """The program that saved this checkpoint; None where its manifest, or the lack of one, does not tell."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return RankProgram(**json.loads(_manifest_of(Path(path)).read_bytes())["program"])
+    return None
 
 
 def _manifest_of(path: Path) -> Path:

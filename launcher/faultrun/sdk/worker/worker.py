@@ -18,15 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 from faultrun.errors import FaultrunError
 from faultrun.model.observed.progress import WorkPhase
-from faultrun.sdk.session import Session, read_identity, read_session
+from faultrun.sdk.session import ResumePoint, Session, read_identity, read_session
 from faultrun.sdk.stay.next_group import Join
 from faultrun.sdk.worker.death_note import answer_with_stacks, tells_of_a_dead_peer, write_note
 from faultrun.sdk.worker.helper_thread import LATE_LINE_S, Helper
 from faultrun.sdk.worker.interpreter_exit import ExitWatch
+from faultrun.sdk.worker.programs import RankPrograms, this_program
 from faultrun.sdk.worker.progress_slot import ProgressSlot
+from faultrun.sdk.worker.save_files import maker_of
 from faultrun.sdk.worker.state_provider import StateProvider
 from faultrun.sdk.worker.stop_signals import child_was_told
-from faultrun.sdk.worker.training_stages import Stages
+from faultrun.sdk.worker.training_stages import Stages, told
 
 if TYPE_CHECKING:
     from faultrun.testing import Injector
@@ -49,6 +51,7 @@ class Worker:
         """How often the script has said what holds its state."""
         self.stages = Stages(session.point)
         self._pid = os.getpid()
+        self._programs = RankPrograms(session, self._pid)
         self._slot = ProgressSlot(session.progress)
         self._helper = Helper(session, self._slot)
         self.regroup = self._helper.regroup
@@ -71,6 +74,21 @@ class Worker:
         self._helper.start()
         if self._faults is not None:
             self._faults.at("startup")
+
+    def point_for(self, folder: str | os.PathLike[str] = "") -> ResumePoint | None:
+        """Where this program, which saves in ``folder`` ("": it tells later), is to go on. Main thread.
+
+        None, with a line in the log, also where the point is of another program below this rank.
+        """
+        point = self.session.point
+        maker = maker_of(point.path) if point is not None else None
+        why = self._programs.why_not(this_program(folder), maker)
+        if why and point is not None:
+            told(f"{point.path} is of another program below this rank ({why}): this one begins without it")
+            self.session.point, self.stages = None, Stages(None)
+            if self._programs.is_beside:
+                self._slot.moves_to("")
+        return self.session.point
 
     def moves_to(self, join: Join) -> None:
         """This process lives on in the next incarnation. Main thread."""
@@ -120,6 +138,7 @@ class Worker:
         self._helper.pipe.rings_here()
         if first:
             self.session.has_stepped = True
+            self._programs.stepped()
             self._helper.pipe.poke()
         if self._faults is not None:
             self._faults.at("step", step)
@@ -196,9 +215,11 @@ class Worker:
         if self._error is None and (self._slot.agreed_stop() or child_was_told()):
             self._helper.requested.wait(_LINGER_S)  # stopped by a peer's proposal; the request comes
         self._await_leaving()
-        if self._exit_watch is not None and self._exit_watch.is_zero() and self._leads:
-            said = self.works_at(WorkPhase.UNKNOWN) is WorkPhase.DONE
-            self._say_done(None if said else _LEAVES_WITHIN_S)
+        if self._exit_watch is not None and self._exit_watch.is_zero():
+            self._programs.ended()
+            if self._leads:
+                said = self.works_at(WorkPhase.UNKNOWN) is WorkPhase.DONE
+                self._say_done(None if said else _LEAVES_WITHIN_S)
 
     def _leaving(self) -> None:
         """The main program has ended, well or not: whatever follows is no step that takes too long."""

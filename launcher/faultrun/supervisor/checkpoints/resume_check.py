@@ -1,15 +1,25 @@
 """Posts what a start came to: whether the script went on from its recovery point, and how long that took."""
 
+import contextlib
+import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from faultrun.core.recovery.resume_verdict import Opened, StartPlace, check, opened_of, place_of
 from faultrun.core.recovery_timing import Stopwatch, look
+from faultrun.files import bytes_from
 from faultrun.model.events import Event, FirstStep
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.plan import Plan, Reason
+from faultrun.model.printable import one_line
 from faultrun.model.run import Step
 from faultrun.model.spec.run_spec import Recovery
+from faultrun.model.wire import PROGRAMS_FILE
+from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import Reactor
+
+_MOST_BYTES = 1 << 16
 
 
 class _Opens(Protocol):
@@ -25,8 +35,8 @@ class _Opens(Protocol):
 class ResumeCheck:
     """Implements ``interfaces.EventListener``. It has no times of a recovery that another began."""
 
-    def __init__(self, reactor: Reactor, recovery: Recovery, saves: _Opens) -> None:
-        self._reactor, self._recovery, self._saves = reactor, recovery, saves
+    def __init__(self, reactor: Reactor, recovery: Recovery, saves: _Opens, workers: LiveWorkers) -> None:
+        self._reactor, self._recovery, self._saves, self._workers = reactor, recovery, saves, workers
         self._origin: StartPlace | None = None
         self._watch = Stopwatch()
 
@@ -48,4 +58,16 @@ class ResumeCheck:
             opened = Opened()
             if plan.point is not None and self._saves.whole:
                 opened = opened_of(self._saves.opened, plan.point, several=not plan.of_one_node)
+            if self._workers.logs is not None:
+                opened = replace(opened, refused=_refused(self._workers.logs.folder))
             self._reactor.post(check(first, plan.point, self._recovery, self._origin, opened))
+
+
+def _refused(folder: Path) -> str:
+    """Why the SDK refused the recovery point to a program below a rank; "" where it refused none."""
+    for path in folder.glob(PROGRAMS_FILE.format(rank="*")):
+        with contextlib.suppress(ValueError, AttributeError):  # a worker may write anything
+            for line in bytes_from(path, 0, _MOST_BYTES).splitlines():
+                if why := json.loads(line).get("refused"):
+                    return one_line(str(why))
+    return ""
