@@ -194,6 +194,15 @@ def test_a_death_is_an_incident_unless_it_was_the_first_sign_of_a_stop(when: str
     assert account.stops == (1 if signum == SIGTERM else 0)
 
 
+def test_the_nodes_together_know_that_what_one_took_for_a_fault_was_the_stop_of_another() -> None:
+    lines = lines_of(one_fault(resume_at=61))
+    (following,) = [one["plan"] for one in lines if one["event"] == "PlanAdopted" and one["incarnation"] == 1]
+    assert len(account_of(lines).faults) == 1
+    following.update(reason="continued", aftermath=None)
+    account = account_of(lines)
+    assert (account.faults, account.stops, account.lives[0].end) == ([], 1, "stopped")
+
+
 def test_a_window_that_runs_out_is_counted() -> None:
     story = begins(Story(2))
     story.killed(0)

@@ -34,7 +34,7 @@ from faultrun.model.observed.evidence import DeathNote
 from faultrun.model.observed.hang import HangDetected, HangSuspected, PauseOver
 from faultrun.model.observed.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
 from faultrun.model.observed.standby import StandbyChanged
-from faultrun.model.plan import Plan
+from faultrun.model.plan import Plan, Reason
 from faultrun.model.run import Phase
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.observe.account.incarnations import (
@@ -229,7 +229,8 @@ class Accountant:
         if fault is None:
             return
         # Nobody judged it: the platform asked all to leave, or it was the first sign of a stop.
-        if self._account.lives and (fault.cause == _NOTICE or (self.view.stopping and not fault.is_judged)):
+        was_stop = end == STOPPED or (self.view.stopping and not fault.is_judged)
+        if self._account.lives and (fault.cause == _NOTICE or was_stop):
             self._account.stops += 1
             self._account.lives[-1] = replace(self._account.lives[-1], end=STOPPED)
             return
@@ -256,6 +257,8 @@ class Accountant:
     def _planned(self, plan: Plan) -> None:
         self._end_life("ended")
         self._settle()
+        if plan.reason is Reason.CONTINUED and plan.aftermath is None:
+            self._close_fault(STOPPED)  # what this node took for one, the nodes together know to be a stop
         self._life = IncarnationRecord(
             number=plan.incarnation,
             begin_s=self._now_s,
