@@ -125,6 +125,10 @@ class Catalog:
         inside = () if known is None or known.members == (path,) else known.members
         return tuple(one.path for one in self._verifier.beside.get(path, ())) or inside
 
+    def files_of(self, entry: Entry) -> Sequence[str]:
+        """The files of which ``entry``, of the last scan, is made."""
+        return self._verifier.known[entry.path].members
+
     def look_ahead(self) -> int:
         """Have headers remembered, and which small new saves are proved whole; how many files there are."""
         scan = self.scan()
@@ -219,14 +223,11 @@ class Catalog:
         """
         early, reached = self.seen.prepared, self._left_alone.reached
         at = {path: one.step for one in self.seen.saves for path in one.files + one.lie if path not in early}
-        seen = {one.path: at[path] for one in entries for path in self._members(one) if path in at}
+        seen = {one.path: at[path] for one in entries for path in self.files_of(one) if path in at}
         told = {one.path: one.global_step or 0 for one in entries if one.path in seen}
         ahead = {path for path, step in told.items() if reached is not None and step > reached}
         counts_alike = len({seen[path] for path in ahead}) < 2 or len({told[path] for path in ahead}) < 2
         return seen.keys() - ahead if counts_alike else {*seen}
-
-    def _members(self, entry: Entry) -> Sequence[str]:
-        return self._verifier.known[entry.path].members
 
     def _with_members(self, entries: Sequence[Entry]) -> list[Entry]:
         """``entries``, the files in their folders, and those of saves that are no entries."""

@@ -68,7 +68,8 @@ class RecoveryPointChosen(Fact):
     format, when no checkpoint was found. ``periodic_step`` is the global step of the newest save that the
     script made by itself (no dying gasp), as its file claims: where training would resume without us. -1:
     there is none, None: unknown. ``more_points`` are older ones, best first, for nodes that lack ``point``;
-    none where there is one node. ``open_port``: see ``NodeFact``; of several nodes only.
+    none where there is one node. ``open_port``: see ``NodeFact``; of several nodes only. ``others`` are runs
+    that saved in the same folders while this one was away, and whose saves it does not take.
     """
 
     point: RecoveryPoint | None
@@ -80,6 +81,7 @@ class RecoveryPointChosen(Fact):
     periodic_step: int | None = None
     more_points: tuple[RecoveryPoint, ...] = ()
     open_port: int = field(default=0, metadata=UNLESS_USED)
+    others: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,9 @@
 """Folders of checkpoints that vanish under a run, or that nobody named; real processes."""
 
+import signal
+
+import pytest
+
 from support.places import TESTS
 from support.runs import Launcher, Run
 
@@ -58,3 +62,50 @@ def test_a_gasp_is_found_again_although_nobody_named_its_folder(launcher: Launch
     again = launcher.command("--worker_num=3", str(COUNT), "9")
     assert again.ends() == 0
     assert resumed_at(again)[-1] == 5
+
+
+TRAINS = """
+import json, struct
+os.makedirs("ckpt", exist_ok=True)
+first = int(os.environ.get("FAULTRUN_RESUME_STEP") or os.environ["FIRST"]) + 1
+say("begins at", first)
+def save(step):
+    tensor = {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}
+    head = json.dumps({"__metadata__": {"step": str(step)}, "w": tensor}).encode()
+    with open("ckpt/new.tmp", "wb") as file:
+        file.write(struct.pack("<Q", len(head)) + head + bytes(4))
+    os.rename("ckpt/new.tmp", f"ckpt/step_{step}.safetensors")
+def leave(*_):
+    save(first + 3)
+    sys.exit(143)
+signal.signal(signal.SIGTERM, leave)
+for step in range(first, first + 3):
+    say(f"step {step} loss 0.5")
+    save(step)
+train()
+"""
+
+
+def one_of_two_runs(
+    launcher: Launcher, name: str, first: int, *, life: int = 0, ends: int = signal.SIGTERM
+) -> Run:
+    """A life of run ``name`` in the folder of both, which comes four steps far."""
+    own = ("--worker_num=1", f"--log_dir={name}", "--checkpoint_dir=ckpt")
+    run = launcher.command(*own, *launcher.program(TRAINS), environ={"FIRST": str(first)})
+    run.log_dir = launcher.folder / name
+    run.trains([0], incarnation=life)
+    run.event("SavesObserved", incarnation=life)
+    run.signal(ends)
+    run.ends()
+    return run
+
+
+@pytest.mark.parametrize("ends", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+def test_what_another_run_saved_while_this_one_was_away_is_not_taken_for_its_own(
+    launcher: Launcher, ends: int
+) -> None:
+    one_of_two_runs(launcher, "mine", 0)
+    one_of_two_runs(launcher, "other", 100, ends=ends)
+    again = one_of_two_runs(launcher, "mine", 0, life=1)
+    assert resumed_at(again)[-1] == 4
+    assert "saved in ckpt while this run was away, and nothing of it is taken" in again.text

@@ -248,12 +248,16 @@ class ConsoleReporter:
             self._say(f"{step.why}, as the platform's protocol asks")
 
     def _chosen(self, event: RecoveryPointChosen) -> None:
-        self._refused = event.refused
+        self._refused, folders = event.refused, " ".join(self._spec.recovery.checkpoint_dirs)
         for other in event.neighbours:
-            folders = " ".join(self._spec.recovery.checkpoint_dirs)
             self._warn(
                 f"another run keeps its checkpoints in {folders} too: {other}. This run does not resume from "
                 "files that do not say which run wrote them; give each run a --checkpoint_dir of its own"
+            )
+        for other in event.others:
+            self._warn(
+                f"{other} saved in {folders} while this run was away, and nothing of it is taken"
+                " (--resume=always); give each run a --checkpoint_dir of its own"
             )
         if event.left_alone and event.point is None:
             alone = len(self._spec.topology.nodes) == 1  # others may have trained for long already

@@ -30,6 +30,7 @@ from faultrun.supervisor.checkpoints.checkpoint_words import (
 from faultrun.supervisor.checkpoints.mounts import Mounts, unreadable
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
 from faultrun.supervisor.checkpoints.replicas import KnownReplicas, known_replicas
+from faultrun.supervisor.checkpoints.saves_of_runs import SavesOfRuns
 from faultrun.supervisor.reactor import RunClock
 
 _SHOWN = 50
@@ -78,6 +79,8 @@ class CheckpointFinder:
         self._clock = clock
         self._saves = SavesKnown() if saves is None else saves
         self._neighbours = neighbours
+        self._lists = None if neighbours is None else SavesOfRuns(catalog.roots, neighbours)
+        self._others: tuple[str, ...] = ()
         self._beside: tuple[str, ...] = ()
         self._grounds: Mounts | None = None
         self._gone_since_s: float | None = None
@@ -108,8 +111,9 @@ class CheckpointFinder:
             return begun
         self._catalog.reached(request.reached)
         self._catalog.take_back(request.resumed)
-        prepared = self._prepared(request, seen)
-        self._catalog.pass_over(prepared)
+        prepared, theirs = self._prepared(request, seen), self._of_other_runs(request.resumed)
+        self._catalog.pass_over((*prepared, *theirs))
+        self._others = tuple(sorted({*theirs.values()}))
         replicas = known_replicas(self._spec, self._world_size(request))
         need = self._need(request, replicas)
         found = scan_and_choose(self._catalog, *last_resorts(need), progress=self._meter)
@@ -148,6 +152,17 @@ class CheckpointFinder:
             return []
         prepared, entries = {*seen.prepared} - {request.expects}, self._catalog.scan().entries
         return [one for one in entries if one.path in prepared and not one.identity.tells]
+
+    def _of_other_runs(self, resumed: str) -> dict[Entry, str]:
+        """What others wrote here while we were away and do not say so in it, with the name of the run."""
+        if self._lists is None or self._spec.recovery.resume is Resume.ALWAYS:
+            return {}
+        return self._lists.of_others(self._catalog, resumed)
+
+    def note(self, seen: SavesSeen) -> None:
+        """Have other runs know that these are our saves."""
+        if self._lists is not None:
+            self._lists.note(seen)
 
     def _ended_elsewhere(self, found: Findings) -> bool:
         """Whether other nodes noted beside the saves that the run ended well: they need not come back."""
@@ -278,6 +293,7 @@ class CheckpointFinder:
             left_alone=left_alone,
             unknown_files=unknown,
             neighbours=self._beside,
+            others=self._others,
             took_s=now_s - at_s,
         )
 

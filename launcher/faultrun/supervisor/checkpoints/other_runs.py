@@ -47,7 +47,8 @@ class OtherRuns:
     ) -> None:
         self.namesakes: tuple[str, ...] = ()
         self._run_id = run_id
-        self._name = f"{run_id}{_APART}{apart}"
+        self.name = f"{run_id}{_APART}{apart}"
+        """Ours, as others find it."""
         self._moment_s = moment_s
         self._patience_s = None if several else _PATIENCE_S
         self._unheld: set[Path] = set()
@@ -117,11 +118,11 @@ class OtherRuns:
     def _names(self, registry: Path) -> list[str]:
         """Names of the other runs in ``registry``; where there is no flock, a file beside holds each name."""
         there = {path.name.removesuffix(_LEASE) for path in registry.iterdir() if path.name[0] != "."}
-        return sorted(there - {self._name})
+        return sorted(there - {self.name})
 
     def _hold(self, registry: Path, wait_s: float | None) -> None:
         try:
-            self._locks.append(hold(registry / self._name, wait_s=wait_s))
+            self._locks.append(hold(registry / self.name, wait_s=wait_s))
         except Busy:  # by another node
             self._unheld.add(registry)
         else:

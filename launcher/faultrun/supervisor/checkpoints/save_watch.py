@@ -64,6 +64,7 @@ class SaveWatch(SavesKnown):
         self._lock = threading.Lock()
         self._errands: BackgroundTasks | None = None
         self._describe: Describe | None = None
+        self._note: Callable[[SavesSeen], None] | None = None
         self._life, self._began_s, self._since_ns, self._next_s = -1, 0.0, time.time_ns(), 0.0
         self._running = self._trained = self._steps = self._sorting = self._settling = False
         self._begun = self._covered = self._sees = False
@@ -89,12 +90,13 @@ class SaveWatch(SavesKnown):
         """The files of checkpoints that were read since the workers started, until the first step."""
         return tuple(filter(self._is_of_a_checkpoint, self._opened))
 
-    def attach(self, errands: BackgroundTasks, describe: Describe) -> None:
+    def attach(self, errands: BackgroundTasks, describe: Describe, note: Callable[[SavesSeen], None]) -> None:
         """Let ``errands`` do what may take its time, such as ``describe``: what would be handed over.
 
         It is told the incarnation, and files that were written beside the folders that are looked through.
+        ``note`` is told of saves as they are known, and once more when all has ended.
         """
-        self._errands, self._describe = errands, describe
+        self._errands, self._describe, self._note = errands, describe, note
         if self._watch.fd >= 0:
             self._reactor.watch(self._watch.fd, self._hear)
 
@@ -115,9 +117,14 @@ class SaveWatch(SavesKnown):
 
     def close(self) -> None:
         """Listen no longer."""
+        self._errands = None
         if self._watch.fd >= 0:
+            for _ in self._hear():
+                pass  # nobody is there any more to be told of what was opened
             self._reactor.forget(self._watch.fd)
         self._watch.close()
+        if self._note is not None:
+            self._note(self._learner.seen)
 
     def tell(self, event: Event, step: Step) -> None:
         """Follow the incarnation: loads count up to its first step, saves up to its end."""
@@ -315,6 +322,8 @@ class SaveWatch(SavesKnown):
         self._take_steps()
         with self._lock:
             seen, kinds = self._learner.seen, self._learner.kinds
+        if self._note is not None:
+            self._note(seen)
         now_s = self._reactor.now()
         new = len(seen.saves) <= _TOLD_EACH or kinds != self._kinds or not self._running
         if seen != self._told and (new or now_s >= self._next_s):

@@ -1,0 +1,88 @@
+"""What a run knows of files that another one saved in its folder while it was away."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from faultrun.checkpoints.catalog import Catalog
+from faultrun.model.observed.saves import SavesSeen, SeenSave
+from faultrun.supervisor.checkpoints import saves_of_runs
+from faultrun.supervisor.checkpoints.other_runs import OtherRuns
+from faultrun.supervisor.checkpoints.saves_of_runs import SavesOfRuns
+from support.checkpoints.ckpt_bytes import ckpt, save
+
+
+class Folder:
+    def __init__(self, place: Path) -> None:
+        self.root = str(place / "ckpt")
+
+    def run(self, name: str) -> SavesOfRuns:
+        """A life of a run that is alone here."""
+        return SavesOfRuns((self.root,), OtherRuns((), name))
+
+    def saved(self, *names: str) -> SavesSeen:
+        for name in names:
+            save(Path(self.root, name), ckpt(1, 1))
+        return SavesSeen(saves=tuple(SeenSave(files=(f"{self.root}/{name}",)) for name in names))
+
+    def not_of(self, run: SavesOfRuns, resumed: str = "") -> dict[str, str]:
+        found = run.of_others(Catalog((self.root,), settle_s=0.0), resumed)
+        return {Path(entry.path).name: whose for entry, whose in found.items()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def test_what_another_run_wrote_is_its_own_for_whoever_comes_later_and_for_itself(folder: Folder) -> None:
+    folder.run("mine").note(folder.saved("net-1_1.ckpt"))
+    folder.run("another@x").note(folder.saved("net-1_2.ckpt", "sub/net-1_3.ckpt"))
+    theirs = {"net-1_2.ckpt": "run another", "net-1_3.ckpt": "run another"}
+    assert folder.not_of(folder.run("mine")) == theirs
+    assert folder.not_of(folder.run("another@x")) == {"net-1_1.ckpt": "run mine"}
+    assert folder.not_of(folder.run("mine"), f"{folder.root}/net-1_2.ckpt") == {"net-1_3.ckpt": "run another"}
+
+
+def test_a_file_belongs_to_who_wrote_it_last(folder: Folder) -> None:
+    folder.run("mine").note(folder.saved("net-1_1.ckpt"))
+    folder.run("another").note(folder.saved("net-1_1.ckpt"))
+    assert folder.not_of(folder.run("mine")) == {"net-1_1.ckpt": "run another"}
+    again = folder.run("mine")
+    again.note(folder.saved("net-1_1.ckpt"))
+    assert folder.not_of(again) == folder.not_of(folder.run("mine")) == {}
+    os.utime(f"{folder.root}/net-1_1.ckpt")
+    assert folder.not_of(folder.run("another")) == {}, "nobody knows who touched it"
+
+
+def test_where_another_run_lives_nobody_knows_who_wrote(folder: Folder) -> None:
+    folder.saved("net-1_0.ckpt")
+    beside = OtherRuns((folder.root,), "beside")
+    beside.others()
+    SavesOfRuns((folder.root,), OtherRuns((folder.root,), "mine")).note(folder.saved("net-1_1.ckpt"))
+    assert folder.not_of(folder.run("later")) == {}
+
+
+def test_the_list_of_a_run_that_goes_on_for_long_holds_what_is_there(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saves_of_runs, "_TIDY_AFTER", 3)
+    run = folder.run("mine")
+    for number in range(20):
+        run.note(folder.saved(f"net-1_{number}.ckpt"))
+        Path(folder.root, f"net-1_{number - 1}.ckpt").unlink(missing_ok=True)
+    (path,) = Path(folder.root).parent.glob(".ckpt.faultrun/.saves.mine@")
+    assert path.read_bytes().count(b"\n") <= 5
+    assert folder.not_of(folder.run("another")) == {"net-1_19.ckpt": "run mine"}
+
+
+def test_a_list_that_is_torn_or_cannot_be_written_hides_nothing(folder: Folder) -> None:
+    folder.run("another").note(folder.saved("net-1_1.ckpt"))
+    (path,) = Path(folder.root).parent.glob(".ckpt.faultrun/.saves.another@")
+    path.write_bytes(path.read_bytes() + b'["net-1')
+    assert folder.not_of(folder.run("mine")) == {"net-1_1.ckpt": "run another"}
+    path.unlink()
+    path.mkdir()
+    folder.run("another").note(folder.saved("net-1_2.ckpt"))
+    assert folder.not_of(folder.run("mine")) == {}
