@@ -35,7 +35,7 @@ def given(root: Path, saves: Callable[[int], Saves], *, until: int, logged: int 
             if (save := learner.wrote(str(path), root=str(root))) is not None:
                 learner.saved_at(save, str(path), step // logged * logged or None)
     catalog = Catalog([str(root)], settle_s=0.0)
-    catalog.seen, catalog.in_order, catalog.world_size = learner.seen, True, 1
+    catalog.seen, catalog.order, catalog.world_size = learner.seen, learner.seen.order, 1
     catalog.reached(until)
     choice = scan_and_choose(catalog, Need(world=World(size=1))).choice
     assert isinstance(choice, Chosen), choice

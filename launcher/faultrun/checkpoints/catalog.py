@@ -7,7 +7,7 @@ each, and remembered; ``core/recovery/choose.py`` decides.
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from heapq import nlargest
@@ -39,7 +39,8 @@ class Catalog:
     only in this process. ``settle_s``: a file written to in the last seconds and not proved by a checksum
     must stay unchanged for so long; 0 when every writer is known to be dead. ``seen`` is what the run's
     saves were seen to be made of, ``world_size`` how many workers it begins with, 0 where nobody says;
-    ``in_order``: no save was missed; ``foreign`` are folders of other runs: they are not looked through.
+    ``order`` is that of the writing, None where nobody knows; ``foreign`` are folders of other runs: they are
+    not looked through.
     """
 
     def __init__(
@@ -59,7 +60,8 @@ class Catalog:
         self._verifier = Verifier(self._memory, self._formats, settle_s)
         self._absolute_roots = tuple(str(Path(root).absolute()) for root in self.roots)
         self._adopted: tuple[str, ...] = ()
-        self.seen, self.in_order, self.world_size = NOTHING_SEEN, False, 0
+        self.seen, self.world_size = NOTHING_SEEN, 0
+        self.order: Mapping[str, int] | None = None
         self.foreign: tuple[str, ...] = ()
         self._unproved: set[Stamp] = set()
         self._others = frozenset[str]()
@@ -103,7 +105,7 @@ class Catalog:
             seen=self.seen,
             reached=self._left_alone.reached,
             world_size=self.world_size,
-            in_order=self.in_order,
+            order=self.order,
             strangers=[*chain.from_iterable(members[one.path] for one in aside)],
             first_seen=self._memory.first_seen,
         )
@@ -113,7 +115,7 @@ class Catalog:
             path: [*map(as_entry(ours), others)] for path, others in saves.beside.items()
         }
         return Scan(
-            entries=tuple(saves.entries if self.in_order else with_stages(saves.entries)),
+            entries=tuple(with_stages(saves.entries) if self.order is None else saves.entries),
             refused=(*pile.refused, *pile.linked.values()),
             unfinished=tuple(pile.unfinished),
             left_alone=tuple(aside),

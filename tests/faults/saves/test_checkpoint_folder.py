@@ -1,9 +1,11 @@
 """Folders of checkpoints that vanish under a run, or that nobody named; real processes."""
 
 import signal
+from pathlib import Path
 
 import pytest
 
+from support.machine.processes import wait_until
 from support.places import TESTS
 from support.runs import Launcher, Run
 
@@ -84,6 +86,41 @@ for step in range(first, first + 3):
     save(step)
 train()
 """
+
+
+ROLLS_BACK = """
+def trains(*steps):
+    for step in steps:
+        say(f"step {step} loss 0.5")
+        save(step)
+if life == 0:
+    trains(1, 2, 3, 4)
+    say("waits", open("let_go_0").read())
+    trains(1, 2)
+train()
+"""
+
+
+@pytest.mark.parametrize("ends", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+def test_a_training_that_was_rolled_back_goes_on_from_its_last_save(launcher: Launcher, ends: int) -> None:
+    launcher.holds_saves(0)
+    program = launcher.program(TRAINS[: TRAINS.index("def leave")] + ROLLS_BACK)
+    words = ("--worker_num=1", "--checkpoint_dir=ckpt", *program)
+    run = launcher.command(*words, environ={"FIRST": "0"})
+    registry = launcher.folder / ".ckpt.faultrun"
+    wait_until(lambda: "step_4" in noted(registry), while_runs=run.pid, what="the list of saves")
+    launcher.lets_go(0)
+    wait_until(lambda: noted(registry).count("step_2") == 2, while_runs=run.pid, what="the save made anew")
+    run.signal(ends)
+    run.ends()
+    again = launcher.command(*words, environ={"FIRST": "0"}).trains([0], incarnation=1)
+    assert resumed_at(again)[-1] == 2
+    again.signal(signal.SIGTERM)
+    again.ends()
+
+
+def noted(registry: Path) -> str:
+    return "".join(path.read_text() for path in registry.glob(".saves*"))
 
 
 def one_of_two_runs(

@@ -26,6 +26,12 @@ class Folder:
             save(Path(self.root, name), ckpt(1, 1))
         return SavesSeen(saves=tuple(SeenSave(files=(f"{self.root}/{name}",)) for name in names))
 
+    def order(self, run: SavesOfRuns) -> list[str] | None:
+        if (order := run.order(Catalog((self.root,), settle_s=0.0).listed())) is None:
+            return None
+        files = (path for path in sorted(order, key=order.__getitem__) if path.endswith(".ckpt"))
+        return [Path(path).name for path in files]
+
     def not_of(self, run: SavesOfRuns, resumed: str = "") -> dict[str, str]:
         found = run.of_others(Catalog((self.root,), settle_s=0.0), resumed)
         return {Path(entry.path).name: whose for entry, whose in found.items()}
@@ -62,6 +68,18 @@ def test_where_another_run_lives_nobody_knows_who_wrote(folder: Folder) -> None:
     beside.others()
     SavesOfRuns((folder.root,), OtherRuns((folder.root,), "mine")).note(folder.saved("net-1_1.ckpt"))
     assert folder.not_of(folder.run("later")) == {}
+
+
+def test_the_next_supervisor_knows_in_which_order_files_were_written(folder: Folder) -> None:
+    assert folder.order(folder.run("mine")) is None
+    for name in ("net-1_1.ckpt", "net-1_2.ckpt", "net-1_3.ckpt", "net-1_1.ckpt"):
+        folder.run("mine").note(folder.saved(name))
+    assert folder.order(folder.run("mine")) == ["net-1_2.ckpt", "net-1_3.ckpt", "net-1_1.ckpt"]
+    folder.saved("net-1_2.ckpt", "net-1_0.ckpt")
+    unwatched = ["net-1_3.ckpt", "net-1_1.ckpt", "net-1_2.ckpt", "net-1_0.ckpt"]
+    assert folder.order(folder.run("mine")) == unwatched
+    folder.run("mine").note(SavesSeen(), whole=False)
+    assert folder.order(folder.run("mine")) is None, "some may have been missed"
 
 
 def test_the_list_of_a_run_that_goes_on_for_long_holds_what_is_there(

@@ -39,15 +39,15 @@ class SavesOfRun:
     """What is known of the run's saves: what was seen, and how far training came.
 
     ``strangers`` are files of no save of this run, ``world_size`` is how many workers it begins with, 0 where
-    nobody says. ``in_order``: no save can have been missed. ``first_seen`` tells at the end of which life a
-    file was there, None for one of the last.
+    nobody says. ``order`` is that of the writing, by path; None where nobody knows. ``first_seen`` tells at
+    the end of which life a file was there, None for one of the last.
     """
 
     seen: SavesSeen = NOTHING_SEEN
     reached: int | None = None
     strangers: Collection[str] = ()
     world_size: int = 0
-    in_order: bool = False
+    order: Mapping[str, int] | None = None
     first_seen: Callable[[Stamp], int | None] = lambda _: None
 
 
@@ -115,7 +115,7 @@ def grouped(
     for path, why in [*saved_apart(seen, found, roots)]:
         found[path] = replace(found[path], lacks=found[path].lacks or why)
     loose = frozenset(chain.from_iterable(written)) - found.keys()
-    order = seen.order if run.in_order else {}
+    order = dict(run.order or {})
     for path, with_it in beside.items():
         order[path] = max(order.get(file, 0) for file in (path, *with_it))
     entries = [replace(one, written=order.get(one.path, 0)) for one in found.values()]

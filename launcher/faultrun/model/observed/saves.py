@@ -51,15 +51,19 @@ class SavesSeen:
     @property
     def order(self) -> dict[str, int]:
         """Where each file, and each folder by its newest file, stands among all as they were written."""
-        files = (*((path,) for path in self.past), *((*save.paths, *save.ranks) for save in self.saves))
-        places = ((path, at) for at, paths in enumerate(files, 1) for path in paths)
-        return {name: at for path, at in places for name in (path, *_folders(path))}
+        return order_of((*((path,) for path in self.past), *((*one.paths, *one.ranks) for one in self.saves)))
 
     def outside(self, folders: Iterable[str]) -> "SavesSeen":
         """The saves that have no file in ``folders``: those are another run's."""
         inside = tuple(f"{folder}/" for folder in folders)
         saves = tuple(one for one in self.saves if not any(path.startswith(inside) for path in one.files))
         return replace(self, saves=saves) if inside else self
+
+
+def order_of(files: Iterable[Iterable[str]]) -> dict[str, int]:
+    """Where each file, and each folder by its newest file, stands; those of one item stand together."""
+    places = ((path, at) for at, paths in enumerate(files, 1) for path in paths)
+    return {name: at for path, at in places for name in (path, *_folders(path))}
 
 
 def _folders(path: str) -> Iterator[str]:

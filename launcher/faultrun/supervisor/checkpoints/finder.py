@@ -1,6 +1,6 @@
 """Which checkpoint to resume from: the catalog's findings under the run's rules."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +49,11 @@ class SavesKnown:
     @property
     def whole(self) -> bool:
         """Whether nothing can have been missed since the run's first start."""
+        return False
+
+    @property
+    def began(self) -> bool:
+        """Whether anybody watches by now."""
         return False
 
     def seen(self) -> SavesSeen:
@@ -160,9 +165,9 @@ class CheckpointFinder:
         return self._lists.of_others(self._catalog, resumed)
 
     def note(self, seen: SavesSeen) -> None:
-        """Have other runs know that these are our saves."""
-        if self._lists is not None:
-            self._lists.note(seen)
+        """Have other runs, and later lives of this one, know that these are our saves, in this order."""
+        if self._lists is not None and self._saves.began:
+            self._lists.note(seen, whole=self._saves.whole)
 
     def _ended_elsewhere(self, found: Findings) -> bool:
         """Whether other nodes noted beside the saves that the run ended well: they need not come back."""
@@ -226,8 +231,18 @@ class CheckpointFinder:
         if self._neighbours is not None:
             self._beside, self._catalog.foreign = self._neighbours.others(), self._neighbours.folders_below()
         self._catalog.seen = self._saves.seen().outside(self._catalog.foreign)
-        self._catalog.in_order = self._saves.whole and len(self._spec.topology.nodes) == 1
+        self._catalog.order = self._order(self._catalog.seen)
         return self._catalog.seen
+
+    def _order(self, seen: SavesSeen) -> Mapping[str, int] | None:
+        """In which order the files were written; None where some may have been missed."""
+        if len(self._spec.topology.nodes) > 1:
+            return None
+        listed = None
+        if self._lists is not None:
+            self.note(seen)
+            listed = self._lists.order(self._catalog.listed())
+        return listed or (seen.order if self._saves.whole else None)
 
     def read_back(self, path: str) -> Verdict:
         """Whether a save that was just reported is whole, and a candidate; ``find`` need not read it anew."""

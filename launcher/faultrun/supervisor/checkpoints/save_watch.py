@@ -86,6 +86,11 @@ class SaveWatch(SavesKnown):
         return self._life >= 0 and self._watch.whole
 
     @property
+    def began(self) -> bool:
+        """Whether workers of this supervisor have been started."""
+        return self._life >= 0
+
+    @property
     def opened(self) -> tuple[str, ...]:
         """The files of checkpoints that were read since the workers started, until the first step."""
         return tuple(filter(self._is_of_a_checkpoint, self._opened))
@@ -122,9 +127,9 @@ class SaveWatch(SavesKnown):
             for _ in self._hear():
                 pass  # nobody is there any more to be told of what was opened
             self._reactor.forget(self._watch.fd)
-        self._watch.close()
         if self._note is not None:
             self._note(self._learner.seen)
+        self._watch.close()
 
     def tell(self, event: Event, step: Step) -> None:
         """Follow the incarnation: loads count up to its first step, saves up to its end."""

@@ -1,24 +1,27 @@
 """Which run saved which file of a checkpoint folder: most files do not say.
 
 Each run lists the files that it was seen to write while no other was there, in the hidden folder beside the
-checkpoints, so that one that was away meanwhile does not take them for its own. A file is known by its name
-and time.
+checkpoints, in the order of the writing: so that one that was away meanwhile does not take them for its own,
+and its own next supervisor knows which is the newest. A file is known by its name and time.
 """
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from faultrun.checkpoints.catalog import Catalog
+from faultrun.checkpoints.format import Stamp
 from faultrun.checkpoints.formats.faultrun_manifest import beside
 from faultrun.files import replace_whole
 from faultrun.model.checkpoint import Entry
-from faultrun.model.observed.saves import SavesSeen
+from faultrun.model.observed.saves import SavesSeen, order_of
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
 
 _PREFIX = ".saves."
+_MISSED = ""
+"""Listed where saves may be missing: the kernel told of too many, or another run saved there, too."""
 _TIDY_AFTER = 1000
 """So many lines are added before those of files that are gone are dropped."""
 
@@ -31,26 +34,54 @@ class SavesOfRuns:
 
     def __init__(self, roots: Sequence[str], neighbours: OtherRuns) -> None:
         self._neighbours, name = neighbours, f"{_PREFIX}{neighbours.name}"
+        self._roots = {os.path.realpath(root): str(Path(root).absolute()) for root in roots}
         self._lists = {os.path.realpath(root): beside(root) / name for root in roots}
-        self._own = {root: dict(_lines(path)) for root, path in self._lists.items()}
+        self._own = {root: _listed(path) for root, path in self._lists.items()}
         self._added = dict.fromkeys(self._lists, _TIDY_AFTER)
 
-    def note(self, seen: SavesSeen) -> None:
-        """Our run has written these, unless another one that saves there has."""
-        if self._neighbours.others():
+    def note(self, seen: SavesSeen, *, whole: bool = True) -> None:
+        """Our run has written these, unless another one that saves there has. ``whole``: none was missed."""
+        if not whole or self._neighbours.others():
+            for root in self._lists:
+                self._add(root, {_MISSED: 0})
             return
         files = (*seen.past, *(path for one in seen.saves for path in (*one.paths, *one.ranks)))
         for root, found in self._by_root(files).items():
-            own = self._own[root]
-            if not (new := {name: mtime_ns for name, mtime_ns in found if own.get(name) != mtime_ns}):
-                continue
-            own.update(new)
-            self._added[root] += len(new)
-            if self._added[root] > _TIDY_AFTER:
-                there = self._by_root(f"{root}/{name}" for name in own).get(root, [])
-                self._own[root], self._added[root], new = dict(there), 0, dict(there)
-            with suppress(OSError):
-                self._write(root, new, anew=self._added[root] == 0)
+            self._add(root, dict(found))
+
+    def _add(self, root: str, times: dict[str, int]) -> None:
+        own = self._own[root]
+        if not (new := {name: at_ns for name, at_ns in times.items() if own.get(name) != at_ns}):
+            return
+        for name, at_ns in new.items():
+            own.pop(name, None)
+            own[name] = at_ns
+        self._added[root] += len(new)
+        if anew := self._added[root] > _TIDY_AFTER:
+            there = dict(self._by_root(f"{root}/{name}" for name in own).get(root, []))
+            missed = {_MISSED: 0} if _MISSED in own else {}
+            new = self._own[root] = missed | {name: at_ns for name, at_ns in own.items() if name in there}
+            self._added[root] = 0
+        with suppress(OSError):
+            self._write(root, new, anew=anew)
+
+    def order(self, there: Mapping[str, Stamp]) -> dict[str, int] | None:
+        """In which order our saves were written, by path; None where some are missing, or none is known.
+
+        What of ``there`` is newer than all of them was written while nobody watched.
+        """
+        if not any(self._own.values()) or any(_MISSED in own for own in self._own.values()):
+            return None
+        own = [
+            (at_ns, f"{self._roots[root]}/{name}")
+            for root, listed in self._own.items()
+            for name, at_ns in self._by_root(f"{root}/{one}" for one in listed).get(root, [])
+            if listed[name] == at_ns
+        ]
+        newest_ns = max(own, default=(0, ""))[0]
+        later = [(stamp.mtime_ns, path) for path, stamp in there.items() if stamp.mtime_ns > newest_ns]
+        ordered = own if len(self._own) == 1 else sorted(own)
+        return order_of((path,) for _, path in (*ordered, *sorted(later)))
 
     def of_others(self, catalog: Catalog, resumed: str) -> dict[Entry, str]:
         """Checkpoints but ``resumed`` that do not say whose they are and another run wrote, with its name."""
@@ -64,7 +95,7 @@ class SavesOfRuns:
             if set(found) & self._own[root].items():
                 return ""
             for path in self._lists[root].parent.glob(f"{_PREFIX}*"):
-                if path != self._lists[root] and set(found) & dict(_lines(path)).items():
+                if path != self._lists[root] and set(found) & _listed(path).items():
                     return f"run {path.name.removeprefix(_PREFIX).partition('@')[0]}"
         return ""
 
@@ -91,9 +122,13 @@ class SavesOfRuns:
             file.write(text)
 
 
-def _lines(path: Path) -> Iterator[tuple[str, int]]:
+def _listed(path: Path) -> dict[str, int]:
+    """Names and times as they were written last, in that order."""
+    found: dict[str, int] = {}
     with suppress(OSError):
         for line in path.read_bytes().splitlines():
             with suppress(ValueError, TypeError):
                 name, mtime_ns = json.loads(line)
-                yield str(name), int(mtime_ns)
+                found.pop(str(name), None)
+                found[str(name)] = int(mtime_ns)
+    return found
