@@ -15,6 +15,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed import fake_pg  # noqa: F401 - registers the backend
 
+from faultrun.errors import FaultrunError
 from faultrun.sdk.snapshots.interval import SnapshotEvery, SnapshotInterval
 from faultrun.sdk.stay.next_group import Regroup
 from faultrun.sdk.torch import _why_no_rejoin as why_no_rejoin
@@ -85,6 +86,19 @@ def test_a_hook_of_the_scripts_own_is_not_replaced() -> None:
     ddp = DistributedDataParallel(net())
     ddp.register_comm_hook(None, allreduce_hook)
     assert "communication hook of its own" in why_not(ddp)
+
+
+def test_an_average_over_the_ranks_that_still_have_inputs_is_torchs_and_refused_where_it_comes_late() -> None:
+    early, late = DistributedDataParallel(net()), DistributedDataParallel(net())
+    with early.join(divide_by_initial_world_size=False, throw_on_early_termination=False):
+        assert "divide_by_initial_world_size=False" in why_not(early)
+    with early.join():
+        assert why_not(early) == ""
+    Averaging(lambda: None).hook([late], in_group=True)
+    loss = late(torch.ones(1, 8)).sum()
+    joined = late.join(divide_by_initial_world_size=False, throw_on_early_termination=False)
+    with joined, pytest.raises(FaultrunError, match="divide_by_initial_world_size=False"):
+        loss.backward()
 
 
 def test_sparse_gradients_and_a_part_of_the_ranks_are_refused() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from faultrun.errors import FaultrunError
 from faultrun.sdk.torch.group.process_group import idle_group
 
 _REFUSED = {
@@ -22,6 +23,8 @@ _REFUSED = {
     "_delay_all_reduce_params": "delay_all_reduce_named_params=",
 }
 
+
+_JOIN = "join(divide_by_initial_world_size=False)"
 
 _LEAVES_BY = ("_update_process_group", "_reset_state")
 
@@ -45,6 +48,8 @@ def why_not(ddp: Any) -> str:
     for name, words in _REFUSED.items():
         if getattr(ddp, name, None):
             return f"DistributedDataParallel with {words}"
+    if _divides_by_those_left(ddp):
+        return f"DistributedDataParallel with {_JOIN}"
     if ddp._comm_hooks or ddp._get_ddp_logging_data().get("comm_hook", ""):
         return "DistributedDataParallel has a communication hook of its own"
     if not all(hasattr(ddp.reducer, name) for name in _LEAVES_BY) or not _has_idle_groups():
@@ -162,6 +167,7 @@ class _Hook:
 
     def _hook(self, bucket: Any) -> Any:
         if bucket.index() == 0:
+            _check_join(self.ddp)
             self._matching, self._held = Matching(self._canonical), []
             self._all.begins(self)
         numbers = [self._number[id(one)] for one in bucket.parameters()]
@@ -217,6 +223,21 @@ class _Hook:
     def _fail(self, error: Exception) -> None:
         if self._all.failed is None:
             self._all.failed = error
+
+
+def _divides_by_those_left(ddp: Any) -> bool:
+    """Whether gradients are divided by the number of ranks that still have inputs, which no hook is told."""
+    config = getattr(ddp, "_join_config", None)
+    return getattr(config, "enable", False) and not getattr(ddp, "_divide_by_initial_world_size", True)
+
+
+def _check_join(ddp: Any) -> None:
+    if _divides_by_those_left(ddp):
+        raise FaultrunError(
+            f"{_JOIN} cannot be entered in a training whose ranks may stay",
+            because="gradients are averaged over all ranks there",
+            hint="enter it before the first step, or make the group by torch.distributed.init_process_group",
+        )
 
 
 def _has_idle_groups() -> bool:
