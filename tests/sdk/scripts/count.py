@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from faultrun import sdk
+from faultrun.sdk.worker.worker import worker
 
 STEPS, PACE_S, *WORDS = sys.argv[1:]
 state = {"count": 0, "half": 0}
@@ -79,6 +80,8 @@ def main() -> None:
         directory=os.environ.get("CKPT", "ckpt"),
         name="count.json",
     )
+    if "stays" in WORDS and (this := worker()) is not None:
+        this.regroup.is_awaited = True
     stand_still("stuck-first")
     for n in range(state["count"] + 1, int(STEPS) + 1):
         compute(before=True)

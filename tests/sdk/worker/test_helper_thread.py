@@ -198,6 +198,18 @@ def test_an_exception_after_a_lost_peer_becomes_the_gasp(one: FakeSupervisor) ->
     assert "Traceback" in one.logs()
 
 
+def test_a_script_that_ends_while_others_wait_for_it_in_the_next_group_says_so_and_is_saved(
+    one: FakeSupervisor,
+) -> None:
+    started(one, "raise-peer", "stays", at_step=5)
+    one.wait_for(lambda: "closed by peer" in one.logs(), "the traceback")
+    one.say(0, "peer_lost", incarnation=0, timeout_s=PATIENCE_S)
+    one.wait_for(lambda: bool(one.heard(0, "cannot_rejoin")), "the word that it never comes")
+    one.ask(0)
+    assert one.wait_ended(0) == [143]
+    assert saved_state(one)["count"] == 5
+
+
 def test_an_exception_after_a_lost_peer_that_nobody_asks_for_ends_as_without_us(one: FakeSupervisor) -> None:
     started(one, "raise-peer", at_step=5, verdict_s=0.3)
     assert one.wait_ended(0) == [1]

@@ -62,6 +62,8 @@ class Regroup:
         self._lost = -1
         self._join: Join | None = None
         self._memory: int | None = None
+        self.is_awaited = False
+        """Whether this process has said that it enters the next group when a peer is lost."""
         self.refused = ""
         """Why there is no memory for snapshots; "" while nobody has said so."""
         self.patience_s = _PATIENCE_S

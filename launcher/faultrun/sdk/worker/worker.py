@@ -197,12 +197,26 @@ class Worker:
         self._error = error
         write_note(self.session.error_file, error, at_utc)  # now: its time is the evidence for who was first
         self._main_is_out()
-        if tells_of_a_dead_peer(error):
+        if tells_of_a_dead_peer(error) or self._is_missed:
             print("faultrun: a peer seems to be gone; waiting to be asked to save", file=sys.stderr)  # noqa: T201
-            self._helper.requested.wait(self.session.verdict_s)
+            self._await_request()
         elif isinstance(error, KeyboardInterrupt) or child_was_told():
             self._helper.requested.wait(LATE_LINE_S)
         self._await_leaving()
+
+    @property
+    def _is_missed(self) -> bool:
+        """Whether others wait for this process in the next group."""
+        return self.regroup.is_awaited and self.regroup.is_lost(self.session.incarnation)
+
+    def _await_request(self) -> None:
+        """Wait to be asked to save. Who waits for this process in the next group is told to wait no more."""
+        until_s = time.monotonic() + self.session.verdict_s
+        while time.monotonic() < until_s and not self._helper.requested.wait(_LOOK_S):
+            if self._is_missed:
+                self.regroup.is_awaited, until_s = False, time.monotonic() + self.session.verdict_s
+                why = "its script has ended outside of a step that can be taken back"
+                self.say("cannot_rejoin", incarnation=self.session.incarnation, why=why)
 
     def _at_exit(self) -> None:
         """The last thing before the interpreter ends: a request that is being served comes first."""

@@ -322,7 +322,7 @@ class Rejoin:
         if why:
             self._cannot(why)
         elif not self._said and self._memory.is_ready and (self._steps >= _FIRST_STEPS or self._came_late):
-            self._said = True
+            self._said = self._worker.regroup.is_awaited = True
             self._worker.tells_memory(self._memory_use.news)
             self._worker.say("can_rejoin", incarnation=self.incarnation)
 
@@ -337,7 +337,7 @@ class Rejoin:
             self._cannot(why)
 
     def _cannot(self, why: str) -> None:
-        self._able = False
+        self._able = self._worker.regroup.is_awaited = False
         self._worker.say("cannot_rejoin", incarnation=self.incarnation, why=why[:2000])
 
     def gives_up(self, why: str) -> PeerLost:
