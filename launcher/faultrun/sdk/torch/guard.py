@@ -187,12 +187,7 @@ class Guard:
         take it back, and it comes again. The first call is where a rank that takes a dead one's place waits
         for it; nothing before may need other ranks but building the model.
         """
-        try:
-            yield from self._loops.steps(last)
-        except GeneratorExit:
-            if _was_broken_off(sys._getframe().f_back):
-                self._loops.leaves_steps()
-            raise
+        return self._loops.steps(last)
 
     def attempt(self) -> StepAttempt:
         """One step, around all that talks to other ranks; do not call ``step`` too.

@@ -180,11 +180,6 @@ class Worker:
             self._slot.propose_stop(step + 1)
         return 0 < self._slot.agreed_stop() <= step
 
-    @property
-    def stops_by_script(self) -> bool:
-        """Whether the script asks ``should_stop`` by itself, and was told to."""
-        return self._helper.cooperative and self.should_stop()
-
     def _uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """Instead of ending at once: if a peer died first, the request to save is on its way."""
         at_utc = time.time()

@@ -150,13 +150,6 @@ class EpochPlace:
         """Whether the loop does not go on at ``position``, although its loader may."""
         return self._left == position
 
-    def was_left_before(self, position: Position) -> bool:
-        """Whether what is resumed was left at ``position``: said once, to the loop that is over."""
-        is_left = self._resumed is not None and self.was_left(position)
-        if is_left:
-            self._resumed = None
-        return is_left
-
     def ended(self, position: Position) -> Boundary | None:
         """Where a script at ``position`` is between two epochs: the end of its last step.
 

@@ -25,7 +25,6 @@ from faultrun.sdk.torch.stay.redo import Batch, KeptBatch
 from faultrun.sdk.torch.stay.rejoin import Rejoin
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Position
-from faultrun.sdk.worker.training_stages import told
 from faultrun.sdk.worker.update_lock import UpdatePhase
 
 T = TypeVar("T")
@@ -61,12 +60,6 @@ class Loops:
                 if rejoin is None or rejoin.finish(_meet):
                     return
                 continue
-            if training.reading.was_left_before(training.position):
-                told(
-                    f"guard.steps was left by break at step {training.position.step}, and makes no more steps"
-                )
-                self._is_left()
-                return
             self.goes_on()
             step = training.position.step + 1
             if rejoin is not None:
@@ -76,19 +69,6 @@ class Loops:
             yield step
             if not training.redo.attempted:  # the script has gone past it
                 self.step()
-
-    def leaves_steps(self) -> None:
-        """The script breaks out of ``steps``: no step is to come."""
-        training = self.training
-        if not training.redo.attempted and training.has_update:
-            self.step()
-        if training.worker is None or not training.worker.stops_by_script:
-            training.reading.leaves(None, training.position, early=True)
-        self._is_left()
-
-    def _is_left(self) -> None:
-        if (rejoin := self._rejoins_here) is not None:
-            rejoin.cannot_any_more("its loop over guard.steps was left by break")
 
     def batches(self, loader: Any, epoch: int) -> Iterator[Any]:
         """Those of a script that can rejoin, among fewer ranks than there were, or plain."""
