@@ -65,7 +65,7 @@ class Place:
         position, rng = self._training.position, self._training.reading.epoch_rng
         if self._training.lock.phase is UpdatePhase.UPDATED:
             position = position._replace(step=position.step + 1)
-        left = self._training.reading.was_left(position)
+        left = self._training.reading.left_at(position)
         return {**position._asdict(), "epoch_rng": None if rng is None else rng_to_plain(rng), "left": left}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -73,4 +73,4 @@ class Place:
         training, rng = self._training, state["epoch_rng"]
         position = training.position = Position(state["step"], state["epoch"], state["step_in_epoch"])
         began = training.recorder.at_epoch(position.epoch) or (None if rng is None else rng_from_plain(rng))
-        training.reading.resumes_at(position, current_rng(), began, left=bool(state.get("left")))
+        training.reading.resumes_at(position, current_rng(), began, state.get("left"))

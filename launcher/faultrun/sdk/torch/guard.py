@@ -134,7 +134,7 @@ class Guard:
         rng = training.recorder.read(boundary.rng)
         objects = training.parts.objects.states()
         full = training.writer.session.full_world_size
-        left = training.reading.was_left(boundary.position)
+        left = training.reading.left_at(boundary.position)
         return {
             **gathered(boundary.position, rng, boundary.epoch_rng, full),
             "objects": objects,
@@ -147,7 +147,7 @@ class Guard:
         training.position, rng, epoch_rng = taken_apart(state, training.writer.session.full_world_size)
         training.parts.objects.load(state["objects"])
         restore_rng(rng)
-        training.reading.resumes_at(training.position, rng, epoch_rng, left=bool(state.get("left")))
+        training.reading.resumes_at(training.position, rng, epoch_rng, state.get("left"))
 
     def batches(self, loader: Any, epoch: int) -> Iterator[Any]:
         """The batches of ``loader`` in ``epoch``; after a resume only those that are not done yet.
@@ -169,9 +169,15 @@ class Guard:
         except GeneratorExit:
             if _was_broken_off(sys._getframe().f_back):
                 self._loops.step_if_changed()
-                self._leave_loop(early=True)
+                self._leave_loop(early=not self._is_stopping)
             raise
         self._leave_loop(early=training.reading.was_left(training.position))
+
+    @property
+    def _is_stopping(self) -> bool:
+        """Whether a loop may be left for a stop of the run, after which it goes on."""
+        worker = self.training.worker
+        return worker is not None and worker.is_stopping
 
     def _leave_loop(self, *, early: bool) -> None:
         training, last = self.training, self.training.history[-1] if self.training.history else None
@@ -185,9 +191,17 @@ class Guard:
 
         Each with ``with guard.attempt():`` around all that it does. Where a rank dies in it, the others
         take it back, and it comes again. The first call is where a rank that takes a dead one's place waits
-        for it; nothing before may need other ranks but building the model.
+        for it; nothing before may need other ranks but building the model. A loop that is left by ``break``
+        ends at once where this run comes to it again after a fault.
         """
-        return self._loops.steps(last)
+        try:
+            yield from self._loops.steps(last)
+        except GeneratorExit:
+            if _was_broken_off(sys._getframe().f_back):
+                self._loops.step_if_changed()
+                if not self._is_stopping:
+                    self.training.reading.leaves_steps(last, self.training.position)
+            raise
 
     def attempt(self) -> StepAttempt:
         """One step, around all that talks to other ranks; do not call ``step`` too.

@@ -68,7 +68,7 @@ class Training:
         noted = self.parts.objects.noted if worker is not None else None
         self.recorder = recorder_of(writer, ahead, device_rng, noted)
         self.check = check_of(writer) if worker is not None else None
-        self.reading = EpochPlace(BatchNotes(writer) if worker is not None else None)
+        self.reading = EpochPlace(BatchNotes(writer) if worker is not None else None, writer.session.run_id)
         self.redo = Redo()
         self._counted = None if worker is None else StepUnderWay(self.parts, self.recorder)
         self._ran = False
@@ -336,7 +336,7 @@ class Training:
             newest = boundary
         rng = self.recorder.read(boundary.rng), boundary.epoch_rng
         state = assemble(self.parts, boundary, newest, rng, self.writer.session)
-        return {**state, "left": self.reading.was_left(boundary.position)}
+        return {**state, "left": self.reading.left_at(boundary.position)}
 
     def state_now(self) -> dict[str, Any]:
         """The state of this moment, where it lies. Main thread."""
@@ -367,7 +367,7 @@ class Training:
         self.position = position
         if rng is not None:
             restore_rng(rng)
-            self.reading.resumes_at(position, rng, epoch_rng, left=bool(state.get("left")))
+            self.reading.resumes_at(position, rng, epoch_rng, state.get("left"))
 
     def tell_whose_buffers(self, giver: int) -> None:
         """This rank has those of rank ``giver``."""
@@ -437,8 +437,8 @@ class Training:
             # else nothing of the step was done, and what was drawn since the last one is the script's own
             restore_rng(rng, self.reading.generator)
         if redo.in_function:
-            left = self.reading.was_left(last.position)
-            self.reading.resumes_at(last.position, rng, last.epoch_rng, left=left)
+            left = self.reading.left_at(last.position)
+            self.reading.resumes_at(last.position, rng, last.epoch_rng, left)
         self.position = last.position
 
     def came_back(self) -> None:

@@ -57,6 +57,8 @@ class Helper(threading.Thread):
         self.cooperative = False
         self.step: tuple[int, int | None] | None = None
         self.requested = threading.Event()
+        self.stops = True
+        """Whether the request is for a stop of the run, and not for a lost peer, as far as it says."""
         self.main_is_out = threading.Event()
 
     def run(self) -> None:
@@ -164,6 +166,7 @@ class Helper(threading.Thread):
 
     def _gasp(self, request: dict[str, Any]) -> None:
         """Save what there is and leave. Returns only when there is nothing to save and nobody to leave."""
+        self.stops = request.get("reason") != "peer"
         self.requested.set()
         if self.provider is None and not self.cooperative:
             self._link.send("failed", why=_NOTHING)

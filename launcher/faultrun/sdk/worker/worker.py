@@ -180,6 +180,12 @@ class Worker:
             self._slot.propose_stop(step + 1)
         return 0 < self._slot.agreed_stop() <= step
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the run is being stopped, as far as this process was told."""
+        asked = self._helper.requested.is_set() and self._helper.stops
+        return asked or bool(self._slot.agreed_stop()) or child_was_told()
+
     def _uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """Instead of ending at once: if a peer died first, the request to save is on its way."""
         at_utc = time.time()

@@ -15,8 +15,10 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, Sampler
 
 from faultrun.errors import FaultrunError
+from faultrun.sdk.session import Session
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.loader.batch_shares import check_shares
+from faultrun.sdk.worker.worker import Worker
 from sdk.support import wrappers
 from sdk.support.protected import protected
 
@@ -331,3 +333,46 @@ def test_a_loop_that_was_left_by_break_is_over_and_no_other(tmp_path: Path, ends
     assert len(left) == (0 if ends in ("break", "bar") else SIZE // BATCH - 3)
     assert (again.guard.epoch, again.guard.step_in_epoch) == (0, 3 + len(left))
     assert len(list(again.guard.batches(again.loader, 1))) == SIZE // BATCH
+
+
+def over_steps(guard: Guard, last: int, upto: int) -> list[int]:
+    done = []
+    for step in guard.steps(last):
+        guard.training.parts.model(torch.ones(1)).sum().backward()
+        guard.training.parts.optimizers[0].step()
+        done.append(step)
+        if step == upto:
+            break
+    return done
+
+
+@pytest.mark.parametrize("run", ["one", "another"])
+def test_a_loop_over_steps_that_was_left_by_break_is_over_for_this_run_alone(
+    tmp_path: Path, run: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def begun(run_id: str) -> Guard:
+        net, worker = nn.Linear(1, 1), Worker(Session(run_id=run_id))
+        return protected(tmp_path, torch.optim.SGD(net.parameters(), 0.1), net=net, by=worker)
+
+    first, again = begun("one"), begun(run)
+    assert over_steps(first, 9, upto=3) == [1, 2, 3]
+    behind = first.training.host_state_at(first.training.history[-1])
+    assert over_steps(first, 6, upto=4) == [4]
+    again.load(first.training.host_state_at(first.training.history[-1]))
+    assert over_steps(again, 9, upto=5) == ([] if run == "one" else [5])
+    assert over_steps(again, 6, upto=6) == ([] if run == "one" else [6])
+    assert ("guard.steps(9) was left early" in capsys.readouterr().err) is (run == "one")
+    last = begun(run)
+    last.load(behind)
+    assert over_steps(last, 9, upto=5) == ([] if run == "one" else [4, 5])
+
+
+def test_a_loop_over_steps_that_begins_again_where_it_was_left_has_paused_and_goes_on(tmp_path: Path) -> None:
+    def begun() -> Guard:
+        net, worker = nn.Linear(1, 1), Worker(Session(run_id="one"))
+        return protected(tmp_path, torch.optim.SGD(net.parameters(), 0.1), net=net, by=worker)
+
+    first, again = begun(), begun()
+    assert [over_steps(first, 9, upto) for upto in (2, 4)] == [[1, 2], [3, 4]]
+    again.load(first.training.host_state_at(first.training.history[-1]))
+    assert over_steps(again, 9, upto=9) == [5, 6, 7, 8, 9]

@@ -1,4 +1,8 @@
-"""Where a training is in its loader: with which random numbers the epoch began, and where it goes on."""
+"""Where a training is in its loader: with which random numbers the epoch began, and where it goes on.
+
+A loop that the script has left is not begun again by a resume. One over steps is known by its last step. It
+may only pause (the script comes to it again), or end for this run: another run goes on with it.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,12 +18,15 @@ from faultrun.sdk.worker.save_files import Position
 ResumedAt = tuple[Position, Rng, Rng | None]
 """A place, and the random numbers there and at its epoch's beginning."""
 
+LoopsLeft = tuple[bool, dict[int, int], str]
+"""Whether a loop over an epoch was left; loops over steps: by the last one, where they were; in which run."""
+
 
 class EpochPlace:
     """Place of one training in its epoch. Main thread. ``notes`` of batches that are read: under faultrun."""
 
-    def __init__(self, notes: BatchNotes | None = None) -> None:
-        self._notes = notes
+    def __init__(self, notes: BatchNotes | None = None, run_id: str = "") -> None:
+        self._notes, self._run_id = notes, run_id
         self._is_anew = True
         self._resumed: ResumedAt | None = None
         self.generator: LoaderState | None = None
@@ -36,12 +43,25 @@ class EpochPlace:
         self._ended: Boundary | None = None
         self._left: Position | None = None
         """Where a loop was left before its loader's end."""
+        self._steps_left: dict[int, int] = {}
+        self._to_end: set[int] = set()
+        """Loops over steps that were left before the save that is resumed, and end at once."""
+        self._pauses: set[int] = set()
+        """Those that have begun again after they were left."""
 
-    def resumes_at(self, position: Position, rng: Rng, epoch_rng: Rng | None, *, left: bool = False) -> None:
-        """The next loop goes on at ``position``, with these random numbers, unless it was ``left`` there."""
+    def resumes_at(
+        self, position: Position, rng: Rng, epoch_rng: Rng | None, left: LoopsLeft | bool | None = None
+    ) -> None:
+        """The next loop goes on at ``position``, with these random numbers, unless it was ``left`` there.
+
+        An earlier version has saved of the loop over an epoch alone that it was left.
+        """
         self._resumed, self._ended = (position, rng, epoch_rng), None
         self._begun, self._is_anew = None, False
-        self._left = position if left else None
+        early, steps, run_id = left if isinstance(left, tuple) else (bool(left), {}, "")
+        self._left = position if early else None
+        self._steps_left = dict(steps) if run_id and run_id == self._run_id else {}
+        self._to_end = {*self._steps_left}
 
     def forgets(self) -> None:
         """No batch need come as it did: training starts anew, or with other random numbers."""
@@ -149,6 +169,24 @@ class EpochPlace:
     def was_left(self, position: Position) -> bool:
         """Whether the loop does not go on at ``position``, although its loader may."""
         return self._left == position
+
+    def enters_steps(self, last: int) -> bool:
+        """A loop over the steps up to ``last`` begins; whether it ends at once."""
+        if is_over := last in self._to_end:
+            self._to_end.discard(last)
+        elif self._steps_left.pop(last, None) is not None:
+            self._pauses.add(last)
+        return is_over
+
+    def leaves_steps(self, last: int, position: Position) -> None:
+        """The loop over the steps up to ``last`` is left before."""
+        if last not in self._pauses:
+            self._steps_left[last] = position.step
+
+    def left_at(self, position: Position) -> LoopsLeft:
+        """What was left before ``position``, as ``resumes_at`` takes it."""
+        steps = {last: step for last, step in self._steps_left.items() if step <= position.step}
+        return self.was_left(position), steps, self._run_id
 
     def ended(self, position: Position) -> Boundary | None:
         """Where a script at ``position`` is between two epochs: the end of its last step.

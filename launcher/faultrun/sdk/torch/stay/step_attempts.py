@@ -25,6 +25,7 @@ from faultrun.sdk.torch.stay.redo import Batch, KeptBatch
 from faultrun.sdk.torch.stay.rejoin import Rejoin
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Position
+from faultrun.sdk.worker.training_stages import told
 from faultrun.sdk.worker.update_lock import UpdatePhase
 
 T = TypeVar("T")
@@ -52,6 +53,9 @@ class Loops:
         if rejoin is not None:
             training.begin_here()
             rejoin.enter()
+        if training.reading.enters_steps(last):
+            told(f"guard.steps({last}) was left early before the fault, and ends at once")
+            return
         while True:
             if rejoin is not None:
                 rejoin.settle()
