@@ -286,6 +286,52 @@ def test_what_an_optimizer_of_the_script_keeps_in_attributes_comes_back(
     assert same(begun.slow, ours.slow)
 
 
+class Around(torch.optim.Optimizer):  # type: ignore[misc]
+    """Has other optimizers make its updates: in a list, or as one whose groups are its own."""
+
+    def __init__(self, net: Any, how: str) -> None:
+        super().__init__(net.parameters(), {})
+        if how == "list":
+            self.parts = [torch.optim.SGD([one], lr=0.1, momentum=0.9) for one in net.parameters()]
+            return
+        self.base = torch.optim.SGD(self.param_groups, lr=0.1, momentum=0.9)
+        self.param_groups = self.base.param_groups
+        if how == "shared":
+            self.state = self.base.state
+
+    def step(self, closure: Any = None) -> None:
+        for one in self.parts if hasattr(self, "parts") else [self.base]:
+            one.step(closure)
+
+
+@pytest.mark.parametrize("how", ["groups", "shared", "list"])
+def test_what_an_optimizer_in_one_of_the_script_keeps_comes_back_and_what_they_share_is_shared(
+    tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Run:
+        def __init__(self) -> None:
+            self.net = nn.Linear(2, 1)
+            self.optimizer = Around(self.net, how)
+            self.guard = protected(tmp_path, self.optimizer, net=self.net)
+
+        def step(self, lr: float) -> None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = lr
+            self.net(torch.ones(1, 2)).sum().backward()
+            self.optimizer.step()
+            self.guard.step()
+
+    first, again = Run(), Run()
+    first.step(0.1)
+    saved = first.guard.save(tmp_path / "saved.pt")
+    again.guard.load(torch.load(saved.path, weights_only=True))
+    for one in (first, again):
+        one.net.zero_grad()
+        one.step(0.5)
+    assert same(again.net.state_dict(), first.net.state_dict())
+    assert "not kept" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("late", [np.mean([0.25]), np.int64(3), np.bool_(True), {3}], ids=type)
 def test_a_number_that_comes_late_into_a_state_is_saved(tmp_path: Path, late: Any) -> None:
     stopper = Kept(best=None)

@@ -30,6 +30,7 @@ from faultrun.sdk.torch.state.boundary import (
     with_numbers,
 )
 from faultrun.sdk.torch.state.buffers import Buffers
+from faultrun.sdk.torch.state.inner_optimizers import InnerOptimizer, optimizers_in
 from faultrun.sdk.torch.state.rng import Rng, rng_to_plain
 from faultrun.sdk.torch.state.shards import ModuleState, meshes_of, packed, unpacked
 from faultrun.sdk.torch.state.trees import is_plain, map_tensors, plain
@@ -127,7 +128,7 @@ class OptimizerAttributes:
         """State as it is now; what is not kept is told once."""
         found = {}
         for name, one in vars(self._owner).items():
-            if name in self._left_out or callable(one) or isinstance(one, torch.optim.Optimizer):
+            if name in self._left_out or callable(one) or optimizers_in(one):
                 continue
             if is_plain(one):
                 found[name] = one
@@ -150,13 +151,17 @@ _OF_TORCH = vars(torch.optim.Optimizer([torch.nn.Parameter(torch.empty(0))], {})
 
 def own_states(optimizers: Sequence[Any]) -> dict[str, Any]:
     """Objects for the script's own optimizers, and for what is around or in them; libraries' are known."""
-    found, waiting = {}, [*optimizers]
-    for number, one in enumerate(waiting):  # which grows
-        if not type(one).__module__.startswith(OF_LIBRARIES):
-            found[f"{NOT_GIVEN}{type(one).__name__} {number}"] = OptimizerAttributes(one)
-        waiting += [
-            part for part in getattr(one, "__dict__", {}).values() if isinstance(part, torch.optim.Optimizer)
-        ]
+    found: dict[str, Any] = {}
+    waiting, protected = [(one, False) for one in optimizers], [*map(unwrapped_optimizer, optimizers)]
+    for number, (one, is_in_own) in enumerate(waiting):  # which grows
+        name, is_own = type(one).__name__, not type(one).__module__.startswith(OF_LIBRARIES)
+        if is_own:
+            found[f"{NOT_GIVEN}{name} {number}"] = OptimizerAttributes(one)
+        is_kept = not isinstance(one, torch.optim.Optimizer) or any(one is each for each in protected)
+        if (is_own or is_in_own) and not is_kept:
+            found[f"{NOT_GIVEN}state of {name} {number}"] = InnerOptimizer(one, protected, _load_optimizer)
+        inner = chain.from_iterable(map(optimizers_in, getattr(one, "__dict__", {}).values()))
+        waiting += [(part, is_own) for part in inner if not any(part is each for each, _ in waiting)]
     return found
 
 
