@@ -286,6 +286,23 @@ def test_what_an_optimizer_of_the_script_keeps_in_attributes_comes_back(
     assert same(begun.slow, ours.slow)
 
 
+def test_a_module_and_an_object_that_can_be_called_in_an_optimizer_of_the_script_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = nn.Linear(2, 1)
+    ours = Lookahead(net.parameters())
+    ours.average, ours.rule, ours.net, ours.sign = nn.Linear(2, 1), Called(), net, torch.sign
+    protected(tmp_path, ours, net=net)
+    told = capsys.readouterr().err
+    assert [told.count(f"Lookahead.{name} is not kept") for name in ("average", "rule", "net", "sign")] == [
+        *(1, 1, 0, 0)
+    ]
+
+
+class Called:
+    def __call__(self) -> None: ...
+
+
 class Around(torch.optim.Optimizer):  # type: ignore[misc]
     """Has other optimizers make its updates: in a list, or as one whose groups are its own."""
 

@@ -10,10 +10,12 @@
 holds this rank's piece (``shards``).
 """
 
+import inspect
 import pickle
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -128,7 +130,7 @@ class OptimizerAttributes:
         """State as it is now; what is not kept is told once."""
         found = {}
         for name, one in vars(self._owner).items():
-            if name in self._left_out or callable(one) or optimizers_in(one):
+            if name in self._left_out or optimizers_in(one) or self._is_known(one):
                 continue
             if is_plain(one):
                 found[name] = one
@@ -137,6 +139,13 @@ class OptimizerAttributes:
                 what = f"{type(self._owner).__name__}.{name}"
                 told(f"{what} is not kept: if steps of the optimizer change it, give it to objects")
         return found
+
+    def _is_known(self, one: Any) -> bool:
+        """Whether it is code, or a module of which all is trained here."""
+        if not isinstance(one, torch.nn.Module):
+            return inspect.isroutine(one) or isinstance(one, type | partial)
+        groups = getattr(self._owner, "param_groups", ())
+        return {*map(id, one.parameters())} <= {id(each) for group in groups for each in group["params"]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Put back the state as it was, with tensors where the parameters are."""
