@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 from faultrun.sdk.session import ResumePoint, Session
 from faultrun.sdk.torch.state.trees import same
@@ -85,6 +86,18 @@ def test_from_any_place_that_is_saved_training_ends_as_if_undisturbed(
     assert seen == whole.seen
     assert same(second.end, whole.end)
     assert (second.logged, second.told) == (whole.logged, whole.told)
+
+
+@pytest.mark.parametrize("giver", [0, 1])
+def test_a_rank_that_goes_on_with_the_averages_of_another_is_told_so(
+    tmp_path: Path, giver: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(train(JOBS["epochs"], tmp_path / "a", ask=("on_train_batch_end", 4)).path)
+    checkpoint = torch.load(path, weights_only=False)
+    checkpoint["callbacks"]["DyingGasp"]["rank"] = giver
+    torch.save(checkpoint, path)
+    train(JOBS["epochs"], tmp_path / "b", resume=str(path))
+    assert (f"those of rank {giver}, which saved" in capsys.readouterr().err) is bool(giver)
 
 
 @pytest.mark.parametrize("turn", [2, BATCHES + 2])

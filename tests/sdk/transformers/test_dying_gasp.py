@@ -142,6 +142,20 @@ def test_whenever_it_is_asked_trainer_goes_on_from_the_folder_as_if_nothing_had_
     assert steps == [one["step"] for one in undisturbed.state.log_history]
 
 
+@pytest.mark.parametrize("giver", [0, 1])
+def test_a_rank_that_goes_on_with_the_averages_of_another_is_told_so(
+    tmp_path: Path, giver: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    worker = Worker(Session(run_id="r"))
+    asks = Asks(worker, "on_step_end", 15)
+    training(tmp_path, worker, asks).train()
+    assert asks.saved is not None
+    folder = Path(asks.saved.path).parent.rename(tmp_path / "_gasp" / f"rank_{giver}")
+    resumed = training(tmp_path, Worker(Session(run_id="r")))
+    resumed.train(resume_from_checkpoint=str(folder / "checkpoint-15"))
+    assert (f"those of rank {giver}, which saved" in capfd.readouterr().err) is bool(giver)
+
+
 def sentences() -> list[dict[str, Any]]:
     """Of different lengths, which Trainer groups."""
     inputs = [torch.tensor([at / 38]) for at in range(38)]

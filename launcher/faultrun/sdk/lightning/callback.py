@@ -102,6 +102,8 @@ class LightningGasp:
         if self._resumed is not None and is_own(self._state):
             rng, epoch_rng = guard.rng_of(self._state)
             self._resumed = replace(self._resumed, rng=rng, epoch_rng=epoch_rng)
+            saved = guard.training.parts.model.state_dict()
+            guard.training.tell_whose_buffers(self._state["rank"], saved)
         self._state = {}
         self._worker.keep(TorchProvider(guard.training, guard.form, guard.unended))
         self._on_sigterm = signal.getsignal(signal.SIGTERM)

@@ -5,7 +5,7 @@ outlives a peer (``stay``).
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import cached_property, partial
 from typing import Any
 
@@ -369,9 +369,9 @@ class Training:
             restore_rng(rng)
             self.reading.resumes_at(position, rng, epoch_rng, state.get("left"))
 
-    def tell_whose_buffers(self, giver: int) -> None:
-        """This rank has those of rank ``giver``."""
-        names = list(self.parts.buffers.now())
+    def tell_whose_buffers(self, giver: int, saved: Container[str] | None = None) -> None:
+        """This rank has those of rank ``giver``: all, or those that were ``saved``."""
+        names = [name for name in self.parts.buffers.now() if saved is None or name in saved]
         if names and giver != self.writer.session.rank:
             told(
                 f"buffers ({', '.join(names[:3])}) are those of rank {giver}, which saved: another"

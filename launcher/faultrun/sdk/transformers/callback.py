@@ -9,6 +9,7 @@ drawn.
 
 import inspect
 import os
+import re
 import signal
 from pathlib import Path
 from types import FrameType
@@ -31,6 +32,9 @@ from faultrun.sdk.worker.worker import worker
 
 _FOLDER = "_gasp"
 """Below ``output_dir``; Trainer's own rotation and search do not look there, nor is it pushed to a hub."""
+
+_OF_RANK = re.compile(r"rank_(\d+)")
+"""The folder of a rank's gasps."""
 
 
 class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no types for us
@@ -92,19 +96,21 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         _refuse_sharded(trainer)
         _put_jit_aside(trainer)
         vars(trainer).pop("_run_epoch", None)
+        resumed, point = _resumed_from(self._caller()), self._worker.session.point
         if 0 < state.max_steps <= state.global_step:
             _train_no_more(trainer)
         for hook in self._hooks:
             hook.remove()  # of another training in this process, or of the same with larger batches
         self._output_dir = args.output_dir
         self._worker.point_for(self._gasps())
-        self._worker.stages.begins(self._place(), _resumed_from(self._caller()))
+        self._worker.stages.begins(self._place(), resumed)
         writer = SaveWriter(Folder(directory=self._gasps(), keep=self._keep), self._worker.session)
         self._training = training = Training(lambda: _parts(trainer), self._worker, writer)
         self._hooks = training.watch(training.before_update, training.after_forward)
         keep(training, self._worker, GaspFolder(training, trainer))
+        if resumed is not None:
+            training.tell_whose_buffers(_rank_of(resumed), training.parts.model.state_dict())
         self._find_place(state)
-        point = writer.session.point
         if state.global_step == (point.step if point is not None else 0):
             training.begin_here()  # what it begins from is its first place to go on from
         training.in_loop = True
@@ -238,6 +244,12 @@ def _resumed_from(frame: FrameType | None) -> str | None:
             return os.fspath(found)
         frame = frame.f_back
     return None
+
+
+def _rank_of(folder: str) -> int:
+    """The rank that has written it: Trainer's own are rank 0's."""
+    of_rank = _OF_RANK.fullmatch(Path(folder).absolute().parent.name)
+    return 0 if of_rank is None else int(of_rank[1])
 
 
 def _parts(trainer: Any) -> Parts:
