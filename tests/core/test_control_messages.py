@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from faultrun.core.control_messages import path, said, seconds, short, whole
 from faultrun.journal.codec import encode
 from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspSaved
+from faultrun.model.observed.rejoin import RankCanRejoin
 from faultrun.model.wire import MAX_LINE_BYTES, message, parse
 
 ODD = st.one_of(
@@ -81,3 +82,17 @@ def test_a_path_that_is_no_utf_8_is_a_path() -> None:
 
 def test_a_duration_is_not_negative() -> None:
     assert [seconds(value) for value in (-1, 2.5, "3", None)] == [0.0, 2.5, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(("told", "heard"), [("", ""), ("batch norm trains", "batch norm trains"), (3, None)])
+def test_a_rank_says_whether_it_can_do_a_missing_ranks_share_and_one_that_says_nothing_was_not_asked(
+    told: object, heard: str | None
+) -> None:
+    can = {"kind": "can_rejoin", "incarnation": 3}
+    assert said({**can, "trains_on": told}, 1, 3, 1.5) == RankCanRejoin(
+        at_s=1.5, incarnation=3, rank=1, trains_on=heard
+    )
+    silent = said(can, 1, 3, 1.5)
+    assert isinstance(silent, RankCanRejoin)
+    assert silent.trains_on is None
+    assert "trains_on" not in encode(silent)

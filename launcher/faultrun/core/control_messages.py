@@ -53,7 +53,9 @@ def _of_its_group(content: Mapping[str, Any], rank: int, at_s: float) -> Event |
         return None
     match content["kind"]:
         case "can_rejoin":
-            return RankCanRejoin(at_s=at_s, incarnation=incarnation, rank=rank)
+            told = content.get("trains_on")
+            shares = short(told) if isinstance(told, str) else None
+            return RankCanRejoin(at_s=at_s, incarnation=incarnation, rank=rank, trains_on=shares)
         case "cannot_rejoin":
             why = short(content.get("why", ""))
             return RankCannotRejoin(at_s=at_s, incarnation=incarnation, rank=rank, why=why)

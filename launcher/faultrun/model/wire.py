@@ -11,7 +11,9 @@ worker -> supervisor
     ack     {step?}                               the gasp request was heard; newest consistent step, if any
     saved   {path, step, size_bytes, took_s, digest, replica_group, stopping}   an empty group: all ranks
     failed  {why}
-    can_rejoin {incarnation}                      from now on this process outlives the death of a peer
+    can_rejoin {incarnation, trains_on?}          from now on this process outlives the death of a peer;
+                                                  ``trains_on``: why it cannot share out a missing peer's
+                                                  samples, "" where it can; without it nobody asked it to
     cannot_rejoin {incarnation, why}              not, or not any more: who waits for it waits in vain
     can_join {}                                   a newcomer has come to its first step: it waits for ``join``
     rejoined {incarnation, step, times}           in the new group, at this step; ``times``: what has happened
@@ -30,10 +32,12 @@ supervisor -> worker
     threads {}                                    write the stacks of all threads but the main one
     peer_lost {incarnation, timeout_s?}           a rank of this incarnation's group is gone: leave the group,
                                                   and wait so long for ``join``
-    join    {incarnation, store, page, timeout_s, newcomers, secret?, fds?, stdout?, stderr?, error_file?}
+    join    {incarnation, store, page, timeout_s, newcomers, missing?, secret?, fds?, stdout?, stderr?,
+             error_file?}
                                                   enter this incarnation: ``store`` is a path for a file, or
                                                   an address (``rendezvous_store``), which ``secret`` opens;
                                                   ``newcomers`` the ranks that were not in the last,
+                                                  ``missing`` those that are not in this one either,
                                                   ``page`` what PROGRESS_VARIABLE has; the worker says hello
                                                   again. ``fds`` 1: its rank's memory snapshots come along
     snapshot_fd {fds}                             the memory: a descriptor (SCM_RIGHTS), one a message
@@ -70,6 +74,9 @@ PROGRESS_VARIABLE = "FAULTRUN_PROGRESS"
 
 REJOIN_VARIABLE = "FAULTRUN_REJOIN"
 """Set to 1 for a newcomer: a process that takes the place of a dead rank beside ranks that live on."""
+
+MISSING_VARIABLE = "FAULTRUN_WHILE_MISSING"
+"""Set to ``train`` where ranks may train on while the place of another is empty (``can_rejoin``)."""
 
 VERDICT_VARIABLE = "FAULTRUN_VERDICT_S"
 """How long it may take on several nodes from the error of a collective until a lost peer is known."""

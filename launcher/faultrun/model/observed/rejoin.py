@@ -1,16 +1,20 @@
 """What ranks say that keep their processes: the place of a dead one is taken, or one is repaired."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from faultrun.model.event_base import Fact
+from faultrun.model.event_base import UNLESS_USED, Fact
 from faultrun.model.observed.evidence import DeathNote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankCanRejoin(Fact):
-    """``rank`` can leave its process group and form another, from the step that it is at on."""
+    """``rank`` can leave its process group and form another, from the step that it is at on.
+
+    ``trains_on``: why it cannot do a missing rank's share meanwhile; "" where it can, None: it was not asked.
+    """
 
     rank: int
+    trains_on: str | None = field(default=None, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
