@@ -238,13 +238,15 @@ class ParkStandby:
     """Have the standby of ``rank`` run the user's program up to its first step; answers StandbyChanged.
 
     It will need ``needs_bytes`` of the machine's memory. Where that is not free, or ``short`` says why its
-    device has no room, it is kept ready.
+    device has no room, it is kept ready. ``heals``: its place is empty, so there is room; where no standby
+    waits, the program is started as it is.
     """
 
     incarnation: int
     rank: int
     needs_bytes: int = 0
     short: str = ""
+    heals: bool = field(default=False, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -255,6 +255,7 @@ class Timer(Enum):
     ANSWERS = "answers"  # other nodes, which were asked whether a rank of theirs holds up ours
     LOOK = "look"  # a folder of checkpoints that is gone for the moment
     REJOIN = "rejoin"  # survivors and the newcomer, until they are one group
+    HEAL = "heal"  # who takes a place that is empty while the others train
     LACK = "lack"  # nothing whole was found; another look of a node that waits for a plan
     HANDOVER = "handover"  # standbys that got a rank and have not answered yet
 

@@ -27,6 +27,7 @@ class Cause(Enum):
     FENCE = "fence"  # a node ended its own ranks, because another may have got its place
     ELSEWHERE = "elsewhere"  # on another node, which knows more
     GROWTH = "growth"  # nothing failed: slots that had been set aside are well again
+    UNHEALED = "unhealed"  # nothing failed now: nobody came for a place that was empty for too long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +77,11 @@ class Incident:
 
     @property
     def ordered(self) -> bool:
-        """Whether workers that lived were stopped: by the platform, for another scheduler, to be more.
+        """Whether workers that lived were stopped: by the platform, for a scheduler, to be more or fewer.
 
         It is not their fault, and nothing was torn by a death.
         """
-        return self.cause in (Cause.PLATFORM, Cause.RENDEZVOUS, Cause.GROWTH)
+        return self.cause in (Cause.PLATFORM, Cause.RENDEZVOUS, Cause.GROWTH, Cause.UNHEALED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,7 +76,8 @@ class Plan:
     ``boots`` are the supervisors that it was made for, in the order of the nodes; empty in older journals.
     ``kept`` are ranks whose workers live on, with their logs, since the last start of all, incarnation
     ``since``; there is no ``point`` then: their memory is. Those of several nodes meet newcomers at
-    ``meets_at`` (host:port). ``replaced``: who has another's seat now.
+    ``meets_at`` (host:port). ``missing`` are ranks without whom the others train on; ``heals``: nothing has
+    failed, and the newcomers take places that were empty. ``replaced``: who has another's seat now.
     ``aftermath`` is of the incident that several nodes had; None on a node alone.
     ``settings`` are for those who look at the run from outside; nodes have their own.
     ``native_scheduler``: MindSpore's own scheduler process serves its ranks, not ours, on whichever node
@@ -99,12 +100,20 @@ class Plan:
     since: int = -1
     slots: SlotLedger | None = field(default=None, metadata=UNLESS_USED)
     meets_at: str = field(default="", metadata=UNLESS_USED)
+    missing: frozenset[int] = field(default=frozenset(), metadata=UNLESS_USED)
+    heals: bool = field(default=False, metadata=UNLESS_USED)
     seen: SavesSeen = field(default=NOTHING_SEEN, metadata=UNLESS_USED)
 
     @property
     def started(self) -> int:
         """The incarnation that began with a start of all workers; the log files have its number."""
         return self.since if self.kept else self.incarnation
+
+    @property
+    def newcomers(self) -> frozenset[int]:
+        """Ranks that come in beside those that live on; none where all begin together."""
+        every = frozenset(range(self.topology.world_size)) if self.kept else frozenset[int]()
+        return every - self.kept - self.missing
 
     @property
     def of_one_node(self) -> bool:

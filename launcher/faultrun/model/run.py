@@ -102,15 +102,17 @@ class Life:
     ``more_points`` are what else this node could resume from. ``look`` was asked for while this node was
     looking through the checkpoints, 0: nothing was. ``rejoinable`` are ranks that can leave their group and
     form another, ``rejoining`` those of which that is awaited, ``regroups`` how often in a row without a step
-    of all. ``unswept`` are ranks that were replaced since all were one group, with the incarnation in which
-    each died. ``usable`` are slots of this node that were set aside and are well again. ``standstill``:
-    nobody has moved for longer than is usual. ``master_addr`` is the host of ``master_port``, "" for this
-    one; ``meeting_port`` where survivors of several nodes could meet here. ``waiting`` are nodes that could
-    take a vacant seat. ``open_port``: where the ranks of the next life could meet, if nothing else has to be
-    prepared for it. ``offered`` are this node's own points before a plan took the one of all nodes.
-    ``reached``: how far the ranks were that an earlier supervisor had. ``lacks``: nothing that was
-    seen last can be resumed from. ``opened`` are files of checkpoints that were read before the first step;
-    None: nobody can see that.
+    of all. ``sharing`` is what each rank has said last of doing a missing one's share, "" if it can;
+    ``parked`` are ranks whose newcomer waits at its first step. Places are empty since ``empty_since_s``
+    (None: all are taken); ``waits``: for too long, so all wait for who comes next. ``unswept`` are ranks that
+    were replaced since all were one group, with the incarnation in which each died. ``usable`` are slots of
+    this node that were set aside and are well again. ``standstill``: nobody has moved for longer than is
+    usual. ``master_addr`` is the host of ``master_port``, "" for this one; ``meeting_port`` where survivors
+    of several nodes could meet here. ``waiting`` are nodes that could take a vacant seat. ``open_port``:
+    where the ranks of the next life could meet, if nothing else has to be prepared for it. ``offered`` are
+    this node's own points before a plan took the one of all nodes. ``reached``: how far the ranks were that
+    an earlier supervisor had. ``lacks``: nothing that was seen last can be resumed from. ``opened`` are files
+    of checkpoints that were read before the first step; None: nobody can see that.
     """
 
     topology: Topology | None = None
@@ -127,6 +129,10 @@ class Life:
     rejoinable: frozenset[int] = frozenset()
     rejoining: frozenset[int] = frozenset()
     regroups: int = 0
+    sharing: tuple[tuple[int, str], ...] = ()
+    parked: frozenset[int] = frozenset()
+    empty_since_s: float | None = None
+    waits: bool = False
     unswept: tuple[tuple[int, int], ...] = ()
     usable: tuple[int, ...] = ()
     waiting: tuple[NodeId, ...] = ()
@@ -153,6 +159,11 @@ class Life:
         """The newest step of every rank that reported."""
         newest = {step.rank: step for step in (*self.steps, *steps)}
         return replace(self, steps=tuple(newest[rank] for rank in sorted(newest)))
+
+    def said_of_sharing(self, rank: int, word: str | None) -> "Life":
+        """What ``rank`` says now of doing a missing one's share; None: nobody has asked it."""
+        others = tuple(one for one in self.sharing if one[0] != rank)
+        return replace(self, sharing=others if word is None else (*others, (rank, word)))
 
     @property
     def incident(self) -> Incident | None:

@@ -73,19 +73,29 @@ class Control:
         self._first_step_told = False
         self._began: dict[int, int] = {}
         self._some_stay = False
+        self._awaited = frozenset[int]()
         self._gasp: _GaspAsked | None = None
         self._untold: dict[int, bytes] = {}
         reactor.watch(self._listener.fileno(), self._accept)
         reactor.call_at(reactor.now() + _LOOK_S, self._look_after)
 
-    def begin(self, incarnation: int, page: ProgressPage, kept: frozenset[int] = frozenset()) -> None:
-        """Forget the workers of the incarnation before, but those that live on; listen for the others."""
+    def begin(
+        self,
+        incarnation: int,
+        page: ProgressPage,
+        kept: frozenset[int] = frozenset(),
+        missing: frozenset[int] = frozenset(),
+    ) -> None:
+        """Forget the workers of the incarnation before, but those that live on; listen for the others.
+
+        No step is awaited of those that are ``missing``.
+        """
         self._incarnation = incarnation
         self._page = page
         self._first_step_told = False
         self._began.clear()
         self._gasp = None
-        self._some_stay = bool(kept)
+        self._some_stay, self._awaited = bool(kept), frozenset(page.ranks) - missing
         if not kept:
             self._memory.drop()
         self._seats.begin(incarnation, page.ranks, kept)
@@ -321,9 +331,9 @@ class Control:
         if step is not None:
             self._began.setdefault(rank, step)
         steps = self._page.steps() if self._page is not None and not self._first_step_told else ()
-        if not steps or self._page is None or len(steps) < len(self._page.ranks):
+        if not steps or len(steps) < len(self._awaited):
             return
-        if len(self._began) < len(self._page.ranks) and self._some_stay:
+        if len(self._began) < len(self._awaited) and self._some_stay:
             return
         self._first_step_told = True
         newest = max(step.step for step in steps)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.model.observed.standby import StandbyWish
+from faultrun.workers.fork_server import ForkServer
 from faultrun.workers.launch import Launch
 from faultrun.workers.priority import Priority
 from faultrun.workers.proc_reader import state_of
@@ -51,15 +52,29 @@ class Listener:
 class Standby:
     """A process that may become the worker that ``launch`` describes. Owns its end of the channel."""
 
-    def __init__(self, launch: Launch, wish: StandbyWish, log: Path, *, may_rise: bool) -> None:
-        """Start it, at low priority; of ``wish`` only its kind counts. OSError when that is impossible."""
+    def __init__(
+        self,
+        launch: Launch,
+        wish: StandbyWish | None,
+        log: Path,
+        *,
+        may_rise: bool,
+        forks: ForkServer | None = None,
+    ) -> None:
+        """Start it, at low priority; of ``wish`` only its kind counts. OSError when that is impossible.
+
+        None: it runs the program at once, and says nothing over the channel. ``forks`` starts it, if given.
+        """
         self.launch = launch
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with theirs:
-            more = json.dumps({"imports": wish.imports, "sets": wish.sets})
-            hooked = _hooked(launch, f"{theirs.fileno()} {wish.framework} {more}")
+            started = replace(launch, stdout=log, stderr=None, at_once=False)
+            if wish is not None:
+                more = json.dumps({"imports": wish.imports, "sets": wish.sets})
+                told = f"{theirs.fileno()} {wish.framework} {more}"
+                started = replace(_hooked(started, told), keep=(theirs.fileno(),))
             try:
-                self.process = start(replace(hooked, stdout=log, stderr=None, keep=(theirs.fileno(),)))
+                self.process = start(started, forks)
             except OSError:
                 ours.close()
                 raise

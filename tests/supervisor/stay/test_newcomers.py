@@ -42,7 +42,7 @@ def test_who_runs_ahead_knows_that_ranks_live_elsewhere(nodes: int, slots: int, 
         page = ProgressPage(tmp_path / "page", tuple(range(slots)))
         parked: list[Launch] = []
         standbys: Any = SimpleNamespace(
-            park=lambda order, launch: parked.append(launch),
+            park=lambda order, launch, forks: parked.append(launch),
             log=lambda rank: tmp_path / f"standby_{rank}.log",
         )
         newcomers = Newcomers(spec, env, desk.reactor, desk.control, standbys, launches)

@@ -16,6 +16,7 @@ from faultrun.core.phases import (
     grace_window,
     grow,
     hang_response,
+    heal,
     look_for_checkpoint,
     mindspore_rendezvous,
     node_statement,
@@ -61,11 +62,11 @@ from faultrun.model.run import Phase, RunState, Step
 from faultrun.model.stop import StopRequested
 
 
-def decide(state: RunState, event: Event) -> Step:  # noqa: PLR0911  one row a case
+def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911  one row a case
     """Return the state after ``event``, what must now be done about it, and why.
 
     Total: every phase answers every event, and "nothing" is an answer that says why. Facts of another
-    incarnation change nothing, unless they are about the run, the node, or a rank that was kept.
+    incarnation change nothing, unless they are about the run, the node, a standby or a rank that was kept.
     """
     match event:
         case RunStarted():
@@ -87,6 +88,8 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: PLR0911  one row a c
             return Step(state=state, why=f"{why}; what was agreed on goes on")
         case dying_gasp.SaveSeen() | SavesObserved() | FirstSaveTold() | CheckpointsOpened():
             return saves_seen.noted(state, event)
+        case StandbyChanged():
+            return heal.noted(state, event)
         case WorkerExit() | rejoin.RankCannotRejoin() if _lived_on(state, event):
             return _decide_in_phase(state, event)
         case _ if event.incarnation != state.incarnation:
@@ -148,7 +151,9 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             (Phase.RUNNING | Phase.REPLACING),
             (rejoin.RankCanRejoin() | rejoin.RankRejoined() | rejoin.RankCannotRejoin()),
         ):
-            return replace_ranks.heard(state, event)
+            return heal.if_due(replace_ranks.heard(state, event), event.at_s)
+        case Phase.RUNNING, TimerFired(timer=Timer.HEAL):
+            return heal.rang(state, event)
         case Phase.RUNNING, rejoin.MemoryFaultFound():
             return replace_ranks.repair(state, event)
         # A worker ends, or an incarnation.
@@ -244,11 +249,10 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             what = "workers running" if first_step_s is None else "training"
             return Step(state=state, why=f"{what} again after {span(total_s)}")
         case Phase.RUNNING, FirstStep():
-            return Step(state=replace_ranks.stepped(state), why="every rank trains")
+            stepped = Step(state=replace_ranks.stepped(state), why="every rank trains")
+            return heal.if_due(stepped, event.at_s)
         # What changes nothing here.
-        case _, (
-            StandbyChanged() | RoomFound() | MemoryUsed() | TimerFired(timer=Timer.STANDBY | Timer.HANDOVER)
-        ):
+        case _, RoomFound() | MemoryUsed() | TimerFired(timer=Timer.STANDBY | Timer.HANDOVER):
             return Step(state=state, why="it is about standbys (core.standby)")
         case _, (WorkerStarted() | IncarnationStarted() | FirstStep() | FirstStepLogged() | HelperExit()):
             return Step(state=state, why="noted")

@@ -59,7 +59,7 @@ def open_drain(state: RunState, incident: Incident, why: str) -> Step:
     """Open ``incident``: raise the alarm and let the survivors save."""
     who = "" if incident.rank is None else f"rank {incident.rank} "
     alarm = RaiseAlarm(incarnation=state.incarnation, why=f"{who}{incident.explanation}")
-    lost = incident.cause is not Cause.GROWTH
+    lost = incident.cause not in (Cause.GROWTH, Cause.UNHEALED)
     deadline = grace_window.deadline(state, incident.at_s)
     return _drain(state, incident.at_s, deadline, why, incident, alarm, peers_lost=lost)
 

@@ -32,9 +32,34 @@ def why_not_stay(state: RunState, *dead: int, status: ExitStatus | None = None) 
     if mute := survivors - life.rejoinable - life.rejoining:
         return f"rank {min(mute)} cannot leave its group alive"
     plan = state.plan
-    if life.regroups and isinstance(status, Exited) and plan is not None and not plan.kept.issuperset(dead):
+    came = plan is not None and not plan.kept.issuperset(dead)
+    if life.regroups and isinstance(status, Exited) and came and not came_in_vain(state, *dead):
         return "it came in for another, and ended by itself before all had finished a step"
     return _too_often(state)
+
+
+def why_not_train_on(state: RunState, *dead: int) -> str:
+    """Why those that live wait while the place of another is empty; empty if they train on."""
+    windows, life, told = state.windows, state.life, dict(state.life.sharing)
+    if not windows.trains_from:
+        return "all wait for a newcomer (--while_missing=wait)"
+    if elsewhere(state) or state.recovers_itself:
+        return "that is for one node, and for ranks that faultrun brings back"
+    if life.waits:
+        return "a place was empty for too long (--heal_timeout)"
+    if len(living := life.alive.difference(dead)) < windows.trains_from:
+        return f"{len(living)} ranks live, and fewer than {windows.trains_from} never train on"
+    reasons = [(rank, told[rank]) for rank in sorted(living) if rank in told]  # all ranks are alike
+    if not reasons:
+        return "no rank that lives has said that it can"
+    return next((f"rank {rank} cannot share: {why}" for rank, why in reasons if why), "")
+
+
+def came_in_vain(state: RunState, *dead: int) -> bool:
+    """Whether all of ``dead`` came for an empty place, and no step was done by all since."""
+    plan, life = state.plan, state.life
+    came = plan is not None and plan.heals and bool(dead) and plan.kept.isdisjoint(dead)
+    return came and life.regroups > 0 and not why_not_train_on(state, *dead)
 
 
 def _too_often(state: RunState) -> str:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from faultrun.core.phases import grace_window, platform_notices
+from faultrun.core.phases.may_stay import came_in_vain, why_not_train_on
 from faultrun.core.plan.joint_saves import as_told
 from faultrun.errors import assert_never
 from faultrun.model.actions import Publish
@@ -76,12 +77,24 @@ def _status(state: RunState, now_s: float, status: NodeStatus, look: int) -> Sta
         case NodeStatus.RUNNING:
             return NodeRunning(master_port=life.master_port, hangs=life.standstill.warning)
         case NodeStatus.REPLACING:
-            return NodeReplacing(kept=life.alive, meeting_port=life.meeting_port, left=left)
+            return _replacing(state, left)
         case NodeStatus.DONE:
             port = life.master_port
             return NodeDone(resume=resume, left=left, slots=slots, open_port=open_port, master_port=port)
         case _:
             assert_never(status)
+
+
+def _replacing(state: RunState, left: LeftBehind) -> NodeReplacing:
+    """Who lives on, and whether they train before the others have come."""
+    life = state.life
+    said = NodeReplacing(kept=life.alive, meeting_port=life.meeting_port, left=left)
+    if why_not_train_on(state):
+        return replace(said, heals=life.incident is None)
+    dead = tuple(one.rank for one in life.exits)
+    vain = came_in_vain(state, *dead)
+    ready = life.parked - life.alive
+    return replace(said, trains_on=True, ready=ready, heals=life.incident is None, came_in_vain=vain)
 
 
 def _resume(life: Life, look: int) -> Resumable:

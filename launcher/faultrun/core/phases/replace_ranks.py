@@ -35,8 +35,8 @@ def begin(state: RunState, event: WorkerExit) -> Step:
     life = replace(state.life.reaped(event), drain=Drain(incident=incident))
     state = replace(state, phase=Phase.REPLACING, life=life)
     why = f"rank {event.rank}: {incident.explanation}; {len(life.alive)} stay"
-    freeing = _freeing(state, event.at_s, f"rank {event.rank} {incident.explanation}")
-    return Step(state=state, actions=(*freeing, _examine(state)), why=why)
+    told = freeing(state, event.at_s, f"rank {event.rank} {incident.explanation}")
+    return Step(state=state, actions=(*told, _examine(state)), why=why)
 
 
 def hung(state: RunState, incident: Incident, rank: int) -> Step:
@@ -60,8 +60,8 @@ def begun_elsewhere(state: RunState, event: IncarnationOver) -> Step:
     incident = replace(new_incident(state, event.at_s, Cause.ELSEWHERE, why), node=event.node)
     life = replace(state.life, drain=Drain(incident=incident))
     state = replace(state, phase=Phase.REPLACING, life=life)
-    freeing = _freeing(state, event.at_s)
-    return Step(state=state, actions=freeing, why=f"{why}; {len(life.alive)} stay")
+    told = freeing(state, event.at_s)
+    return Step(state=state, actions=told, why=f"{why}; {len(life.alive)} stay")
 
 
 def freed(state: RunState, event: rejoin.SurvivorsFreed) -> Step:
@@ -88,16 +88,19 @@ def repair(state: RunState, event: rejoin.MemoryFaultFound) -> Step:
     found = replace(found, fault_class=FaultClass.TRANSIENT)
     incident = conclude(found, (), float("inf"), (), life.steps)
     state = replace(state, phase=Phase.REPLACING, life=replace(life, drain=Drain(incident=incident)))
-    freeing = _freeing(state, event.at_s, f"rank {rank} {incident.explanation}")
+    freed = freeing(state, event.at_s, f"rank {rank} {incident.explanation}")
     told = () if elsewhere(state) else (statement(state, event.at_s, NodeStatus.REPLACING),)
     why = f"rank {rank}: {incident.explanation}; it is repaired in place"
-    return Step(state=state, actions=(*freeing, *told), why=why)
+    return Step(state=state, actions=(*freed, *told), why=why)
 
 
 def another(state: RunState, event: WorkerExit) -> Step:
     """One more is gone before a plan came."""
     if event.clean:
         return left(state, event)
+    if state.life.incident is None:  # nobody had failed: they are free to let others in
+        stay = not why_not_stay(state, event.rank, status=event.status)
+        return begin(state, event) if stay else drain.fault(state, event)
     stuck = _stuck(state)
     if not (state := replace(state, life=state.life.reaped(event))).life.alive and not elsewhere(state):
         return drain.sweep_when_empty(state, event.at_s, f"rank {event.rank} is gone too")
@@ -106,8 +109,8 @@ def another(state: RunState, event: WorkerExit) -> Step:
     if stuck != event.rank:
         return Step(state=state, why=f"rank {event.rank} is gone too; rank {stuck} is being killed")
     why = f"rank {stuck}, which hung, is gone; {len(state.life.alive)} stay"
-    freeing = _freeing(state, event.at_s, f"rank {stuck} hung")
-    return Step(state=state, actions=(*freeing, _examine(state)), why=why)
+    told = freeing(state, event.at_s, f"rank {stuck} hung")
+    return Step(state=state, actions=(*told, _examine(state)), why=why)
 
 
 def left(state: RunState, event: WorkerExit) -> Step:
@@ -134,7 +137,7 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
     """Start those that are missing, and wait until all are one group."""
     plan, life = event.plan, state.life
     is_ours = plan.incarnation > state.incarnation and plan.is_for(state.node, state.boot)
-    ranks = frozenset(plan.topology.ranks_of(state.node)) if is_ours else frozenset()
+    ranks = frozenset(plan.topology.ranks_of(state.node)) - plan.missing if is_ours else frozenset()
     if is_ours and plan.kept and plan.kept & ranks > life.alive and elsewhere(state):
         return _too_late(state, event)
     if not is_ours or not plan.kept or plan.kept & ranks != life.alive:
@@ -146,7 +149,10 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         rejoinable=life.rejoinable & plan.kept,
         rejoining=frozenset() if state.recovers_itself else ranks,
         regroups=life.regroups + 1,
-        unswept=_unswept(life, plan, ranks - plan.kept),
+        sharing=tuple(one for one in life.sharing if one[0] in plan.kept),
+        parked=life.parked - plan.newcomers,
+        empty_since_s=_empty_since(life, event.at_s) if plan.missing else None,
+        unswept=_unswept(life, plan, frozenset(_dead(state))),
         steps=tuple(one for one in life.steps if one.rank in plan.kept),
         exits=(),
         drain=None,
@@ -165,10 +171,16 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
     running = statement(state, event.at_s, NodeStatus.RUNNING)
     anew = f"{_ranks(spawn.ranks)} anew" if spawn.ranks else "nobody anew"
     why = f"incarnation {plan.incarnation}: {anew}, {len(plan.kept)} stay"
-    last: tuple[actions.Action, ...] = _rejoin_timer(state, event.at_s)
+    if plan.missing:
+        why = f"{why} and train on without {_ranks(plan.missing)}"
+    last: tuple[actions.Action, ...] = (*_rejoin_timer(state, event.at_s), *_heal_timer(state))
     if state.recovers_itself:
         last = (actions.SweepRanks(incarnation=plan.incarnation - 1, ranks=ranks - plan.kept),)
     return Step(state=state, actions=(running, spawn, *last), why=why)
+
+
+def _empty_since(life: Life, now_s: float) -> float:
+    return now_s if life.empty_since_s is None else life.empty_since_s
 
 
 def _too_late(state: RunState, event: PlanAdopted) -> Step:
@@ -189,12 +201,14 @@ def heard(
         case _ if rank not in life.alive:
             return Step(state=state, why=f"rank {rank} does not live")
         case rejoin.RankCanRejoin():
-            able = replace(life, rejoinable=life.rejoinable | {rank})
+            able = replace(life, rejoinable=life.rejoinable | {rank}).said_of_sharing(rank, event.trains_on)
             return Step(state=replace(state, life=able), why=f"rank {rank} can survive another's death")
         case rejoin.RankCannotRejoin(why=why) if state.phase is Phase.RUNNING and rank not in life.rejoining:
             unable = replace(life, rejoinable=life.rejoinable - {rank})
             why = f"rank {rank} cannot survive another's death: {why}"
             return Step(state=replace(state, life=unable), why=why)
+        case rejoin.RankCannotRejoin(why=why) if rank in _came_to_heal(state):
+            return _ended_in_vain(state, event.at_s, rank, f"cannot rejoin: {why}")
         case rejoin.RankCannotRejoin(why=why):
             return abandon(state, event.at_s, f"rank {rank} cannot rejoin: {why}", rank)
         case rejoin.RankRejoined() if rank not in life.rejoining:
@@ -233,6 +247,9 @@ def overdue(state: RunState, event: TimerFired) -> Step:
     if state.phase is Phase.RUNNING and not state.life.rejoining:
         return Step(state=state, why="all have rejoined")
     missing, stuck = state.life.rejoining, _stuck(state)
+    if state.phase is Phase.RUNNING and missing <= _came_to_heal(state):
+        why = f"did not come in within {_patience_s(state):g} s"
+        return _ended_in_vain(state, event.at_s, min(missing), why)
     who = f"{_ranks(missing)} did not rejoin" if missing else "no plan came for those that stay"
     if stuck is not None:
         who = f"rank {stuck}, which hung, did not end by SIGKILL"
@@ -263,9 +280,13 @@ def _given_up(state: RunState, why: str) -> RunState:
 
 
 def _stuck(state: RunState) -> int | None:
-    """Who hung and was killed for it, and has not ended yet."""
+    """Who hung, or came in vain, and was killed for it, and has not ended yet."""
     incident = state.life.incident
-    if incident is None or incident.cause is not Cause.HANG or incident.rank not in state.life.alive:
+    if (
+        incident is None
+        or incident.cause not in (Cause.HANG, Cause.REJOIN)
+        or incident.rank not in state.life.alive
+    ):
         return None
     return incident.rank
 
@@ -274,11 +295,36 @@ def _rejoin_timer(state: RunState, now_s: float) -> tuple[actions.StartTimer, ..
     """So long may they need to be one group; those that form it by themselves tell nobody when they are."""
     if state.recovers_itself:
         return ()
-    at_s = now_s + state.windows.rejoin_s
+    at_s = now_s + _patience_s(state)
     return (actions.StartTimer(timer=Timer.REJOIN, at_s=at_s, incarnation=state.incarnation),)
 
 
-def _freeing(state: RunState, now_s: float, why: str = "") -> tuple[actions.Action, ...]:
+def _patience_s(state: RunState) -> float:
+    """Half as long for who comes to an empty place: the others, who trained, give up later than we do."""
+    return state.windows.rejoin_s / (2 if state.phase is Phase.RUNNING and _came_to_heal(state) else 1)
+
+
+def _heal_timer(state: RunState) -> tuple[actions.StartTimer, ...]:
+    """So long may places be empty, since the first of them is."""
+    if (since_s := state.life.empty_since_s) is None:
+        return ()
+    at_s = since_s + state.windows.heal_s
+    return (actions.StartTimer(timer=Timer.HEAL, at_s=at_s, incarnation=state.incarnation),)
+
+
+def _came_to_heal(state: RunState) -> frozenset[int]:
+    """Who has come to an empty place and is not in the group yet."""
+    plan = state.plan
+    heals = plan is not None and plan.heals and not state.life.waits
+    return state.life.rejoining & plan.newcomers if heals and plan is not None else frozenset()
+
+
+def _ended_in_vain(state: RunState, now_s: float, rank: int, why: str) -> Step:
+    """Whoever came to an empty place and cannot take it goes again: the others trained without it."""
+    return hung(state, new_incident(state, now_s, Cause.REJOIN, why, rank), rank)
+
+
+def freeing(state: RunState, now_s: float, why: str = "") -> tuple[actions.Action, ...]:
     """Have the living leave their group, those of other nodes too if ``why`` is news; not for ever."""
     free = actions.FreeSurvivors(incarnation=state.incarnation, ranks=state.life.alive)
     alarm = actions.RaiseAlarm(incarnation=state.incarnation, why=why, stays=True)

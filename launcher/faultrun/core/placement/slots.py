@@ -61,6 +61,8 @@ def accuse(plan: Plan, incident: Incident, policy: RestartPolicy) -> SlotLedger 
 
 def condemned(ledger: SlotLedger | None, incident: Incident, who: str = "it") -> str:
     """Why the slot that ``incident`` accuses (``who``) shall get no worker; empty if it shall."""
+    if incident.cause is Cause.UNHEALED:
+        return incident.explanation
     if ledger is None or ledger.accused is None or ledger.accused.at_s != incident.at_s:
         return ""
     if incident.fault_class is FaultClass.HARDWARE:

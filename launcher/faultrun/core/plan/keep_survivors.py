@@ -11,7 +11,7 @@ from faultrun.core.plan.waiting import Waiting
 from faultrun.core.recovery.quarantine import attempts_seen
 from faultrun.model.events import PlanAdopted, RunFinished
 from faultrun.model.incident import Incident
-from faultrun.model.observed.node_fact import NodeFact
+from faultrun.model.observed.node_fact import NodeFact, NodeReplacing
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.topology import NodeId, Topology
@@ -27,6 +27,7 @@ def keep(
     """Who lives goes on in the next incarnation; the restart of the others is charged like one of all.
 
     ``incident`` is what the members tell of together that are not lost. If one of them cannot, nobody stays.
+    A place is charged once: whoever comes for it later, or comes in vain, is not.
     """
     plan, members, life = nodes.plan, nodes.members, nodes.plan.incarnation
     free, trains = list[WantsToStay](), list[NodeId]()
@@ -43,7 +44,8 @@ def keep(
                 return end_incarnation(life, f"node {node} has no ranks to keep ({word})", now_s)
     if trains:
         return Waiting(reason=f"the ranks of {', '.join(trains)} to be free")
-    if incident is None:
+    heals = len(free) == 1 and free[0].said.heals
+    if incident is None and not heals:
         return Waiting(reason="the end of the workers")
     kept = frozenset[int]().union(*(one.ranks for one in free))
     meets_at = next((one.meets_at for one in free if one.meets_at), "")
@@ -52,8 +54,16 @@ def keep(
         return end_incarnation(life, why, now_s)
     following = replace(plan, incarnation=life + 1, reason=Reason.FAULT, point=None, kept=kept, replaced=())
     following = replace(following, start_at_s=now_s, since=plan.started, aftermath=None, meets_at=meets_at)
+    missing = free[0].said.missing(plan.topology.world_size) if len(free) == 1 else frozenset[int]()
+    following = replace(following, missing=missing, heals=heals)
+    if incident is None:
+        return adopted(following, now_s)
     incidents = max(plan.ledger.incidents, incident.number)
     ledger = replace(plan.ledger, incidents=incidents, attempts=attempts_seen(plan, members))
+    if len(free) == 1 and free[0].said.came_in_vain:
+        return adopted(
+            replace(following, ledger=replace(ledger, total_restarts=ledger.total_restarts + 1)), now_s
+        )
     counted = replace(plan, ledger=ledger)
     high_step = max(fact.high_step for fact in members)
     answer = after_incident(policy, resume_args, counted, incident, following, high_step)
@@ -95,11 +105,12 @@ def reseated(plan: Plan, seats: Topology, here: Mapping[NodeId, NodeFact]) -> Pl
     return replace(plan, topology=seats, boots=boots, replaced=replaced(plan.topology, seats))
 
 
-def keep_fewer(plan: Plan, left: frozenset[int], now_s: float) -> NextStep:
-    """One more died before the plan was there: go on with ranks that are ``left``, and charge nothing again.
+def keep_fewer(plan: Plan, said: NodeReplacing, now_s: float) -> NextStep:
+    """One more died before the plan was there: go on with ranks that are left, and charge nothing again.
 
     On a node alone. Of several some may follow the plan by now: there it ends (``replace_ranks``).
     """
-    if not left < plan.kept:
+    if not said.kept < plan.kept:
         return Waiting(reason="the end of the workers")
-    return adopted(replace(plan, incarnation=plan.incarnation + 1, kept=left, start_at_s=now_s), now_s)
+    fewer = replace(plan, incarnation=plan.incarnation + 1, kept=said.kept, start_at_s=now_s)
+    return adopted(replace(fewer, missing=said.missing(plan.topology.world_size), heals=said.heals), now_s)

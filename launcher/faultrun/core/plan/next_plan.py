@@ -85,8 +85,8 @@ def next_step(
             return over or _between(rules, plan, nodes.facts, now_s, lost, wait_is_over=wait_is_over)
         case standing.WantsToStay():
             return _keep(rules, nodes, now_s)
-        case standing.KeptByPlan(ranks=left) if len(plan.topology.nodes) == 1:
-            return keep_fewer(plan, left, now_s)
+        case standing.KeptByPlan(said=said) if len(plan.topology.nodes) == 1:
+            return keep_fewer(plan, said, now_s)
         case standing.KeptByPlan() | standing.Behind():
             behind = [one for one, at in nodes.seats if isinstance(at, standing.KeptByPlan | standing.Behind)]
             prepared = any(isinstance(where, standing.AwaitsGo) for _, where in nodes.seats)

@@ -77,18 +77,21 @@ class Gone:
 class WantsToStay:
     """Survivors of the plan's incarnation, ``ranks``, wait there for who takes the places of the dead.
 
-    ``meets_at`` is where those of other nodes could meet them again; empty where nobody listens.
+    ``meets_at`` is where those of other nodes could meet them again; empty where nobody listens. ``said`` is
+    all that the node says of them.
     """
 
     ranks: frozenset[int]
     meets_at: str
+    said: NodeReplacing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptByPlan:
-    """Survivors of an earlier incarnation, ``ranks``, wait there for this plan."""
+    """Survivors of an earlier incarnation, ``ranks``, wait there for this plan; ``said``: all of them."""
 
     ranks: frozenset[int]
+    said: NodeReplacing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,12 +221,12 @@ def _standing(plan: Plan, fact: NodeFact, *, seated: bool, its: bool) -> NodeSta
 def _of_who_takes_part(plan: Plan, fact: NodeFact) -> NodeStanding:
     early = fact.incarnation < plan.incarnation
     match fact.status:
-        case NodeReplacing(kept=ranks) if early:
-            return KeptByPlan(ranks=ranks)
+        case NodeReplacing(kept=ranks) as said if early:
+            return KeptByPlan(ranks=ranks, said=said)
         case _ if early:
             return Behind()
-        case NodeReplacing(kept=ranks, meeting_port=port):
-            return WantsToStay(ranks=ranks, meets_at=_address(fact, port))
+        case NodeReplacing(kept=ranks, meeting_port=port) as said:
+            return WantsToStay(ranks=ranks, meets_at=_address(fact, port), said=said)
         case NodeReady():
             return AwaitsGo()
         case NodeRunning():

@@ -8,6 +8,7 @@ executor; ``StandbyChanged`` comes of it. A wrong answer here costs a cold start
 from collections.abc import Sequence
 from dataclasses import replace
 
+from faultrun.core.standby.healing import healed, is_of_a_newcomer
 from faultrun.core.standby.state import StandbyState, is_crowded, needs, short_on_device
 from faultrun.model.actions import (
     Action,
@@ -56,10 +57,12 @@ def decide_standbys(standbys: StandbyState, event: Event, step: Step) -> tuple[S
 
     Workers that it starts may take the places of those that are ready.
     """
-    standbys, wanted = _decide(standbys, event, step.state)
+    of_a_newcomer = is_of_a_newcomer(standbys, event)
+    standbys, healing = healed(standbys, event, step.state)
+    standbys, wanted = (standbys, ()) if of_a_newcomer else _decide(standbys, event, step.state)
     standbys, seated = _seated(standbys, step)
     actions = (_warm(action, standbys) for action in step.actions)
-    return standbys, replace(step, actions=(*seated, *actions, *wanted))
+    return standbys, replace(step, actions=(*seated, *actions, *healing, *wanted))
 
 
 def waits_for_a_seat(run: RunState) -> bool:
@@ -129,8 +132,9 @@ def _seated(standbys: StandbyState, step: Step) -> _Decided:
         seated.append(gone)
     if standbys.phases and any(old != new for old, new in now_of.items()):
         seated.append(SeatStandbys(ranks=tuple(now_of.items())))
+    coming = {rank: phase for rank, phase in standbys.phases.items() if rank in standbys.healing}
     phases = {now_of[rank]: phase for rank, phase in standbys.phases.items() if rank in now_of}
-    return replace(standbys, ranks=tuple(now_of.values()), phases=phases), tuple(seated)
+    return replace(standbys, ranks=tuple(now_of.values()), phases={**coming, **phases}), tuple(seated)
 
 
 def _places(standbys: StandbyState, starts: Sequence[int], seats: Sequence[int]) -> dict[int, int]:

@@ -22,7 +22,9 @@ class StandbyState:
     ``proved``: they have trained; after ``settled_s`` they, or the wait, have lasted long enough.
     ``warm``: some were standbys. ``cold_next``: the next start shall not use any. ``suspicions`` counts
     warm starts that failed before they were proved. ``memory`` is what each rank has told of its own; of
-    ranks ``kept_ready`` none is parked any more, for want of room.
+    ranks ``kept_ready`` none is parked any more, for want of room. ``healing`` are ranks whose place is empty
+    and whose newcomer is on its way or there; ``in_vain``: so many in a row came to nothing, and the next one
+    starts at ``heal_at_s``.
     """
 
     ranks: tuple[int, ...] = ()
@@ -42,6 +44,9 @@ class StandbyState:
     suspicions: int = 0
     memory: Mapping[int, MemoryUsed] = field(default_factory=dict)
     kept_ready: frozenset[int] = frozenset()
+    healing: frozenset[int] = frozenset()
+    in_vain: int = 0
+    heal_at_s: float = 0.0
 
     @property
     def usable(self) -> frozenset[int]:

@@ -146,7 +146,9 @@ class NodeReplacing:
     """Some of its workers are gone, and the others wait for who takes their place.
 
     ``kept`` are ranks that live on; ``meeting_port``: where they could meet those of other nodes again, 0
-    where nobody listens.
+    where nobody listens. ``trains_on``: they go on without those whose place nobody can take at once; for
+    those of ``ready`` a newcomer waits. ``heals``: none of its workers is gone now, and who is ready comes.
+    ``came_in_vain``: who is gone had just come for an empty place, and is charged to nobody.
     """
 
     WIRE_NAME: ClassVar[str] = NodeStatus.REPLACING.value
@@ -154,6 +156,15 @@ class NodeReplacing:
     kept: frozenset[int] = frozenset()
     meeting_port: int = field(default=0, metadata=UNLESS_USED)
     left: LeftBehind = field(default=LeftBehind(), metadata=FLAT)
+    trains_on: bool = field(default=False, metadata=UNLESS_USED)
+    ready: frozenset[int] = field(default=frozenset(), metadata=UNLESS_USED)
+    heals: bool = field(default=False, metadata=UNLESS_USED)
+    came_in_vain: bool = field(default=False, metadata=UNLESS_USED)
+
+    def missing(self, plan_ranks: int) -> frozenset[int]:
+        """The ranks of so many without whom the others go on at once."""
+        gone = frozenset(range(plan_ranks)) - self.kept - self.ready
+        return gone if self.trains_on else frozenset()
 
 
 Status = NodeJoined | NodeDrained | NodeReady | NodeRunning | NodeReplacing | NodeDone

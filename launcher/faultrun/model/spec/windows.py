@@ -14,6 +14,9 @@ DEFAULT_GRACE_S = 30.0
 TERMINATION_VARIABLE = "FAULTRUN_TERMINATION_GRACE_S"
 """``terminationGracePeriodSeconds`` of the pod: Kubernetes does not tell a container, so manifests do."""
 
+DEFAULT_HEAL_S = 600.0
+"""How long ranks train on without another where nobody says otherwise: a host may have to be found."""
+
 PLATFORM_MARGIN_S = 5.0
 """How far the window of a stop stays below the platform's."""
 
@@ -26,7 +29,9 @@ class Windows:
     cut at ``stop_by_utc_s`` where the platform ends the job then (SLURM). ``reap_s``: after SIGKILL, until a
     worker that the kernel does not give back is called unkillable. ``rejoin_s``: after a death, until
     survivors and who takes the dead rank's place are one group; 0: survivors never stay. ``stay_asked``: they
-    are to by ``--on_fault=replace``, so an incident in which none does always says why.
+    are to by ``--on_fault=replace``, so an incident in which none does always says why. ``trains_from``: no
+    fewer ranks that live train on while others are missing; 0: all wait. ``heal_s``: how long a place may
+    stay empty then.
     """
 
     grace_s: float = DEFAULT_GRACE_S
@@ -36,6 +41,8 @@ class Windows:
     reap_s: float = 10.0
     rejoin_s: float = 0.0
     stay_asked: bool = False
+    trains_from: int = 0
+    heal_s: float = DEFAULT_HEAL_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

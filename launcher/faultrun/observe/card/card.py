@@ -25,6 +25,7 @@ _SHOWN_S = 0.05  # less would be 0.0 with one digit
 _CAME_OVER_IT = {
     Cause.RENDEZVOUS: "stopped to change the scheduler",
     Cause.GROWTH: "stopped to be more",
+    Cause.UNHEALED: "was missing for too long",
     Cause.HANG: "hung",
     Cause.ELSEWHERE: "cannot go on",
     Cause.NODE: "was lost",

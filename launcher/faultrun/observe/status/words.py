@@ -43,6 +43,7 @@ _BEGAN = {
 }
 _BEGAN_AFTER = {
     Cause.GROWTH: "to be more",
+    Cause.UNHEALED: "to be fewer",
     Cause.PLATFORM: "as the platform asked",
     Cause.RENDEZVOUS: "to change the scheduler",
     Cause.NODE: "after the loss of a node",

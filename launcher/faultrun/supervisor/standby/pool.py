@@ -25,6 +25,7 @@ from faultrun.model.events import Event, Timer
 from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.observed.standby import EVERY_RANK, StandbyChanged, StandbyPhase, StandbyWish
 from faultrun.supervisor.reactor import Reactor
+from faultrun.workers.fork_server import ForkServer
 from faultrun.workers.launch import Launch
 from faultrun.workers.priority import may_rise_again
 from faultrun.workers.process import Process
@@ -95,13 +96,18 @@ class Standbys:
         """From now on it is about this incarnation."""
         self._incarnation = incarnation
 
-    def park(self, order: ParkStandby, launch: Launch) -> None:
-        """Have a standby become ``launch``, and remain a standby; without room for that it stays as it is."""
-        rank = order.rank
-        if (standby := self._standbys.get(rank)) is None or rank not in self._ready:
+    def park(self, order: ParkStandby, launch: Launch, forks: ForkServer) -> None:
+        """Have a standby become ``launch``, and remain a standby; without room for that it stays as it is.
+
+        Where its place is empty there is room; then ``forks`` starts it if none is there.
+        """
+        rank, standby = order.rank, self._standbys.get(order.rank)
+        if order.heals and standby is None:
+            self._start_parked(rank, launch, forks)
+        if standby is None or rank not in self._ready:
             return
-        if short := order.short or self._short_of_memory(1, order.needs_bytes):
-            self._post(rank, StandbyPhase.READY, f"kept ready: {short}", memory_bytes=standby.memory_bytes())
+        if not order.heals and (short := order.short or self._short_of_memory(1, order.needs_bytes)):
+            self._post(rank, StandbyPhase.READY, f"kept ready: {short}", memory=standby.memory_bytes())
             return
         if standby.hand_over(launch, launch.argv[self._wish.arguments_at :], None, quietly=True):
             self._parked.add(rank)
@@ -109,6 +115,16 @@ class Standbys:
         else:
             self._dismiss(rank)
             self._post(rank, StandbyPhase.LOST, "it cannot be given its rank")
+
+    def _start_parked(self, rank: int, launch: Launch, forks: ForkServer) -> None:
+        """Start the program as it is; from then on it is a standby like any that is parked."""
+        try:
+            self._keep(rank, Standby(launch, None, launch.stdout, may_rise=may_rise_again(), forks=forks))
+        except OSError as error:
+            self._post(rank, StandbyPhase.LOST, f"it could not be started: {error.strerror or error}")
+            return
+        self._parked.add(rank)
+        self._post(rank, StandbyPhase.PARKING)
 
     def is_parked(self, rank: int) -> bool:
         """Whether its standby has run the program to its first step, or is about to."""
@@ -212,13 +228,15 @@ class Standbys:
 
     def _start_proved(self, rank: int, launch: Launch) -> None:
         launch, wish = self._nobodys(launch)
-        standby = Standby(launch, wish, self.log(rank), may_rise=self._may_rise)
+        self._keep(rank, Standby(launch, wish, self.log(rank), may_rise=self._may_rise))
+        self._post(rank, StandbyPhase.STARTING)
+
+    def _keep(self, rank: int, standby: Standby) -> None:
         self._standbys[rank] = standby
         self._since_s[rank] = self._reactor.now()
         # Its rank is looked up when it matters: a node that waits may be given others.
         self._reactor.watch(standby.process.pidfd, lambda: self._ended(self._rank_of(standby)))
         self._reactor.watch(standby.fd, lambda: self._heard(self._rank_of(standby), standby))
-        self._post(rank, StandbyPhase.STARTING)
 
     def _nobodys(self, launch: Launch) -> tuple[Launch, StandbyWish]:
         """With fewer than one a rank: what differs from rank to rank comes with the rank.
@@ -258,7 +276,7 @@ class Standbys:
             self._ready.add(rank)
         why = "; ".join(part for part in (plain, message["note"]) if part)
         imported = tuple(message.get("imported", ()))
-        self._post(rank, StandbyPhase.READY, why, memory_bytes=memory_bytes, imported=imported)
+        self._post(rank, StandbyPhase.READY, why, memory_bytes, imported)
         if plain:  # the next would find out the same, after seconds of imports
             self._wish = replace(self._wish, imports=())
 
@@ -325,26 +343,11 @@ class Standbys:
         return self._log_dir / f"standby_{rank}.log"
 
     def _post(
-        self,
-        rank: int,
-        state: StandbyPhase,
-        why: str = "",
-        *,
-        memory_bytes: int = 0,
-        imported: tuple[str, ...] = (),
+        self, rank: int, state: StandbyPhase, why: str = "", memory: int = 0, imported: tuple[str, ...] = ()
     ) -> None:
         now_s = self._reactor.now()
         took_s = now_s - self._since_s.get(rank, now_s)
         self._since_s[rank] = now_s
-        self._reactor.post(
-            StandbyChanged(
-                at_s=now_s,
-                incarnation=self._incarnation,
-                rank=rank,
-                state=state,
-                why=why,
-                took_s=round(took_s, 6),
-                memory_bytes=memory_bytes,
-                imported=imported,
-            )
-        )
+        told = StandbyChanged(at_s=now_s, incarnation=self._incarnation, rank=rank, state=state, why=why)
+        told = replace(told, took_s=round(took_s, 6), memory_bytes=memory, imported=imported)
+        self._reactor.post(told)

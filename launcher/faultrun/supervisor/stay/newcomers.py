@@ -56,7 +56,8 @@ class Newcomers:
     def park(self, order: ParkStandby) -> None:
         """Have a standby run the program as its rank up to its first step, and wait there for survivors."""
         if self._model is not None:
-            self._standbys.park(order, self._parked_launch(*self._model, order.rank))
+            launch = self._parked_launch(*self._model, order)
+            self._standbys.park(order, launch, self._env.fork_server)
 
     def regroup(self, order: FreeSurvivors) -> None:
         """Free the survivors from the group that has lost a rank; they wait until they ``meet`` newcomers.
@@ -91,13 +92,16 @@ class Newcomers:
             return
         plan = order.plan
         store = self._over_nodes(plan) if plan.meets_at else self._over_a_file(plan)
-        newcomers = sorted(set(range(plan.topology.world_size)) - plan.kept)  # other nodes' too
+        others = {"missing": sorted(plan.missing)} if plan.missing else {}
         for slot, rank in enumerate(page.ranks):
+            if rank in plan.missing:
+                continue
             join: dict[str, Any] = {
                 **store,
                 "page": f"{page.path.absolute()}:{slot}",
                 "timeout_s": self._rejoin_s,
-                "newcomers": newcomers,
+                "newcomers": sorted(plan.newcomers),  # other nodes' too
+                **others,
             }
             parked = rank in order.standbys and self._standbys.is_parked(rank)
             if rank in order.ranks:
@@ -126,11 +130,15 @@ class Newcomers:
         for store in self._stores.parent.glob(f"{self._stores.name}*"):
             store.unlink(missing_ok=True)
 
-    def _parked_launch(self, shared: WorkerLaunchSpec, files: LogFiles, rank: int) -> Launch:
-        """Make the launch of a newcomer of a plan to come; before that it writes to a log of its own."""
-        now = shared.plan
+    def _parked_launch(self, shared: WorkerLaunchSpec, files: LogFiles, order: ParkStandby) -> Launch:
+        """Make the launch of a newcomer of a plan to come; before that it writes to a log of its own.
+
+        For an empty place it is of the incarnation that it comes to: what the dead left is swept meanwhile.
+        """
+        now, rank = shared.plan, order.rank
         others = frozenset(range(now.topology.world_size)) - {rank}  # other nodes' too: here it may be alone
-        plan = replace(now, point=None, kept=others, since=now.started)
+        life = order.incarnation if order.heals else now.incarnation
+        plan = replace(now, incarnation=life, point=None, kept=others, since=now.started)
         launch = self._launches.launch(replace(shared, plan=plan), files, rank)
         log = self._standbys.log(rank)
         env = {**launch.env, ERROR_VARIABLE: str(log.with_suffix(".error.json").absolute())}

@@ -109,7 +109,7 @@ class WorkerGroup:
             IncarnationStarted(
                 at_s=self._reactor.now(),
                 incarnation=number,
-                ranks=self._launches.seats(order.plan),
+                ranks=tuple(one for one in self._launches.seats(order.plan) if one not in order.plan.missing),
                 master_port=order.master_port,
             )
         )
@@ -249,8 +249,8 @@ class WorkerGroup:
             self.newcomers.drop_store()
             page = self.incarnation.new_page(files, order.ranks)
         else:
-            page = self.incarnation.same_page(order.ranks)
-        self._control.begin(order.plan.incarnation, page, order.plan.kept)
+            page = self.incarnation.same_page((*order.ranks, *order.plan.missing))
+        self._control.begin(order.plan.incarnation, page, order.plan.kept, order.plan.missing)
         self._control.next_node.begin(order.plan)
         return page
 

@@ -1,0 +1,94 @@
+"""Transitions of a run that trains while places are empty: a newcomer is there, or none came for too long.
+
+Called by ``decide`` only. Nothing fails here: the ranks that live leave their group as after a death, and
+meet the newcomer. Its way up to its first step is none of this (``core.standby.healing``), and costs them
+nothing.
+"""
+
+from dataclasses import replace
+
+from faultrun.core.diagnosis.diagnose import new_incident
+from faultrun.core.humanize import rank_names, span
+from faultrun.core.phases import drain
+from faultrun.core.phases.may_stay import why_not_stay, why_not_train_on
+from faultrun.core.phases.node_statement import statement
+from faultrun.core.phases.replace_ranks import abandon, freeing
+from faultrun.model.actions import StartTimer
+from faultrun.model.events import Timer, TimerFired
+from faultrun.model.incident import Cause
+from faultrun.model.observed.node_fact import NodeStatus
+from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
+from faultrun.model.run import Drain, Phase, RunState, Step
+
+_AGAIN_S = 5.0
+"""So long has somebody who is there to come in, where the time for that was over just then."""
+
+
+def noted(state: RunState, event: StandbyChanged) -> Step:
+    """Know whose newcomer waits at its first step, also if it was told in the incarnation before."""
+    here = event.state is StandbyPhase.PARKED
+    parked = state.life.parked | {event.rank} if here else state.life.parked - {event.rank}
+    state = replace(state, life=replace(state.life, parked=parked))
+    return if_due(Step(state=state, why="it is about standbys (core.standby)"), event.at_s)
+
+
+def if_due(step: Step, now_s: float) -> Step:
+    """``step``, and the places that can be taken now are: by a timer, so that one event begins it."""
+    if not (_due(step.state) or _stands_still(step.state)):
+        return step
+    timer = StartTimer(timer=Timer.HEAL, at_s=now_s, incarnation=step.state.incarnation)
+    return replace(step, actions=(*step.actions, timer))
+
+
+def rang(state: RunState, event: TimerFired) -> Step:
+    """Who is there comes in; where places have been empty for too long, fewer go on, or all wait."""
+    life, plan = state.life, state.plan
+    if plan is None or not plan.missing or life.empty_since_s is None:
+        return Step(state=state, why="every place is taken")
+    if against := _stands_still(state):
+        return _all_wait(state, event.at_s, against)
+    if ready := _due(state):
+        return _begin(state, event.at_s, f"{rank_names(sorted(ready))} can come back")
+    until_s = life.empty_since_s + state.windows.heal_s
+    busy = life.rejoining or life.finished or life.regroups or plan.missing & life.parked
+    if event.at_s < until_s or busy:
+        later = StartTimer(
+            timer=Timer.HEAL, at_s=max(until_s, event.at_s + _AGAIN_S), incarnation=state.incarnation
+        )
+        return Step(state=state, actions=(later,), why="there is time left to heal")
+    who = rank_names(sorted(plan.missing))
+    why = f"nobody took the place of {who} within {span(state.windows.heal_s)}"
+    if state.shrinks:
+        incident = new_incident(state, event.at_s, Cause.UNHEALED, why, min(plan.missing))
+        return drain.open_drain(state, incident, why)
+    return _all_wait(replace(state, life=replace(life, waits=True)), event.at_s, why)
+
+
+def _stands_still(state: RunState) -> str:
+    """Why the others cannot train on although places are empty, as one of them has found by now."""
+    plan = state.plan
+    empty = state.phase is Phase.RUNNING and plan is not None and plan.missing
+    return why_not_train_on(state) if empty else ""
+
+
+def _all_wait(state: RunState, now_s: float, why: str) -> Step:
+    """Those that live wait for who takes the places, as they would have at first; or begin anew with all."""
+    if against := why_not_stay(state):
+        return abandon(state, now_s, f"{why}; {against}")
+    return _begin(state, now_s, f"{why}; all wait for a newcomer")
+
+
+def _due(state: RunState) -> frozenset[int]:
+    """The ranks whose places can be taken now: the others are one group, and have done a step in it."""
+    life, plan = state.life, state.plan
+    if state.phase is not Phase.RUNNING or plan is None or not (ready := plan.missing & life.parked):
+        return frozenset()
+    busy = life.rejoining or life.regroups or why_not_stay(state)
+    return frozenset() if busy else ready
+
+
+def _begin(state: RunState, now_s: float, why: str) -> Step:
+    """Have the living leave their group, and meet newcomers in the next."""
+    state = replace(state, phase=Phase.REPLACING, life=replace(state.life, drain=Drain()))
+    told = statement(state, now_s, NodeStatus.REPLACING)
+    return Step(state=state, actions=(*freeing(state, now_s), told), why=why)

@@ -1,0 +1,260 @@
+"""A place is empty and the others train on: who takes it, when, and what follows where nobody does."""
+
+from dataclasses import replace
+
+import pytest
+
+from faultrun.core.phases.may_stay import why_not_train_on
+from faultrun.journal.codec import decode, encode
+from faultrun.model.actions import FreeSurvivors, Kill, RequestGasp, Spawn, StartTimer, SweepRanks
+from faultrun.model.events import Event, FirstStep, PlanAdopted, Timer, WorkerExit
+from faultrun.model.exits import Signaled
+from faultrun.model.incident import Cause
+from faultrun.model.observed.rejoin import RankCannotRejoin, RankCanRejoin
+from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
+from faultrun.model.run import Phase
+from support.stories.story import NODE, POLICY, SIGKILL, STAYING, Story, checkpoint
+
+PARKED, LOST = StandbyPhase.PARKED, StandbyPhase.LOST
+SHARING = replace(STAYING, trains_from=2)
+
+
+def shares(story: Story, *ranks: int, why: str | None = "") -> Story:
+    for rank in ranks:
+        story.now(RankCanRejoin, rank=rank, trains_on=why)
+    return story
+
+
+def sharing(world_size: int = 3, *, windows: object = SHARING) -> Story:
+    """All train, can outlive one another and share what a missing one would do."""
+    story = Story(world_size, POLICY, windows).begins(checkpoint(30))  # type: ignore[arg-type]
+    shares(story, *range(world_size)).reported(**{f"r{rank}": 41 for rank in range(world_size)})
+    story.performed(Spawn)
+    return story
+
+
+def standby(story: Story, rank: int, state: StandbyPhase = PARKED) -> Story:
+    return story.now(StandbyChanged, rank=rank, state=state)
+
+
+def train_on(story: Story, *living: int, step: int = 42) -> Story:
+    """Those that live are one group again, and do a step in it."""
+    story.rejoined(*living, step=step)
+    shares(story, *living)
+    return story.now(FirstStep, step=step + 1)
+
+
+def without(rank: int, world_size: int = 3) -> Story:
+    """``rank`` was killed, and the others train on without it."""
+    story = sharing(world_size).killed(rank).examined()
+    story.performed(Spawn)
+    return train_on(story, *({*range(world_size)} - {rank}))
+
+
+def test_the_others_go_on_at_once_and_nobody_is_started_whom_they_would_wait_for() -> None:
+    story = sharing().killed(1).examined()
+    (spawn,) = story.performed(Spawn)
+    assert (spawn.ranks, spawn.plan.kept, spawn.plan.missing) == ((), frozenset({0, 2}), frozenset({1}))
+    assert spawn.plan.topology.world_size == 3
+    assert story.phase is Phase.RUNNING
+    assert story.state.life.alive == story.state.life.rejoining == frozenset({0, 2})
+    assert len(spawn.plan.ledger.restarts) == 1
+    (swept,) = story.rejoined(0, 2).performed(SweepRanks)
+    assert (swept.ranks, swept.incarnation) == (frozenset({1}), 0)
+
+
+def test_who_waits_at_its_first_step_takes_the_place_at_once_and_nothing_is_charged_for_it() -> None:
+    story = without(1)
+    restarts = story.plan.ledger
+    standby(story, 1)
+    timers = [one for one in story.performed(StartTimer) if one.timer is Timer.HEAL]
+    assert timers[-1].at_s == story.now_s
+    story.rang(Timer.HEAL)
+    (spawn,) = story.performed(Spawn)
+    assert (spawn.ranks, spawn.plan.kept, spawn.plan.missing) == ((1,), frozenset({0, 2}), frozenset())
+    assert (spawn.plan.heals, spawn.plan.ledger, spawn.plan.incarnation) == (True, restarts, 2)
+    assert story.state.life.incident is None
+    story.rejoined(0, 1, 2)
+    shares(story, 0, 1, 2).now(FirstStep, step=50)
+    assert (story.state.life.alive, story.state.life.empty_since_s) == (frozenset({0, 1, 2}), None)
+    assert not story.performed(SweepRanks)
+
+
+def test_the_others_are_freed_for_it_as_for_a_repair() -> None:
+    story = standby(without(1), 1)
+    story.performed(FreeSurvivors)
+    freed = story.rang(Timer.HEAL).performed(FreeSurvivors)
+    assert [(one.incarnation, one.ranks) for one in freed] == [(1, frozenset({0, 2}))]
+
+
+def test_who_is_there_at_the_death_comes_at_once_and_nobody_trains_without_it() -> None:
+    story = standby(sharing(), 1).killed(1).examined()
+    (spawn,) = story.performed(Spawn)
+    assert (spawn.ranks, spawn.plan.missing, spawn.plan.heals) == ((1,), frozenset(), False)
+
+
+def test_a_newcomer_that_is_told_of_between_two_incarnations_is_heard_and_so_is_its_end() -> None:
+    story = without(1)
+    story.now(StandbyChanged, incarnation=0, rank=1, state=PARKED)
+    assert story.state.life.parked == frozenset({1})
+    story.now(StandbyChanged, incarnation=0, rank=1, state=LOST)
+    story.performed(Spawn)
+    story.rang(Timer.HEAL)
+    assert (story.phase, story.performed(Spawn)) == (Phase.RUNNING, [])
+
+
+def test_nobody_comes_in_before_the_others_have_done_a_step_together() -> None:
+    story = sharing().killed(1).examined()
+    standby(story.rejoined(0, 2), 1)
+    story.rang(Timer.HEAL)
+    assert story.phase is Phase.RUNNING
+    story.now(FirstStep, step=43).rang(Timer.HEAL)
+    assert story.plan.heals
+
+
+def test_nobody_comes_in_any_more_once_a_rank_has_done_all_its_steps() -> None:
+    story = without(1)
+    story.now(RankCannotRejoin, rank=0, why="all its steps are done")
+    standby(story, 1).rang(Timer.HEAL)
+    assert story.phase is Phase.RUNNING
+    story.returned(0).returned(2).drained()
+    assert story.state.exit_code == 0
+
+
+@pytest.mark.parametrize("parked", [False, True])
+def test_another_that_dies_meanwhile_is_missing_too(parked: bool) -> None:
+    story = without(1, 4)
+    if parked:
+        standby(story, 1)
+    story.killed(3).examined()
+    assert story.plan.missing == (frozenset({3}) if parked else frozenset({1, 3}))
+    assert story.plan.newcomers == (frozenset({1}) if parked else frozenset())
+    assert story.state.life.alive == frozenset({0, 2} | ({1} if parked else set()))
+    assert len(story.plan.ledger.restarts) == 2
+
+
+def test_too_few_never_train_on() -> None:
+    story = without(1).killed(0).examined()
+    (spawn,) = story.performed(Spawn)
+    assert (spawn.ranks, spawn.plan.kept, spawn.plan.missing) == ((0, 1), frozenset({2}), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("batch norm trains", "rank 0 cannot share: batch norm trains"),
+        (None, "no rank that lives has said that it can"),
+    ],
+)
+def test_where_a_rank_cannot_share_all_wait_as_ever(word: str | None, reason: str) -> None:
+    story = shares(sharing(), 0, 1, 2, why=word)
+    assert why_not_train_on(story.state) == reason
+    story.killed(1).examined()
+    (spawn,) = story.performed(Spawn)
+    assert (spawn.ranks, spawn.plan.missing) == ((1,), frozenset())
+
+
+def test_by_default_all_wait_and_no_word_of_it_is_in_the_journal() -> None:
+    assert why_not_train_on(sharing(windows=STAYING).state) == (
+        "all wait for a newcomer (--while_missing=wait)"
+    )
+    story = sharing(windows=STAYING).killed(1).examined()
+    told = [encode(event) for event, _ in story.steps if isinstance(event, PlanAdopted)]
+    assert not [one for one in told if {"missing", "heals"} & one["plan"].keys()]
+    assert story.plan.newcomers == frozenset({1})
+
+
+def test_the_journal_of_a_run_with_an_empty_place_leads_to_the_state_that_it_had() -> None:
+    story = standby(without(1), 1).rang(Timer.HEAL)
+    again = sharing()
+    for event, _ in story.steps[len(again.steps) :]:
+        again.tell(decode(encode(event), Event))  # type: ignore[arg-type]
+    assert again.state == story.state
+
+
+def test_a_rank_that_finds_that_it_cannot_go_on_alone_has_all_wait_for_the_newcomer() -> None:
+    story = without(1)
+    story.performed(FreeSurvivors)
+    shares(story, 2, why="all_gather needs rank 1").rang(Timer.HEAL)
+    assert story.performed(FreeSurvivors)
+    assert (story.plan.missing, story.plan.newcomers, story.plan.heals) == (
+        frozenset(),
+        frozenset({1}),
+        True,
+    )
+    assert len(story.plan.ledger.restarts) == 1
+
+
+def test_a_newcomer_that_dies_as_it_comes_in_costs_a_pause_and_no_restart() -> None:
+    story = standby(without(1), 1).rang(Timer.HEAL).rejoined(0, 2)
+    charged = story.plan.ledger.restarts
+    story.performed(Spawn)
+    story.killed(1).examined()
+    (spawn,) = story.performed(Spawn)
+    assert (spawn.ranks, spawn.plan.missing, spawn.plan.ledger.restarts) == ((), frozenset({1}), charged)
+    story.rejoined(0, 2).now(FirstStep, step=60)
+    assert not story.state.life.parked
+
+
+def test_a_newcomer_that_ends_by_itself_as_it_comes_in_is_no_reason_to_begin_anew() -> None:
+    story = standby(without(1), 1).rang(Timer.HEAL).returned(1, 1).examined()
+    assert (story.phase, story.plan.missing) == (Phase.RUNNING, frozenset({1}))
+
+
+@pytest.mark.parametrize("how", ["silent", "says that it cannot"])
+def test_a_newcomer_that_does_not_come_in_is_killed_and_the_others_go_on(how: str) -> None:
+    story = standby(without(1), 1)
+    story.performed(StartTimer)
+    story.rang(Timer.HEAL)
+    (wait,) = [one for one in story.performed(StartTimer) if one.timer is Timer.REJOIN][-1:]
+    assert wait.at_s - story.now_s == SHARING.rejoin_s / 2
+    if how == "silent":
+        story.rejoined(0, 2).rang(Timer.REJOIN)
+    else:
+        story.now(RankCannotRejoin, rank=1, why="its state is damaged")
+    (kill,) = story.performed(Kill)
+    assert kill.ranks == frozenset({1})
+    story.killed(1).examined()
+    assert (story.phase, story.plan.missing) == (Phase.RUNNING, frozenset({1}))
+
+
+def test_a_survivor_that_dies_while_the_others_are_free_for_a_newcomer_is_missing_then() -> None:
+    story = standby(without(1, 4), 1)
+    story.rang(Timer.HEAL)
+    story.now(WorkerExit, incarnation=1, node=NODE, rank=3, pid=103, status=Signaled(signum=SIGKILL))
+    story.examined()
+    assert (story.plan.kept, story.plan.missing) == (frozenset({0, 1, 2}), frozenset({3}))
+
+
+def test_a_place_that_stays_empty_for_too_long_is_waited_for() -> None:
+    story = without(1)
+    story.now_s += SHARING.heal_s
+    story.rang(Timer.HEAL)
+    (spawn,) = story.performed(Spawn)
+    assert (spawn.ranks, spawn.plan.missing, story.phase) == ((1,), frozenset(), Phase.RUNNING)
+    story.returned(1, 1)
+    assert story.phase is Phase.DRAINING
+
+
+def test_a_place_that_stays_empty_for_too_long_has_all_begin_again_where_the_run_may_shrink() -> None:
+    story = without(1)
+    story.state = replace(story.state, shrinks=True)
+    story.now_s += SHARING.heal_s
+    story.rang(Timer.HEAL)
+    assert (story.phase, story.incident.cause, story.incident.rank) == (Phase.DRAINING, Cause.UNHEALED, 1)
+    assert story.incident.explanation == "nobody took the place of rank 1 within 10 min"
+    (asked,) = story.performed(RequestGasp)
+    assert not asked.peers_lost
+
+
+def test_before_that_the_wait_goes_on_from_when_the_first_place_was_empty() -> None:
+    story = without(1, 4)
+    began_s = story.state.life.empty_since_s
+    assert began_s is not None
+    story.now_s += 100.0
+    train_on(story.killed(3).examined(), 0, 2)
+    assert story.state.life.empty_since_s == began_s
+    story.performed(StartTimer)
+    story.rang(Timer.HEAL)
+    (again,) = story.performed(StartTimer)
+    assert (again.timer, again.at_s) == (Timer.HEAL, began_s + SHARING.heal_s)
