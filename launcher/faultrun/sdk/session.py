@@ -22,6 +22,7 @@ from faultrun.model.wire import (
     CHECK_VARIABLE,
     FULL_VARIABLE,
     MAX_LINE_BYTES,
+    MISSING_VARIABLE,
     PROGRESS_VARIABLE,
     REJOIN_VARIABLE,
     SOCKET_VARIABLE,
@@ -65,7 +66,8 @@ class Session:
     ``full_world_size`` is that of the run when no rank is left out, 0 where none ever is. ``trained_in``: the
     incarnation of the newest whole step; None: this one. ``has_stepped``: this process has made a step, and
     holds no state of a file any more. ``has_joined``: it has been told of a group since it began. ``checks``:
-    what comes back is compared with what was (``sdk/torch/state/check.py``). A process that lives on in the
+    what comes back is compared with what was (``sdk/torch/state/check.py``). ``trains_on``: it is to train
+    while the place of another rank is empty. A process that lives on in the
     next incarnation changes ``incarnation`` and ``progress`` here, in the one object that all of the SDK
     holds (``moves_to``).
     """
@@ -89,6 +91,7 @@ class Session:
     has_joined: bool = False
     has_stepped: bool = False
     checks: bool = False
+    trains_on: bool = False
 
     @property
     def life(self) -> int:
@@ -166,6 +169,7 @@ def read_identity(environ: Mapping[str, str]) -> Session:
         verdict_s=_seconds(environ.get(VERDICT_VARIABLE, ""), _VERDICT_S),
         full_world_size=_number(environ, FULL_VARIABLE) or 0,
         checks=environ.get(CHECK_VARIABLE) == "1",
+        trains_on=environ.get(MISSING_VARIABLE) == "train",
     )
 
 

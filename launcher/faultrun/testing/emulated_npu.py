@@ -21,7 +21,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from faultrun.sdk.torch.group.process_group import connections, shut
+from faultrun.sdk.torch.group.tcp_connections import connections, shut
 
 EMULATED = "EMULATED NPU: torch_npu's names on the CPU, over gloo; no device was there"
 """What every process that uses it says of itself."""

@@ -138,3 +138,11 @@ def test_every_standing_has_an_answer_and_nobody_is_given_what_is_not_there(told
     if shards is not None:
         for one, source in zip(told, shards.sources, strict=True):
             assert shards.step == one.live if source is From.ITSELF else shards.step in one.kept
+
+
+def test_who_is_missing_neither_gives_nor_takes() -> None:
+    behind, ahead, nobody = Standing(live=4), Standing(live=5), Standing(live=9)
+    common = of_replicas([nobody, behind, ahead], missing=(0,))
+    assert common is not None
+    assert (common.step, common.giver, common.takers) == (5, 2, (1,))
+    assert common.sources[0] is From.NOWHERE

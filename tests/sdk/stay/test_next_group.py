@@ -34,3 +34,14 @@ def test_a_newcomer_that_is_told_of_the_next_group_first_still_has_what_the_dead
     assert os.read(fd, 1) == b"1", "it was closed"
     os.close(fd)
     os.close(other)
+
+
+def test_a_group_with_empty_places_names_them_and_is_not_one_in_which_all_stayed() -> None:
+    regroup = Regroup()
+    join: dict[str, Any] = {"kind": "join", "store": "store", "page": "page:0", "timeout_s": 5}
+    for incarnation, fields in enumerate(({}, {"missing": [1, 3]}, {"missing": []})):
+        regroup.hear({**join, "incarnation": incarnation, "newcomers": [], **fields}, lambda: -1)
+        entered = regroup.wait_join(-1, 60)
+        assert entered is not None
+        assert entered.missing == tuple(fields.get("missing", ()))
+        assert entered.all_stayed == (not entered.missing)

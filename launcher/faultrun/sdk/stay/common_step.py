@@ -5,7 +5,7 @@ entered it. A rank that was interrupted inside an update has no state that is wo
 the process that takes a dead rank's place; both may have a memory snapshot.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -19,6 +19,7 @@ class From(Enum):
     ITSELF = "its own memory"
     SNAPSHOT = "its memory snapshot"
     PEER = "a rank that has it"
+    NOWHERE = "no process is there that could have it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +44,19 @@ class CommonStep:
         return tuple(rank for rank, source in enumerate(self.sources) if source is From.PEER)
 
 
-def of_replicas(standings: Sequence[Standing]) -> CommonStep | None:
+def of_replicas(standings: Sequence[Standing], missing: Container[int] = ()) -> CommonStep | None:
     """All ranks hold the same state: the most advanced one's. None: nobody has one.
 
-    Snapshots of such ranks hold only what is their own (buffers), and are looked at elsewhere.
+    Snapshots of such ranks hold only what is their own (buffers), and are looked at elsewhere. What stands
+    for the ``missing`` is not looked at.
     """
-    if (step := max((one.live for one in standings), default=NOTHING)) == NOTHING:
+    living = [(rank, one.live) for rank, one in enumerate(standings) if rank not in missing]
+    if (step := max((live for _, live in living), default=NOTHING)) == NOTHING:
         return None
-    sources = tuple(From.ITSELF if one.live == step else From.PEER for one in standings)
-    return CommonStep(step=step, sources=sources, giver=sources.index(From.ITSELF))
+    sources = [From.NOWHERE] * len(standings)
+    for rank, live in living:
+        sources[rank] = From.ITSELF if live == step else From.PEER
+    return CommonStep(step=step, sources=tuple(sources), giver=sources.index(From.ITSELF))
 
 
 def of_shards(standings: Sequence[Standing]) -> CommonStep | None:

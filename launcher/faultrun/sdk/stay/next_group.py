@@ -22,7 +22,7 @@ _TEXTS = (*_PLACE, "secret")
 class Join:
     """Enter ``incarnation``. Fields as in ``model.wire``; ``memory`` is a descriptor, -1 for none.
 
-    ``all_stayed``: nobody in it is new.
+    ``all_stayed``: all are in it, and nobody is new. ``missing``: the ranks whose places are empty.
     """
 
     incarnation: int
@@ -31,6 +31,7 @@ class Join:
     timeout_s: float
     memory: int = -1
     all_stayed: bool = False
+    missing: tuple[int, ...] = ()
     stdout: str = ""
     stderr: str = ""
     error_file: str = ""
@@ -95,6 +96,7 @@ class Regroup:
             case {"kind": "join", "incarnation": int(incarnation), "store": str(store), "page": str(page)}:
                 memory = take_fd() if content.get("fds") == 1 else -1
                 patience_s = _seconds(content.get("timeout_s"))
+                missing = tuple(one for one in content.get("missing", ()) if isinstance(one, int))
                 self._hear_join(
                     Join(
                         incarnation=incarnation,
@@ -102,7 +104,8 @@ class Regroup:
                         page=page,
                         timeout_s=patience_s,
                         memory=memory,
-                        all_stayed=content.get("newcomers") == [],
+                        all_stayed=content.get("newcomers") == [] and not missing,
+                        missing=missing,
                         **{name: str(content.get(name, "")) for name in _TEXTS},
                     )
                 )

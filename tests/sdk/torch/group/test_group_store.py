@@ -27,7 +27,7 @@ def a_rank_that_waits(at: Path, is_over: Callable[[], bool]) -> tuple[threading.
     def comes() -> None:
         try:
             join = Join(incarnation=1, store=str(at), page="", timeout_s=300.0)
-            open_store(join, 10.0, over).meet(0, 2)
+            open_store(join, 10.0, over).meet(0, (0, 1))
         except RuntimeError as error:
             ended.append(error)
 

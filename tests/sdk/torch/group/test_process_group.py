@@ -18,7 +18,8 @@ import torch.distributed as dist
 from faultrun.sdk.session import Session
 from faultrun.sdk.stay.next_group import Join
 from faultrun.sdk.torch.group import process_group
-from faultrun.sdk.torch.group.process_group import TrainingGroup, connections, init_process_group, shut
+from faultrun.sdk.torch.group.process_group import TrainingGroup, init_process_group
+from faultrun.sdk.torch.group.tcp_connections import connections, shut
 
 pytestmark = pytest.mark.torch
 

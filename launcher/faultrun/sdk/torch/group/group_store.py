@@ -49,10 +49,10 @@ class _Store(dist.Store):  # type: ignore[misc]  # torch has no types here
         super().__init__()
         self._inner, self._timeout_s, self._is_over = inner, timeout_s, is_over
 
-    def meet(self, rank: int, world: int) -> None:
-        """Return once all ranks are here, so that connecting takes milliseconds."""
+    def meet(self, rank: int, ranks: Sequence[int]) -> None:
+        """Return once these ranks are here, so that connecting takes milliseconds."""
         self.set(f"here/{rank}", b"1")
-        self.wait([f"here/{one}" for one in range(world)])
+        self.wait([f"here/{one}" for one in ranks])
 
     def set(self, key: str, value: Any) -> None:
         self._do(lambda: self._inner.set(key, _bytes(value)))

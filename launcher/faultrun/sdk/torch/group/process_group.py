@@ -8,13 +8,10 @@ builds its model and comes to its first step without peers.
 
 import contextlib
 import os
-import socket
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from collections.abc import Set as AbstractSet
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,7 +21,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from faultrun.errors import CannotNow
 from faultrun.sdk.stay.next_group import Join
+from faultrun.sdk.stay.rank_places import RankPlaces
+from faultrun.sdk.torch.group.empty_places import (
+    ScriptMeetings,
+    why_no_places,
+    with_places,
+)
 from faultrun.sdk.torch.group.group_store import open_store
+from faultrun.sdk.torch.group.tcp_connections import connections, shut
 from faultrun.sdk.torch.repair.torch_npu import npu
 from faultrun.sdk.worker.worker import worker
 
@@ -61,6 +65,10 @@ class TrainingGroup:
         self._level: Any = dist.get_debug_level()
         """How much torch itself checks, which a group that does nothing cannot have."""
         self._over_it: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
+        self.places = RankPlaces(0)
+        """RankPlaces of its ranks, some of which may be empty."""
+        self.meetings: ScriptMeetings | None = None
+        """What the script's ranks do in it; None where nobody looks, for no place may be empty."""
 
     @property
     def ddps(self) -> list[Any]:
@@ -78,6 +86,18 @@ class TrainingGroup:
                 self._over_it[module] = None
 
         register_module_module_registration_hook(seen)
+
+    def init(self, backend: str | None, **how: Any) -> None:
+        """Have torch make it. RuntimeError."""
+        if self.meetings is None:
+            dist.init_process_group(backend, **how)
+        else:
+            with with_places():
+                dist.init_process_group(backend, **how)
+            made: Any = dist.group.WORLD
+            self.places = RankPlaces(made.size(), self.places.missing)
+            made.places, made.meetings = self.places, self.meetings
+        self.settled()
 
     def settled(self) -> None:
         """All is connected: what was opened meanwhile belongs to the group."""
@@ -162,9 +182,9 @@ class TrainingGroup:
             self._drop()  # a newcomer's does nothing
         session = worker().session  # type: ignore[union-attr]
         self._before = connections()
-        world = session.world_size
+        self.places = RankPlaces(session.world_size, join.missing)
         self._store = open_store(join, _MEET_S, is_over)
-        self._store.meet(session.rank, world)
+        self._store.meet(session.rank, self.places.members)
         if (device := npu()) is not None:
             device.enters()
         if resumes and device is not None:
@@ -175,10 +195,8 @@ class TrainingGroup:
         dist.distributed_c10d._world.group_count = 0
         dist.set_debug_level(self._level)
         self._forms_within = timedelta(seconds=min(_MEET_S, join.timeout_s) / _GLOO_WAITS)
-        dist.init_process_group(
-            self.backend, store=self._store, rank=session.rank, world_size=world, **self._how
-        )
-        self.settled()
+        place = {"store": self._store, "rank": session.rank, "world_size": session.world_size}
+        self.init(self.backend, **place, **self._how)
 
 
 _group: TrainingGroup | None = None
@@ -204,11 +222,12 @@ def init_process_group(backend: str | None = None, **how: Any) -> None:
     _group = TrainingGroup(named, {key: one for key, one in how.items() if key not in _RENDEZVOUS})
     _hear_of_errors(_group)
     _group.sees_ddp()
+    if this.session.trains_on and not why_no_places():
+        _group.meetings = ScriptMeetings()
     if this.session.is_newcomer:
         _fake(this.session.rank, this.session.world_size)
         return
-    dist.init_process_group(backend, **how)
-    _group.settled()
+    _group.init(backend, **how)
 
 
 def _hear_of_errors(group: TrainingGroup) -> None:
@@ -249,6 +268,8 @@ def _know_groups_of_gloo() -> None:
             if _group is None or how or timeout is None:  # or made by hand, and not by torch
                 super().__init__(store, rank, size, *how, **({} if timeout is None else {"timeout": timeout}))
                 return
+            if _group.places.missing and size == _group.places.world:
+                rank, size = _group.places.number(rank), len(_group.places.members)
             told = options() if can_be_told else None
             if told is not None:  # before all meet: to look up this machine's name may take its time
                 told._devices, told._threads = _devices(gloo), 1
@@ -295,35 +316,3 @@ def idle_group(rank: int, world: int) -> Any:
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, backend)
     group._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
     return group
-
-
-def connections() -> set[tuple[int, int]]:
-    """The TCP connections of this process: descriptor and inode. Listening ones are none."""
-    found = set()
-    for place in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError, ValueError):
-            fd = int(place.name)
-            if str(place.readlink()).startswith("socket:"):
-                with _socket_of(fd) as one:
-                    listens = one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-                    if one.family in (socket.AF_INET, socket.AF_INET6) and not listens:
-                        found.add((fd, os.fstat(one.fileno()).st_ino))
-    return found
-
-
-def shut(sockets: AbstractSet[tuple[int, int]]) -> None:
-    """End these connections for all who hold them, forked loaders too; closed ones are nobody's."""
-    for fd, inode in sockets:
-        with contextlib.suppress(OSError), _socket_of(fd) as one:
-            if os.fstat(one.fileno()).st_ino == inode:
-                one.shutdown(socket.SHUT_RDWR)
-
-
-def _socket_of(fd: int) -> socket.socket:
-    """A descriptor of our own of it. OSError, and nothing stays open: it is none, or not any more."""
-    own = os.dup(fd)
-    try:
-        return socket.socket(fileno=own)
-    except OSError:
-        os.close(own)
-        raise

@@ -1,0 +1,175 @@
+"""A process group with empty places: ranks keep their numbers and the world its size, its members are fewer.
+
+Sums are those of the members, as if the missing had given zeros, and an average is that sum through the size
+of the world. What a missing rank would have to give or to take raises ``NeedsAllRanks``. torch's own objects
+see a group of the whole world; only the backend in it knows the members, by their number among them.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch.distributed as dist
+
+from faultrun.sdk.stay.rank_places import RankPlaces
+
+_NEEDS_ALL = (
+    *("_allgather_base", "_reduce_scatter_base", "all_gather_single", "all_gather_single_coalesced"),
+    *("all_to_all_single", "allgather_coalesced", "allgather_into_tensor_coalesced", "alltoall"),
+    *("alltoall_base", "gather", "recv_anysource", "reduce_scatter", "reduce_scatter_single"),
+    *("reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced", "scatter"),
+)
+"""torch's names of what every rank gives another part to, or takes another part of."""
+
+
+class NeedsAllRanks(RuntimeError):
+    """A collective that cannot do without a rank whose place is empty."""
+
+
+class ScriptMeetings:
+    """What is seen of the collectives of a script that keeps it from training on. Any thread."""
+
+    def __init__(self) -> None:
+        self.in_attempt = False
+        """Whether the script is in a step that can be taken back."""
+        self.why = ""
+        """What it has done that a world with an empty place could not; "" if nothing."""
+        self._looks = False
+        self._ours = 0
+
+    def begin(self) -> None:
+        """Training begins: look from here on, for what came before is done once."""
+        self._looks = True
+
+    @contextlib.contextmanager
+    def ours(self) -> Iterator[None]:
+        """What meets in it is no business of the script's."""
+        self._ours += 1
+        try:
+            yield
+        finally:
+            self._ours -= 1
+
+    def sees(self, name: str, *, needs_all: bool = False) -> bool:
+        """Note a collective by its name; whether it is the script's."""
+        if self._ours:
+            return False
+        if self._looks and not self.why:
+            if needs_all:
+                self.why = f"its steps call {name}, which takes a part of every rank"
+            elif not self.in_attempt:
+                self.why = f"its ranks meet outside of guard.attempt() ({name})"
+        return True
+
+
+class GroupOfMembers(dist.ProcessGroup):  # type: ignore[misc]  # torch has no types here
+    """The default group of a script whose ranks train on; ``places`` and ``meetings`` are set from outside.
+
+    Each method calls torch's own of its name by itself: only then does that not come back here.
+    """
+
+    places = RankPlaces(1)
+    meetings = ScriptMeetings()
+
+    def __init__(self, _store: Any, rank: int, size: int) -> None:
+        super().__init__(rank, size)
+
+    def allreduce(self, tensors: Any, *how: Any) -> Any:
+        """Sum, or what is asked for, of the members."""
+        self.meetings.sees("all_reduce")
+        return super().allreduce(tensors, *self._summed(tensors, *how))
+
+    def allreduce_coalesced(self, tensors: Any, *how: Any) -> Any:
+        """As ``allreduce``."""
+        self.meetings.sees("all_reduce")
+        return super().allreduce_coalesced(tensors, *self._summed(tensors, *how))
+
+    def reduce(self, tensors: Any, options: Any) -> Any:
+        """As ``allreduce``, for a rank that is there."""
+        self.meetings.sees("reduce")
+        options.rootRank = self._number("reduce", options.rootRank)
+        return super().reduce(tensors, *self._summed(tensors, options))
+
+    def broadcast(self, tensors: Any, options: Any) -> Any:
+        """From a rank that is there."""
+        self.meetings.sees("broadcast")
+        options.rootRank = self._number("broadcast", options.rootRank)
+        return super().broadcast(tensors, options)
+
+    def barrier(self, *how: Any, **named: Any) -> Any:
+        """Of the members."""
+        self.meetings.sees("barrier")
+        return super().barrier(*how, **named)
+
+    def allgather(self, outputs: Any, inputs: Any, *how: Any) -> Any:
+        """Of the members where the SDK itself asks: what belongs to the missing stays as it is."""
+        if self.meetings.sees("all_gather", needs_all=True):
+            self._refuse_if_missing("all_gather")
+        members = self.places.members
+        return super().allgather([[one[rank] for rank in members] for one in outputs], inputs, *how)
+
+    def send(self, tensors: Any, to: int, tag: int = 0) -> Any:
+        """To a rank that is there."""
+        self.meetings.sees("send")
+        return super().send(tensors, self._number("send", to), tag)
+
+    def recv(self, tensors: Any, source: int, tag: int = 0) -> Any:
+        """From a rank that is there."""
+        self.meetings.sees("recv")
+        return super().recv(tensors, self._number("recv", source), tag)
+
+    def _number(self, name: str, rank: int) -> int:
+        if rank in self.places.missing:
+            raise NeedsAllRanks(f"{name} needs rank {rank}, whose place in the process group is empty")
+        return self.places.number(rank)
+
+    def _refuse_if_missing(self, name: str) -> None:
+        if self.places.missing:
+            raise NeedsAllRanks(f"{name} needs {self.places}, whose place in the process group is empty")
+
+    def _summed(self, tensors: Any, options: Any = None, *more: Any) -> tuple[Any, ...]:
+        """What to ask the backend for: its average would be through the number of members."""
+        if options is None:
+            return ()
+        if self.places.missing and getattr(options, "reduceOp", None) == dist.ReduceOp.AVG:
+            for one in tensors:
+                one.div_(self.places.world)  # of whole numbers torch refuses it
+            options.reduceOp = dist.ReduceOp.SUM
+        return (options, *more)
+
+
+def _needing_all(name: str) -> Any:
+    own: Any = getattr(dist.ProcessGroup, name)
+
+    def call(self: Any, *what: Any, **how: Any) -> Any:
+        if self.meetings.sees(name, needs_all=True):
+            self._refuse_if_missing(name)
+        return own(self, *what, **how)
+
+    call.__code__ = call.__code__.replace(co_name=name)  # by which its own call is known from another's
+    return call
+
+
+for _name in _NEEDS_ALL:
+    if hasattr(dist.ProcessGroup, _name):
+        setattr(GroupOfMembers, _name, _needing_all(_name))
+
+
+@contextlib.contextmanager
+def with_places() -> Iterator[None]:
+    """The group that torch makes in it is one of members."""
+    c10d: Any = dist.distributed_c10d
+    c10d.ProcessGroup, plain = GroupOfMembers, c10d.ProcessGroup
+    try:
+        yield
+    finally:
+        c10d.ProcessGroup = plain
+
+
+def why_no_places() -> str:
+    """Why this torch has no such group; "" when it has."""
+    try:
+        GroupOfMembers(None, 0, 1)
+    except TypeError:
+        return "this version of torch makes no process group that has empty places"
+    return ""
