@@ -83,11 +83,13 @@ class Guard:
     @property
     def weight(self) -> float:
         """Multiply the mean loss of the batch by it: 1 when all ranks are there."""
+        self.training.in_parts.asked.add("weight")
         return self.training.in_parts.weight
 
     @property
     def accumulating(self) -> bool:
         """Whether more batches belong to this step: add up gradients, and do not update yet."""
+        self.training.in_parts.asked.add("accumulating")
         return self.training.in_parts.accumulating
 
     def resume(self, load: Callable[[str], object] | None = None) -> ResumePoint | None:

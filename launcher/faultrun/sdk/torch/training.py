@@ -15,6 +15,7 @@ from faultrun.sdk.session import ResumePoint
 from faultrun.sdk.torch.loader.batch_notes import BatchNotes
 from faultrun.sdk.torch.loader.batch_shares import InParts, sharing_of
 from faultrun.sdk.torch.loader.epoch_place import EpochPlace
+from faultrun.sdk.torch.loader.missing_samples import MissingSamples
 from faultrun.sdk.torch.script_stages import Stage
 from faultrun.sdk.torch.state.boundary import Boundary, Passage
 from faultrun.sdk.torch.state.carried import Carried
@@ -55,6 +56,7 @@ class Training:
         """Whether a save of this rank serves only beside those of other ranks, of the same step."""
         self.sharing = sharing_of(writer.session)
         self.in_parts = InParts()
+        self.missing = MissingSamples(writer.session.rank)
         ahead = 2 if worker is None else self.parts.device.ahead
         self._mark = None if worker is None else self.parts.device.mark
         self.history: deque[Boundary] = deque(maxlen=ahead)

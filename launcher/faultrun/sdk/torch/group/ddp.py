@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from faultrun.errors import FaultrunError
+from faultrun.sdk.stay.rank_places import RankPlaces
 from faultrun.sdk.torch.group.process_group import idle_group
 
 _REFUSED = {
@@ -66,11 +67,14 @@ def why_not(ddp: Any) -> str:
 class Averaging:
     """The hooks of all the DistributedDataParallel that a script has made, in the order in which it did.
 
-    ``before_first()``: the gradients of one have not left yet.
+    ``before_first()``: the gradients of one have not left yet. ``adds_up()``: they are not to leave in this
+    pass, for more are added to them.
     """
 
-    def __init__(self, before_first: Callable[[], None]) -> None:
-        self._before_first = before_first
+    def __init__(self, before_first: Callable[[], None], adds_up: Callable[[], object] = bool) -> None:
+        self._before_first, self.adds_up = before_first, adds_up
+        self.places: Callable[[], RankPlaces] | None = None
+        """Tells which ranks there are; None where none is ever missing."""
         self._hooks: list[_Hook] = []
         self.under_way: set[_Hook] = set()
         self.in_group = False
@@ -118,7 +122,7 @@ class Averaging:
         self.has_begun = True
         self.overlaps |= not self.under_way <= {one}
         self.under_way.add(one)
-        if self.in_group and self.failed is None:
+        if self.in_group and self.failed is None and not self.adds_up():
             self._before_first()
 
 
@@ -136,6 +140,9 @@ class _Hook:
         self._passes = 0
         # torch looks at the annotations of a hook, and wants none or its own
         ddp.register_comm_hook(None, lambda _state, bucket: self._hook(bucket))
+        self._sync_buffers = ddp._sync_module_buffers
+        if all_.places is not None:
+            ddp._sync_module_buffers = self._sync_from_a_member
         if not all_.in_group:
             self._isolate()
 
@@ -161,6 +168,11 @@ class _Hook:
         if layout is None:
             self.ddp.reducer._update_process_group(dist.group.WORLD)
 
+    def _sync_from_a_member(self, rank: int) -> None:
+        """Have the buffers of rank 0, which has given its own to all before, or of the first that is there."""
+        assert self._all.places is not None, "where no place is empty torch's own method is called"
+        self._sync_buffers(max(rank, self._all.places().members[0]))
+
     def _isolate(self) -> None:
         """Whatever the Reducer itself says to its group from now on, nobody hears."""
         self.ddp.reducer._update_process_group(idle_group(*self._place))
@@ -172,7 +184,7 @@ class _Hook:
             self._all.begins(self)
         numbers = [self._number[id(one)] for one in bucket.parameters()]
         flat, at_once = bucket.buffer(), self._matching.comes(numbers)
-        if self._all.failed is not None or not self._all.in_group:
+        if self._all.failed is not None or not self._all.in_group or self._all.adds_up():
             done = _settled(flat)
         elif at_once:
             done = self._averaged(flat)

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
@@ -22,6 +22,12 @@ class InParts:
         """What ``Guard.weight`` returns."""
         self.accumulating = False
         """What ``Guard.accumulating`` returns."""
+        self.asked: set[str] = set()
+        """Which of both the script has asked for."""
+
+    def end(self) -> None:
+        """No step in parts is under way."""
+        self.weight, self.accumulating = 1.0, False
 
     def check_update(self) -> None:
         """FaultrunError for an update in the middle of a step: it would be another training."""
@@ -39,24 +45,26 @@ def sharing_of(session: Session) -> Sharing | None:
     return Sharing(full=full, world=world, rank=session.rank) if full > world else None
 
 
-def check_shares(loader: Any) -> None:
-    """FaultrunError for a loader whose epoch could not be shared out to fewer ranks."""
+def why_no_shares(loader: Any) -> str:
+    """Why its epoch cannot be shared out to fewer ranks; "" when it can."""
     kind = type(loader)
     if not (issubclass(kind, DataLoader) and kind.__iter__ is DataLoader.__iter__):
-        because = f"a {kind.__name__} goes through its samples in a way of its own"
-    elif not isinstance(loader.sampler, DistributedSampler):
-        because = f"its sampler is a {type(loader.sampler).__name__}, which does not say what all ranks read"
-    elif type(loader.sampler).__iter__ is not DistributedSampler.__iter__:
-        because = f"a {type(loader.sampler).__name__} shares out what ranks read in a way of its own"
-    elif type(loader.batch_sampler) is not BatchSampler:
-        because = "it makes no batches of one size"
-    else:
-        return
-    raise FaultrunError(
-        "guard.batches cannot go on with fewer ranks (--min_worker_num, --nnodes=MIN:MAX)",
-        because=because,
-        hint=_HINT,
-    )
+        return f"a {kind.__name__} goes through its samples in a way of its own"
+    if not isinstance(loader.sampler, DistributedSampler):
+        return f"its sampler is a {type(loader.sampler).__name__}, which does not say what all ranks read"
+    if type(loader.sampler).__iter__ is not DistributedSampler.__iter__:
+        return f"a {type(loader.sampler).__name__} shares out what ranks read in a way of its own"
+    return "" if type(loader.batch_sampler) is BatchSampler else "it makes no batches of one size"
+
+
+def check_shares(loader: Any) -> None:
+    """FaultrunError for a loader whose epoch could not be shared out to fewer ranks."""
+    if because := why_no_shares(loader):
+        raise FaultrunError(
+            "guard.batches cannot go on with fewer ranks (--min_worker_num, --nnodes=MIN:MAX)",
+            because=because,
+            hint=_HINT,
+        )
 
 
 def shared_out(loader: Any, sharing: Sharing, done: int) -> Iterator[tuple[Any, Part, bool]]:
@@ -64,16 +72,16 @@ def shared_out(loader: Any, sharing: Sharing, done: int) -> Iterator[tuple[Any, 
 
     All random numbers that opening a loader takes have been drawn on return.
     """
-    order, batch = _whole_order(loader.sampler, sharing.full), loader.batch_size
+    order, batch = whole_order(loader.sampler, sharing.full), loader.batch_size
     steps = range(done, sharing.steps(len(order), batch, drop_last=loader.drop_last))
-    shares = _Shares(order, sharing, batch, steps)
+    shares = Shares(order, sharing, batch, steps)
     shortened = copy.copy(loader)
     object.__setattr__(shortened, "batch_sampler", shares)
     loaded = iter(shortened)
     return ((next(loaded), part, more) for part, more in shares.parts())
 
 
-def _whole_order(sampler: Any, full: int) -> list[int]:
+def whole_order(sampler: Any, full: int) -> list[int]:
     """What ``full`` ranks would read of this epoch, in the order in which they would."""
     one, size = copy.copy(sampler), len(sampler.dataset)
     left_over = sampler.drop_last and size % full
@@ -83,10 +91,10 @@ def _whole_order(sampler: Any, full: int) -> list[int]:
     return list(one)
 
 
-class _Shares:
+class Shares:
     """A batch sampler: the indices of each part."""
 
-    def __init__(self, order: list[int], sharing: Sharing, batch: int, steps: range) -> None:
+    def __init__(self, order: Sequence[int], sharing: Sharing, batch: int, steps: range) -> None:
         self._order, self._sharing, self._batch = order, sharing, batch
         self._steps = steps
 

@@ -34,6 +34,7 @@ from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.stay.live_state import ElsewhereInTheScript, LiveState
 from faultrun.sdk.torch.stay.memory_use import MemoryUse
 from faultrun.sdk.torch.stay.preconditions import Preconditions
+from faultrun.sdk.torch.stay.train_on import TrainOn
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.death_note import tells_of_a_dead_peer
 from faultrun.sdk.worker.worker import Worker
@@ -65,7 +66,7 @@ class Rejoin:
     ) -> None:
         self._training, self._worker = training, worker
         self._group = training_group()
-        self._averaging = Averaging(self._before_gradients)
+        self._averaging = Averaging(self._before_gradients, lambda: training.in_parts.accumulating)
         self._sharded = None if training.parts.shards is None else Sharded(training.parts.model)
         self._unable = Preconditions(training, worker, self._group, self._averaging, self._sharded, refused)
         self._entered = self._able = False
@@ -80,6 +81,8 @@ class Rejoin:
         self._state = LiveState(training, ends_step)
         self._left = stuck_thread.Left()
         self._memory, self._memory_use = copies, MemoryUse()
+        self.train_on = TrainOn(training, self._group, of_a_part=copies.is_of_a_part)
+        self._told: dict[str, str] = {}
         self._repair = Repair(training, worker)
         self._verdict_s = max(_VERDICT_S, worker.session.verdict_s)
         self.incarnation = worker.session.incarnation
@@ -104,6 +107,7 @@ class Rejoin:
                 raise CannotNow("this rank cannot take a dead one's place", because=why, hint=hint)
             return
         self._able, self._alike = True, alike
+        self.train_on.begin(self._averaging)
         self._averaging.hook(self._unable.ddps, in_group=not newcomer)
         if self._sharded is not None:
             self._sharded.between_steps(has_run=False)
@@ -169,6 +173,7 @@ class Rejoin:
         if self._alike is None:
             return
         self._steps += 1
+        self.train_on.stepped()
         self._state.is_whole = True
         self._worker.session.trained_in = self.incarnation
         if against := self._alike.against():
@@ -195,6 +200,8 @@ class Rejoin:
                 regroup.times.pop("raised")
                 return False
         elif not regroup.is_lost(self.incarnation):
+            if self._training.missing.places.missing:
+                self._say_if_able()  # it may be the first word of what needs a rank that is not there
             hopeful = tells_of_a_dead_peer(error) and self._said
             if not hopeful or not regroup.wait_lost(self.incarnation, self._verdict_s):
                 regroup.times.pop("raised")
@@ -255,8 +262,9 @@ class Rejoin:
         self._worker.moves_to(join)
         regroup.times["join"] = time.monotonic()
         try:
-            self._form(join)
-            step = self._make_common()
+            with self.train_on.meets():
+                self._form(join)
+                step = self._make_common()
         except RuntimeError as error:
             self._training.inside = True
             if not regroup.wait_lost(self.incarnation, self._verdict_s):
@@ -277,6 +285,7 @@ class Rejoin:
         if join.memory >= 0:
             self._memory.take(join.memory)
         self._group.form(join, lambda: regroup.is_over(join.incarnation))
+        self._training.missing.places = self._group.places
         regroup.times["formed"] = time.monotonic()
         if self._sharded is not None:
             self._sharded.enters()
@@ -293,6 +302,7 @@ class Rejoin:
         forget_frames(error)
         if self._training.inside:  # a newcomer has begun no step, and its script may have made their place
             self._training.parts.forget_gradients()
+        self._training.in_parts.end()
         self._averaging.leaves(interrupted=interrupted)
         gc.collect()
         if self._group is not None and self._training.inside:
@@ -304,7 +314,8 @@ class Rejoin:
         """Agree on the step that all have, and have it. RuntimeError: a rank is gone; PeerLost: no step."""
         device, spread = self._device(), self._memory.is_of_a_part
         standings = self._memory.compared(self._state.step, device)
-        common = of_shards(standings) if spread else of_replicas(standings)
+        missing = self._training.missing.places.missing
+        common = of_shards(standings) if spread else of_replicas(standings, missing)
         if common is None:
             raise self.gives_up(nothing_common(standings, of_shards=spread))
         if not self._training.redo.reaches(common.step):
@@ -321,10 +332,14 @@ class Rejoin:
         why = self._memory.full or self._unable.by_now
         if why:
             self._cannot(why)
-        elif not self._said and self._memory.is_ready and (self._steps >= _FIRST_STEPS or self._came_late):
-            self._said = self._worker.regroup.is_awaited = True
-            self._worker.tells_memory(self._memory_use.news)
-            self._worker.say("can_rejoin", incarnation=self.incarnation)
+        elif self._memory.is_ready and (self._steps >= _FIRST_STEPS or self._came_late):
+            told = self.train_on.fields()
+            if not self._said:
+                self._worker.tells_memory(self._memory_use.news)
+            if not self._said or told != self._told:
+                self._said = self._worker.regroup.is_awaited = True
+                self._told = told
+                self._worker.say("can_rejoin", incarnation=self.incarnation, **told)
 
     @property
     def _came_late(self) -> bool:

@@ -123,11 +123,12 @@ class Loops:
             if not more:
                 self.step_if_changed()
                 self.goes_on()
-        now.weight, now.accumulating = 1.0, False
+        now.end()
 
     def _repeatable(self, rejoin: Rejoin, loader: Any, epoch: int) -> Iterator[Any]:
-        training, redo = self.training, self.training.redo
+        training, redo, now = self.training, self.training.redo, self.training.in_parts
         rejoin.enter()
+        rejoin.train_on.reads(loader)
         loaded = self._opened(loader, epoch)
         given: Position | None = None
         while True:
@@ -158,10 +159,17 @@ class Loops:
                 training.begin_step(step)
             given = training.position = Position(step - 1, batch.epoch, (batch.step_in_epoch or 0) + 1)
             training.reading.epoch_rng = batch.epoch_rng
-            redo.attempted = False
             training.works_at(WorkPhase.COMPUTING)
             training.checks(BEGINNING, content)
-            yield content
+            for part, weight, more in training.missing.parts(
+                content, loader, epoch, batch.step_in_epoch or 0
+            ):
+                now.weight, now.accumulating = weight, more
+                redo.attempted = False
+                yield part
+                if training.position is not given:
+                    break  # all of it is done, or taken back
+            now.end()
             if not redo.attempted:
                 self.step_if_changed()
 
@@ -249,6 +257,7 @@ class StepAttempt:
     def __enter__(self) -> "StepAttempt":
         training = self._loops.training
         training.redo.attempted = True
+        _in_attempt(begins=True)
         self._step, self.done = training.position.step + 1, False  # the script may keep one for all steps
         return self
 
@@ -256,12 +265,13 @@ class StepAttempt:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         training, rejoin = self._loops.training, self._loops.rejoin
+        _in_attempt(begins=False)
         lost = error
         if error is None and rejoin is not None:
             lost = rejoin.found_broken()
         if lost is None:
             self._ends()
-            self.done = True
+            self.done = not training.in_parts.accumulating
             return False
         by_run = training.redo.in_function  # which takes back, and enters its function again
         if rejoin is None or by_run or not isinstance(lost, Exception) or not rejoin.undoes(lost):
@@ -281,6 +291,11 @@ class StepAttempt:
             rejoin.cannot_any_more(_ADDS_UP)
         if not (goes_on and training.in_loop):  # a batch that ends no step, where batches are counted too
             self._loops.step()
+
+
+def _in_attempt(*, begins: bool) -> None:
+    if (group := training_group()) is not None and group.meetings is not None:
+        group.meetings.in_attempt = begins
 
 
 def _adds_up(training: Training) -> bool:

@@ -1,0 +1,106 @@
+"""Why a rank cannot train on while the place of another is empty: seen in its steps, before anybody has died.
+
+The missing ranks' samples become further parts of every step. Whatever is more than a sum over samples, or
+needs a rank that is not there, would be another training.
+"""
+
+import os
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from torch.nn.modules.batchnorm import _NormBase
+
+from faultrun.sdk.torch.group.ddp import Averaging
+from faultrun.sdk.torch.group.process_group import TrainingGroup
+from faultrun.sdk.torch.loader.batch_shares import why_no_shares
+from faultrun.sdk.torch.state.buffers import same_values
+from faultrun.sdk.torch.training import Training
+
+_NO_BATCHES = "its steps are not those of guard.batches"
+
+
+class TrainOn:
+    """What keeps one rank from doing a share of a missing one's samples. Main thread.
+
+    ``of_a_part``: its state is not what all ranks hold.
+    """
+
+    def __init__(self, training: Training, group: TrainingGroup | None, *, of_a_part: bool) -> None:
+        self._training, self._of_a_part = training, of_a_part
+        self._group, self._wanted = group, training.writer.session.trains_on
+        self._loader = _NO_BATCHES
+        self._norms: list[tuple[str, Any]] | None = None
+        self._steps = 0
+        self._buffers: dict[str, Any] = {}
+        self._changing = ""
+
+    def begin(self, averaging: Averaging) -> None:
+        """Training begins: the ranks of the script meet in its steps from here on."""
+        if (group := self._group) is not None and group.meetings is not None:
+            group.meetings.begin()
+            averaging.places = lambda: group.places
+
+    def meets(self) -> AbstractContextManager[None]:
+        """What ranks say in it to each other is the SDK's own."""
+        meetings = None if self._group is None else self._group.meetings
+        return nullcontext() if meetings is None else meetings.ours()
+
+    def reads(self, loader: Any) -> None:
+        """The steps to come are those of ``loader``."""
+        if self._wanted:
+            self._loader = why_no_shares(loader)
+
+    def stepped(self) -> None:
+        """A step is complete: look whether it has changed buffers, after the first, second, fourth."""
+        if not self._wanted or self._changing:
+            return
+        self._steps += 1
+        now = self._training.parts.buffers.now()
+        if self._steps == 1:
+            self._buffers = {name: one.clone() for name, one in now.items()}
+        elif not self._steps & (self._steps - 1):
+            alike = (name in now and same_values(one, now[name]) for name, one in self._buffers.items())
+            changed = [name for name, same in zip(self._buffers, alike, strict=True) if not same]
+            self._changing = ", ".join(changed[:3])
+
+    def fields(self) -> dict[str, str]:
+        """What the word that this rank can rejoin says of it: nothing where nobody has asked."""
+        return {"trains_on": self._why_not} if self._wanted else {}
+
+    @property
+    def _why_not(self) -> str:
+        training, group = self._training, self._group
+        if group is None or (meetings := group.meetings) is None:
+            return "this version of torch makes no process group that has empty places"
+        if self._of_a_part:
+            return "it has a part of the state that not all ranks have"
+        if training.redo.in_function:
+            return "its steps are in a function for guard.run"
+        if "gloo" not in group.backend and "nccl" not in group.backend:
+            return f"a group of {group.backend} has no empty places"
+        if os.environ.get("TORCH_DIST_INIT_BARRIER") == "1":
+            return "TORCH_DIST_INIT_BARRIER has all ranks wait for one another"
+        return meetings.why or self._of_model or ("" if self._steps == 0 else self._of_steps)
+
+    @property
+    def _of_model(self) -> str:
+        if self._norms is None:
+            modules = self._training.parts.model.named_modules()
+            self._norms = [(name, one) for name, one in modules if isinstance(one, _NormBase)]
+        for name, one in self._norms:
+            if one.training and (one.track_running_stats or "Batch" in type(one).__name__):
+                return f"{name} ({type(one).__name__}) trains, and is no sum over samples"
+        return f"steps change buffers ({self._changing})" if self._changing else ""
+
+    @property
+    def _of_steps(self) -> str:
+        training = self._training
+        if self._loader:
+            return self._loader
+        if training.reading.generator is not None:
+            return "its loader draws from generators, or keeps counts, of its own"
+        if training.meets_between_updates:
+            return "its ranks meet between two updates of a step"
+        if training.in_parts.asked != {"weight", "accumulating"}:
+            return "its steps do not ask for guard.weight and guard.accumulating"
+        return ""

@@ -1,0 +1,158 @@
+# ruff: noqa: T201 - what a worker prints goes to its log
+"""Training on the CPU whose ranks train on while a place is empty; every sample that was trained is told.
+
+The words on the command line are the number of epochs, of samples, and of samples a batch, ``ddp`` or
+``hand``, and what else: ``workers`` (of the loader), ``bn``, ``gathers`` (in a step), ``meets`` (between two
+epochs), ``ignores`` (weights and parts), ``counts`` (in a buffer), ``waits-STEP`` (behind it),
+``kill-RANK-STEP-PHASE`` (once).
+"""
+
+import os
+import signal
+import sys
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+from faultrun import sdk
+from faultrun.sdk.worker.worker import worker
+
+EPOCHS, SAMPLES, BATCH = map(int, sys.argv[1:4])
+MODE, *WORDS = sys.argv[4:]
+OUT = Path(os.environ["OUT"])
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+WIDTH = 16
+
+
+class Numbers(Dataset):  # type: ignore[misc]
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, at: int) -> Any:
+        generator = torch.Generator().manual_seed(at)
+        return torch.randn(WIDTH, generator=generator), torch.randint(0, 10, (), generator=generator), at
+
+
+class Counter(nn.Module):
+    """Counts its passes in a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("passes", torch.zeros(()))
+
+    def forward(self, inputs: Any) -> Any:
+        self.passes += 1
+        return inputs
+
+
+def build() -> nn.Sequential:
+    layers: list[nn.Module] = [nn.Linear(WIDTH, WIDTH), nn.Tanh()]
+    layers += [nn.BatchNorm1d(WIDTH)] if "bn" in WORDS else []
+    layers += [Counter()] if "counts" in WORDS else []
+    return nn.Sequential(*layers, nn.Linear(WIDTH, 10))
+
+
+class Job:
+    def __init__(self) -> None:
+        torch.set_num_threads(1)
+        torch.manual_seed(7)
+        sdk.torch.init_process_group("gloo")
+        self.net = build()
+        self.net.register_buffer("scale", torch.ones(()))  # which rank 0 gives to all in each forward pass
+        self.model: Any = self.net
+        if MODE == "ddp":
+            self.model = DistributedDataParallel(self.net, bucket_cap_mb=0.0005)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.05, momentum=0.9)
+        self.guard = sdk.torch.protect(self.model, self.optimizer, directory=Path(os.environ["CKPT"]))
+        self.guard.resume()
+        self.samples: list[int] = []
+        self.step = 0
+        self.net[0].register_forward_pre_hook(lambda *_: self.at("forward"))
+        self.net[0].register_full_backward_hook(lambda *_: self.at("backward"))
+
+    def train(self) -> None:
+        loader = DataLoader(
+            Numbers(),
+            batch_size=BATCH,
+            sampler=DistributedSampler(Numbers(), seed=5),
+            num_workers=2 if "workers" in WORDS else 0,
+            persistent_workers="workers" in WORDS,
+        )
+        for epoch in range(self.guard.epoch, EPOCHS):
+            for inputs, labels, at in self.guard.batches(loader, epoch):
+                self.step = self.guard.global_step + 1
+                weight, more = (1.0, False)
+                if "ignores" not in WORDS:
+                    weight, more = self.guard.weight, self.guard.accumulating
+                self.samples += at.tolist() if weight else []
+                with self.guard.attempt() as attempt:
+                    self.one(inputs, labels, weight, more)
+                if more and self.guard.accumulating:  # else all its parts come again
+                    continue
+                self.samples = []
+                if attempt.done:
+                    self.note(epoch)
+            if "meets" in WORDS:
+                dist.all_reduce(torch.ones(1))
+
+    def one(self, inputs: Any, labels: Any, weight: float, more: bool) -> None:
+        self.at("begin")
+        loss = cross_entropy(self.model(inputs), labels) * weight
+        if not more:
+            self.tell_samples()
+        loss.backward()
+        self.at("parted" if more else "reduced")
+        if more:
+            return
+        if MODE == "hand":
+            for parameter in self.net.parameters():
+                dist.all_reduce(parameter.grad)
+                parameter.grad /= WORLD
+        if "gathers" in WORDS:
+            dist.all_gather([torch.zeros(1) for _ in range(WORLD)], torch.ones(1))
+        self.at("update")
+        self.optimizer.step()
+        self.at("updated")
+        self.optimizer.zero_grad()
+
+    def at(self, phase: str) -> None:
+        struck = OUT / f"struck_{RANK}_{self.step}_{phase}"
+        if f"kill-{RANK}-{self.step}-{phase}" in WORDS and not struck.exists():
+            struck.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def tell_samples(self) -> None:
+        """Write down what the step is made of here; that of the newest incarnation is what stands."""
+        this = worker()
+        assert this is not None
+        with (OUT / f"samples_{RANK}").open("a") as file:
+            file.write(f"{self.step} {this.session.incarnation} {' '.join(map(str, self.samples))}\n")
+
+    def note(self, epoch: int) -> None:
+        """Write down a step that stands, and who has done it."""
+        with (OUT / f"steps_{RANK}").open("a") as file:
+            file.write(f"{self.step} {epoch} {os.getpid()}\n")
+        while f"waits-{self.step}" in WORDS and not (OUT / f"go_on_{self.step}").exists():
+            time.sleep(0.002)
+
+    def ends(self) -> None:
+        weights = torch.cat([one.detach().reshape(-1) for one in self.net.parameters()])
+        torch.save(weights, OUT / f"weights_{RANK}.pt")
+        (OUT / f"final_{RANK}").write_text(f"{zlib.crc32(weights.numpy().tobytes()):08x}\n")
+        print("done", flush=True)
+        sdk.done()
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    job = Job()
+    job.train()
+    job.ends()
