@@ -24,6 +24,7 @@ from faultrun.model.spec.run_spec import (
     Simulation,
     Supervision,
 )
+from faultrun.model.spec.windows import Windows
 from faultrun.model.spec.worker_identity import RankEnv, WorkerIdentity
 from faultrun.model.topology import BootId, NodeSlots, RunId, Topology
 from faultrun.sdk.session import read_session
@@ -101,6 +102,17 @@ def test_what_a_run_around_ours_told_its_workers_does_not_reach_ours() -> None:
     }  # fmt: skip
     found = told(inherited=inherited)
     assert not [name for name, value in inherited.items() if found.get(name) == value]
+
+
+@pytest.mark.parametrize("trains_from", [0, 2])
+def test_a_worker_hears_that_it_may_train_on_where_that_is_so_and_never_from_a_run_around_ours(
+    trains_from: int,
+) -> None:
+    supervision = Supervision(windows=Windows(trains_from=trains_from))
+    seen = worker_environment(
+        {"FAULTRUN_WHILE_MISSING": "train"}, spec(supervision=supervision), SEAT, life()
+    )
+    assert seen.get("FAULTRUN_WHILE_MISSING") == ("train" if trains_from else None)
 
 
 def test_the_users_own_variables_are_kept() -> None:

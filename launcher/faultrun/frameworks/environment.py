@@ -27,6 +27,7 @@ _OWNED = (
     wire.FULL_VARIABLE,
     wire.ACCUMULATE_VARIABLE,
     wire.VERDICT_VARIABLE,
+    wire.MISSING_VARIABLE,
 )
 _RANK_ENV = frozenset(
     (
@@ -148,7 +149,8 @@ def _recovery(
     """
     if spec.supervision.policy.exit_codes is not WorkerExitCodes.TORCHFT:
         newcomer = {wire.REJOIN_VARIABLE: "1"} if life.plan.kept else {}
-        return {**newcomer, **_verdict(spec)}
+        shares = {wire.MISSING_VARIABLE: "train"} if spec.supervision.windows.trains_from else {}
+        return {**newcomer, **shares, **_verdict(spec)}
     run_id = base.get("FTFSDP_RUN_ID") or spec.run_id
     return {
         "FTFSDP_HOST_NAME": base.get("FTFSDP_HOST_NAME") or spec.node,

@@ -7,6 +7,7 @@ from faultrun.cli.resolve.platform import fault_files, rank_table_named
 from faultrun.cli.resolve.workers import Workers
 from faultrun.model.exits import WorkerExitCodes
 from faultrun.model.observed.elastic import Elastic, Grow
+from faultrun.model.spec.run_spec import OnFault, WhileMissing
 
 
 def resolve_elastic(
@@ -43,6 +44,29 @@ def resolve_elastic(
     if settings.grow is Grow.AT_SAVE and not (check or files.fault_config or files.reset_config):
         ctx.note("workers that are left out do not come back by themselves: no --health_check is given")
     return Elastic(min_workers=fewest, grow=settings.grow, health_check=check)
+
+
+def fewest_that_train(ctx: ResolveContext, workers: Workers) -> int:
+    """How many ranks that live train on while others are missing, no fewer; 0: all wait."""
+    settings, world = ctx.settings, workers.world
+    wanted = settings.while_missing
+    if wanted is None and settings.min_worker_num is not None:
+        wanted = WhileMissing.TRAIN
+    against = ""
+    if settings.on_fault is OnFault.RESTART:
+        against = "all ranks start again after a fault (--on_fault=restart)"
+    elif settings.worker_exit_codes is WorkerExitCodes.TORCHFT:
+        against = "a training that recovers by itself (--worker_exit_codes=torchft) sees to its own ranks"
+    elif workers.nodes > 1:
+        against = "on several nodes survivors wait for the newcomer"
+    elif world == 1:
+        against = "there is one worker"
+    if against:
+        ctx.no_effect(against, Settings.while_missing)
+    if against or wanted is not WhileMissing.TRAIN:
+        ctx.no_effect(against or "survivors wait (--while_missing=wait)", Settings.heal_timeout)
+        return 0
+    return settings.min_worker_num or -(-world // 2)
 
 
 def _fewer_nodes(ctx: ResolveContext, workers: Workers, table: str, node_rank: int | None) -> Elastic | None:

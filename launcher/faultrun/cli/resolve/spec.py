@@ -13,7 +13,7 @@ from zlib import crc32
 from faultrun.cli.options.choices import DryRun
 from faultrun.cli.options.settings import INSIDE_WORKER, Settings
 from faultrun.cli.resolve.context import ProcessContext, ResolveContext
-from faultrun.cli.resolve.elastic import resolve_elastic
+from faultrun.cli.resolve.elastic import fewest_that_train, resolve_elastic
 from faultrun.cli.resolve.launchers import other_launcher
 from faultrun.cli.resolve.nodes_etcd import NodeIdentity, resolve_node
 from faultrun.cli.resolve.outputs import resolve_logs, resolve_view
@@ -71,6 +71,8 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
     agreement = one_of_several.agreement if one_of_several else None
     meeting = resolve_meeting(ctx, framework, one_of_several)
     supervision = resolve_supervision(ctx)
+    windows = replace(supervision.windows, trains_from=fewest_that_train(ctx, workers))
+    supervision = replace(supervision, windows=windows)
     node = one_of_several.name if one_of_several else NodeId(this_machine.hostname())
     places = worker_places(folder, workers.world, workers.local)
     recovery = resolve_recovery(ctx, recipe, program, workers.world, places)

@@ -77,6 +77,7 @@ def resolve_windows(settings: Settings, environ: Mapping[str, str]) -> Windows:
         grace_s=grace_s,
         stop_by_utc_s=_slurm_end_utc_s(environ),
         rejoin_s=settings.rejoin_timeout if stays else 0.0,
+        heal_s=settings.heal_timeout,
         stay_asked=settings.on_fault is OnFault.REPLACE,
     )
     for option, stop_s in ((Settings.stop_grace, settings.stop_grace), (Settings.shutdown_timeout, both_s)):

@@ -68,6 +68,13 @@ class OnFault(Enum):
     RESTART = "restart"  # all start again
 
 
+class WhileMissing(Enum):
+    """What survivors do while the place of another is empty."""
+
+    WAIT = "wait"
+    TRAIN = "train"  # they share out its samples, where their script can
+
+
 class Hold(Enum):
     """How a worker is tied to processors."""
 

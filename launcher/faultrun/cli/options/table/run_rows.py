@@ -21,6 +21,7 @@ from faultrun.model.spec.run_spec import (
     RestartPolicy,
     RestoreConfigs,
     Resume,
+    WhileMissing,
 )
 from faultrun.model.spec.windows import Windows
 from faultrun.model.spec.worker_identity import RankEnv, folder_template
@@ -170,6 +171,18 @@ class FailureOptions(Options):
     """How long survivors and the new process in a dead rank's place may need to be one group; then all start
     again.
     """
+    while_missing = Option(
+        "wait|train",
+        one_of(WhileMissing),
+        default=None,
+        shown="wait; train with min_worker_num",
+        example="train",
+    )
+    """Until a new process is in a dead rank's place, survivors wait, or train on with the same global batch
+    and share its samples (guard.batches of sdk.torch); no fewer than min_worker_num, or half of the workers.
+    """
+    heal_timeout = Option("TIME", values.seconds(), default=_WINDOWS.heal_s, example="30m")
+    """How long they train on without it; then all begin again as fewer (min_worker_num), or wait."""
     min_worker_num = Option(
         "N", values.whole(1, values.MOST_WORKERS), default=None, shown="worker_num: never fewer", example="3"
     )
