@@ -169,7 +169,7 @@ class _Hook:
             self.ddp.reducer._update_process_group(dist.group.WORLD)
 
     def _sync_from_a_member(self, rank: int) -> None:
-        """Have the buffers of rank 0, which has given its own to all before, or of the first that is there."""
+        """Have the buffers of the first rank that is there: rank 0 has given its own to all before."""
         assert self._all.places is not None, "where no place is empty torch's own method is called"
         self._sync_buffers(max(rank, self._all.places().members[0]))
 

@@ -65,58 +65,68 @@ class ScriptMeetings:
 class GroupOfMembers(dist.ProcessGroup):  # type: ignore[misc]  # torch has no types here
     """The default group of a script whose ranks train on; ``places`` and ``meetings`` are set from outside.
 
-    Each method calls torch's own of its name by itself: only then does that not come back here.
+    ``plain`` is torch's own with the same backends. Never ``super()``: that calls a backend while it has
+    Python's lock, for which the thread that ends its collectives waits with one of the backend's.
     """
 
     places = RankPlaces(1)
     meetings = ScriptMeetings()
 
-    def __init__(self, _store: Any, rank: int, size: int) -> None:
+    def __init__(self, store: Any, rank: int, size: int) -> None:
         super().__init__(rank, size)
+        self.plain = dist.ProcessGroup(store, rank, size)
+
+    def _register_backend(self, *what: Any) -> None:
+        super()._register_backend(*what)
+        self.plain._register_backend(*what)
+
+    def _set_default_backend(self, *what: Any) -> None:
+        super()._set_default_backend(*what)
+        self.plain._set_default_backend(*what)
 
     def allreduce(self, tensors: Any, *how: Any) -> Any:
         """Sum, or what is asked for, of the members."""
         self.meetings.sees("all_reduce")
-        return super().allreduce(tensors, *self._summed(tensors, *how))
+        return self.plain.allreduce(tensors, *self._summed(tensors, *how))
 
     def allreduce_coalesced(self, tensors: Any, *how: Any) -> Any:
-        """As ``allreduce``."""
+        """Sum several, like ``allreduce``."""
         self.meetings.sees("all_reduce")
-        return super().allreduce_coalesced(tensors, *self._summed(tensors, *how))
+        return self.plain.allreduce_coalesced(tensors, *self._summed(tensors, *how))
 
     def reduce(self, tensors: Any, options: Any) -> Any:
-        """As ``allreduce``, for a rank that is there."""
+        """Sum for a rank that is there."""
         self.meetings.sees("reduce")
         options.rootRank = self._number("reduce", options.rootRank)
-        return super().reduce(tensors, *self._summed(tensors, options))
+        return self.plain.reduce(tensors, *self._summed(tensors, options))
 
     def broadcast(self, tensors: Any, options: Any) -> Any:
-        """From a rank that is there."""
+        """Take from a rank that is there."""
         self.meetings.sees("broadcast")
         options.rootRank = self._number("broadcast", options.rootRank)
-        return super().broadcast(tensors, options)
+        return self.plain.broadcast(tensors, options)
 
     def barrier(self, *how: Any, **named: Any) -> Any:
-        """Of the members."""
+        """Wait for the members."""
         self.meetings.sees("barrier")
-        return super().barrier(*how, **named)
+        return self.plain.barrier(*how, **named)
 
     def allgather(self, outputs: Any, inputs: Any, *how: Any) -> Any:
-        """Of the members where the SDK itself asks: what belongs to the missing stays as it is."""
+        """Gather from the members where the SDK itself asks: what the missing would give stays as it is."""
         if self.meetings.sees("all_gather", needs_all=True):
             self._refuse_if_missing("all_gather")
         members = self.places.members
-        return super().allgather([[one[rank] for rank in members] for one in outputs], inputs, *how)
+        return self.plain.allgather([[one[rank] for rank in members] for one in outputs], inputs, *how)
 
     def send(self, tensors: Any, to: int, tag: int = 0) -> Any:
-        """To a rank that is there."""
+        """Give to a rank that is there."""
         self.meetings.sees("send")
-        return super().send(tensors, self._number("send", to), tag)
+        return self.plain.send(tensors, self._number("send", to), tag)
 
     def recv(self, tensors: Any, source: int, tag: int = 0) -> Any:
-        """From a rank that is there."""
+        """Take from a rank that is there."""
         self.meetings.sees("recv")
-        return super().recv(tensors, self._number("recv", source), tag)
+        return self.plain.recv(tensors, self._number("recv", source), tag)
 
     def _number(self, name: str, rank: int) -> int:
         if rank in self.places.missing:
@@ -139,14 +149,11 @@ class GroupOfMembers(dist.ProcessGroup):  # type: ignore[misc]  # torch has no t
 
 
 def _needing_all(name: str) -> Any:
-    own: Any = getattr(dist.ProcessGroup, name)
-
     def call(self: Any, *what: Any, **how: Any) -> Any:
         if self.meetings.sees(name, needs_all=True):
             self._refuse_if_missing(name)
-        return own(self, *what, **how)
+        return getattr(self.plain, name)(*what, **how)
 
-    call.__code__ = call.__code__.replace(co_name=name)  # by which its own call is known from another's
     return call
 
 
@@ -169,7 +176,7 @@ def with_places() -> Iterator[None]:
 def why_no_places() -> str:
     """Why this torch has no such group; "" when it has."""
     try:
-        GroupOfMembers(None, 0, 1)
+        GroupOfMembers(dist.HashStore(), 0, 1)
     except TypeError:
         return "this version of torch makes no process group that has empty places"
     return ""

@@ -25,9 +25,9 @@ class MissingSamples:
         self._rank = rank
         self.places = RankPlaces(0)
         self._order: tuple[Any, list[int]] = None, []
-        """Of which epoch of which loader, and what all ranks read in it."""
+        """Which epoch of which loader, and what all ranks read in it."""
         self._next: tuple[Any, ...] = ()
-        """For whom, and which epoch of which loader at which step, ``_loaded`` reads next."""
+        """Whose samples ``_loaded`` reads next: of whom, of which epoch of which loader, of which step."""
         self._loaded: Iterator[Any] | None = None
         """None: to be opened."""
         self._over: Iterator[Any] | None = None
@@ -76,7 +76,7 @@ class MissingSamples:
 
 
 class _OrderOfMissing(Sequence[int]):
-    """Of the ``whole`` order what the missing ranks would read, as they would in a world of their own."""
+    """What the missing ranks would read of the ``whole`` order, in a world of their own."""
 
     def __init__(self, whole: list[int], places: RankPlaces) -> None:
         self._whole, self._world, self._missing = whole, places.world, places.missing
