@@ -24,19 +24,27 @@ class From(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What one rank has: the step of its ``live`` state, or NOTHING; those of its whole memory snapshots."""
+    """What one rank has: the step of its ``live`` state, or NOTHING; those of its whole memory snapshots.
+
+    ``epoch`` is that of its loop that is open, in which it goes on; NOTHING: it has none.
+    """
 
     live: int
     kept: frozenset[int] = frozenset()
+    epoch: int = NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonStep:
-    """All go on after ``step``. ``sources``: for each rank; ``giver``: who sends to those that ask a peer."""
+    """All go on after ``step``. ``sources``: for each rank; ``giver``: who sends to those that ask a peer.
+
+    ``epochs``: in which each rank goes on.
+    """
 
     step: int
     sources: tuple[From, ...]
     giver: int
+    epochs: tuple[int, ...] = ()
 
     @property
     def takers(self) -> tuple[int, ...]:
@@ -56,7 +64,8 @@ def of_replicas(standings: Sequence[Standing], missing: Container[int] = ()) -> 
     sources = [From.NOWHERE] * len(standings)
     for rank, live in living:
         sources[rank] = From.ITSELF if live == step else From.PEER
-    return CommonStep(step=step, sources=tuple(sources), giver=sources.index(From.ITSELF))
+    epochs = tuple(one.epoch for one in standings)
+    return CommonStep(step=step, sources=tuple(sources), giver=sources.index(From.ITSELF), epochs=epochs)
 
 
 def of_shards(standings: Sequence[Standing]) -> CommonStep | None:

@@ -13,15 +13,30 @@ from faultrun.sdk.stay.common_step import CommonStep, From
 from faultrun.sdk.torch.group.ddp import Averaging
 from faultrun.sdk.torch.stay import live_state
 from faultrun.sdk.torch.stay.live_state import LiveState
+from faultrun.sdk.worker.save_files import Position
 
 pytestmark = pytest.mark.torch
+
+
+def boundary(step: int, epoch: int, batches: int) -> Any:
+    return SimpleNamespace(position=Position(step, epoch, batches))
+
+
+@pytest.mark.parametrize(("taker", "epoch"), [(2, 2), (1, 1), (-1, 2), (0, 2)])
+def test_who_is_behind_in_the_last_step_of_an_epoch_that_the_giver_has_left_gets_its_end(
+    taker: int, epoch: int
+) -> None:
+    """A place in the next epoch is none where its script can go on, and all would have to start again."""
+    history = [boundary(9, 1, 4), boundary(10, 1, 5), boundary(10, 2, 0)]
+    giver: Any = LiveState(SimpleNamespace(history=history), lambda: None)  # type: ignore[arg-type]
+    assert giver._end_of_step(taker).position.epoch == epoch
 
 
 def test_who_gets_a_state_from_a_peer_says_of_it_what_the_peer_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the files of a newcomer and of a survivor on two nodes would not be of one state."""
     survivor = Session(rank=0, world_size=2, incarnation=3, trained_in=1)
     newcomer = replace(survivor, rank=1, is_newcomer=True, trained_in=None)
-    common = CommonStep(step=7, sources=(From.ITSELF, From.PEER), giver=0)
+    common = CommonStep(step=7, sources=(From.ITSELF, From.PEER), giver=0, epochs=(-1, -1))
     sent: list[Any] = []
     monkeypatch.setattr(live_state, "send", lambda state, *_: sent.append(state))
     monkeypatch.setattr(live_state, "receive", lambda *_: sent.pop())
@@ -29,7 +44,7 @@ def test_who_gets_a_state_from_a_peer_says_of_it_what_the_peer_does(monkeypatch:
         does = SimpleNamespace(begin=lambda: None, put_own=lambda _: True, went_back=lambda _: None)
         training: Any = SimpleNamespace(
             writer=SimpleNamespace(session=session),
-            history=[None],
+            history=[boundary(7, 0, 4)],
             state_at=lambda _: "state",
             lock=does,
             put_back=lambda: None,

@@ -152,7 +152,11 @@ class StateCopies:
         """What each rank has, ``live`` and in memory, by rank. RuntimeError: one is gone."""
         shard, interval = self._shard, self._interval
         if shard is None or interval is None:
-            return [Standing(one) for (one,) in exchanged([live], device)]
+            training = self._training
+            is_open = training.in_loop and not training.redo.in_function
+            epoch = training.reading.epoch if is_open else None
+            rows = exchanged([live, NOTHING if epoch is None else epoch], device)
+            return [Standing(one, epoch=its) for one, its in rows]
         shard.wait()
         kept = sorted(self.steps)[-2:]
         rows = exchanged([interval.told, live, *kept, *[NOTHING] * (2 - len(kept))], device)

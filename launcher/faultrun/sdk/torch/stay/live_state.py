@@ -7,6 +7,7 @@ from faultrun.sdk.stay.common_step import NOTHING, CommonStep, From
 from faultrun.sdk.torch.group.ddp import Averaging
 from faultrun.sdk.torch.group.transfer import exchanged, receive, send
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
+from faultrun.sdk.torch.state.boundary import Boundary
 from faultrun.sdk.torch.state.trees import copied
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.update_lock import UpdatePhase
@@ -51,10 +52,9 @@ class LiveState:
             layouts = _known(layouts, rank, device)
         source = common.sources[rank]
         if rank == common.giver:
-            boundary = training.history[-1]
             for taker in common.takers:
                 # each taker's own random numbers come from its own notes
-                state = training.state_at(boundary)
+                state = training.state_at(self._end_of_step(common.epochs[taker]))
                 send({"state": state, "layouts": layouts, "life": session.life}, taker, device)
         if source is From.ITSELF:
             training.lock.begin()
@@ -80,6 +80,16 @@ class LiveState:
             why = "it has made more or fewer DistributedDataParallel than its peers"
         if why:
             raise ElsewhereInTheScript(why)
+
+    def _end_of_step(self, epoch: int) -> Boundary:
+        """The newest boundary, or one of the same step in ``epoch``: who is in that has not left it yet.
+
+        What this rank has done between the two epochs, the other does itself.
+        """
+        history = self._training.history
+        of_step = [one for one in history if one.position.step == history[-1].position.step]
+        of_epoch = [one for one in of_step if one.position.epoch == epoch]
+        return (of_epoch or of_step)[-1]
 
     def _restored(self) -> bool:
         """From the copy, if that is of the last boundary: steps before it are not made again here."""
