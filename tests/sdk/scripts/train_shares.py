@@ -2,9 +2,10 @@
 """Training on the CPU whose ranks train on while a place is empty; every sample that was trained is told.
 
 The words on the command line are the number of epochs, of samples, and of samples a batch, ``ddp`` or
-``hand``, and what else: ``workers`` (of the loader), ``bn``, ``gathers`` (in a step), ``meets`` (between two
-epochs), ``ignores`` (weights and parts), ``counts`` (in a buffer), ``waits-STEP`` (behind it),
-``kill-RANK-STEP-PHASE`` (once).
+``hand``, and what else: ``workers`` (of the loader), ``bn``, ``meets`` (between two epochs), ``ignores``
+(weights and parts), ``counts`` (in a buffer), ``own`` (generator of the dataset), ``steps`` (without a
+loader), ``function``, ``gathers-STEP`` (from it on), ``waits-STEP`` (behind it), ``kill-RANK-STEP-PHASE``
+(once).
 """
 
 import os
@@ -30,9 +31,14 @@ MODE, *WORDS = sys.argv[4:]
 OUT = Path(os.environ["OUT"])
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 WIDTH = 16
+GATHERS_FROM = next((int(word.split("-")[1]) for word in WORDS if word.startswith("gathers-")), 1 << 30)
 
 
 class Numbers(Dataset):  # type: ignore[misc]
+    def __init__(self) -> None:
+        if "own" in WORDS:
+            self.numbers = torch.Generator()
+
     def __len__(self) -> int:
         return SAMPLES
 
@@ -78,7 +84,14 @@ class Job:
         self.net[0].register_forward_pre_hook(lambda *_: self.at("forward"))
         self.net[0].register_full_backward_hook(lambda *_: self.at("backward"))
 
-    def train(self) -> None:
+    def by_steps(self) -> None:
+        for step in self.guard.steps(9):
+            with self.guard.attempt():
+                self.step = step
+                inputs, labels, _ = Numbers()[step]
+                self.one(inputs[None], labels[None], 1.0, False)
+
+    def train(self, _guard: object = None) -> None:
         loader = DataLoader(
             Numbers(),
             batch_size=BATCH,
@@ -116,7 +129,7 @@ class Job:
             for parameter in self.net.parameters():
                 dist.all_reduce(parameter.grad)
                 parameter.grad /= WORLD
-        if "gathers" in WORDS:
+        if self.step >= GATHERS_FROM:
             dist.all_gather([torch.zeros(1) for _ in range(WORLD)], torch.ones(1))
         self.at("update")
         self.optimizer.step()
@@ -154,5 +167,10 @@ class Job:
 
 if __name__ == "__main__":
     job = Job()
-    job.train()
+    if "steps" in WORDS:
+        job.by_steps()
+    elif "function" in WORDS:
+        job.guard.run(job.train)
+    else:
+        job.train()
     job.ends()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sdk.support.rejoin_stage import Rank, RejoinStage
+from sdk.support.rejoin_stage import PATIENCE_S, Rank, RejoinStage
 
 
 class TrainOnStage(RejoinStage):
@@ -19,6 +19,7 @@ class TrainOnStage(RejoinStage):
         self.missing: dict[int, Rank] = {}
         """The dead whose places are empty."""
         self._of_join: dict[str, Any] = {}
+        self._parks = False
 
     @property
     def living(self) -> list[Rank]:
@@ -59,6 +60,18 @@ class TrainOnStage(RejoinStage):
             self.park(number)
         self.meet_again(*ranks)
 
+    def park(self, rank: int) -> None:
+        """As its base; a process that has no place in the page yet."""
+        self._parks = True
+        super().park(rank)
+        self._parks = False
+
+    def wait_together(self, *ranks: int) -> None:
+        """Have all that live wait, in no group, until the places of these ranks are filled."""
+        for one in self.living:
+            self._say(one, "peer_lost", incarnation=self.incarnation, timeout_s=PATIENCE_S)
+        self.heal(*ranks)
+
     def meet_again(self, *ranks: int) -> None:
         """All that live leave their group, and form the next one with whoever waits for these places."""
         self._end_group(None, time.monotonic(), time.monotonic(), ranks[0])
@@ -68,7 +81,8 @@ class TrainOnStage(RejoinStage):
         self._meet(ranks)
 
     def _environment(self, rank: int) -> dict[str, str]:
-        return {**super()._environment(rank), "FAULTRUN_WHILE_MISSING": "train"}
+        place = {"FAULTRUN_PROGRESS": ""} if self._parks else {}
+        return {**super()._environment(rank), "FAULTRUN_WHILE_MISSING": "train", **place}
 
     def _replace(self, rank: Rank, killed_at_s: float, seen_at_s: float) -> None:
         self._end_group(rank, killed_at_s, seen_at_s)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sdk.support.rejoin_stage import Rank
 from sdk.support.torch_imports import IMPORTS
 from sdk.support.train_on_stage import TrainOnStage, training_on
 from support.places import TESTS
@@ -89,3 +90,109 @@ def test_a_place_is_filled_while_the_others_train(rank: int, tmp_path: Path) -> 
         assert_is_that_of(stage, undisturbed(tmp_path, DDP))
         assert len(stage.incidents) == 2
         assert not stage.missing
+
+
+def test_two_places_are_empty_one_after_the_other_and_both_are_filled_at_once(tmp_path: Path) -> None:
+    words = ("4", "60", "3", "ddp")
+    with stage_of(tmp_path / "hit", *words, "waits-3", "waits-6", "waits-9", world=4) as stage:
+        stage.begin()
+        stage.wait_able()
+        stage.kill(1)
+        stage.goes_on_behind(3)
+        stage.wait_trained(1)
+        stage.wait_able()
+        stage.kill(0)
+        stage.goes_on_behind(6)
+        stage.wait_trained(2)
+        stage.heal(0, 1)
+        stage.goes_on_behind(9)
+        assert_is_that_of(stage, undisturbed(tmp_path, words, world=4))
+        assert len(stage.incidents) == 3
+
+
+PHASES = ("begin", "forward", "backward", "parted", "reduced", "update", "updated")
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_second_rank_may_die_in_any_phase_of_a_step_in_parts(phase: str, tmp_path: Path) -> None:
+    words = ("2", "50", "4", "ddp")
+    with stage_of(tmp_path / "hit", *words, "waits-3", f"kill-2-6-{phase}") as stage:
+        stage.begin()
+        stage.wait_able()
+        stage.kill(0)
+        stage.goes_on_behind(3)
+        assert_is_that_of(stage, undisturbed(tmp_path, words))
+        assert len(stage.incidents) == 2
+
+
+def test_places_are_filled_again_and_again_in_the_middle_of_steps(tmp_path: Path) -> None:
+    words = ("12", "72", "4", "ddp", "workers")
+    kills = [f"kill-{step % 3}-{step}-{PHASES[step % 7]}" for step in (8, 21, 34, 47)]
+    with stage_of(tmp_path / "hit", *words, *kills, "waits-72") as stage:
+        stage.begin()
+        for number in range(len(kills)):
+            stage.wait_trained(2 * number + 1)
+            stage.heal(*stage.missing)
+        stage.wait_trained(2 * len(kills))
+        stage.goes_on_behind(72)
+        assert_is_that_of(stage, undisturbed(tmp_path, words))
+
+
+def test_a_newcomer_that_dies_as_it_comes_costs_the_others_nothing(tmp_path: Path) -> None:
+    with stage_of(tmp_path / "hit", *DDP, "waits-3", "waits-6") as stage:
+        stage.begin()
+        stage.wait_able()
+        stage.kill(1)
+        stage.goes_on_behind(3)
+        stage.wait_trained(1)
+        struck: list[int] = []
+
+        def strike(rank: Rank, content: dict[str, Any]) -> None:
+            if content["kind"] == "hello" and rank.number == 1 and rank.joined and not struck:
+                struck.append(rank.process.pid)
+                rank.process.kill()
+
+        stage.on_message = strike
+        stage.heal(1)
+        stage.goes_on_behind(6)
+        assert_is_that_of(stage, undisturbed(tmp_path, DDP))
+        assert struck
+        assert set(stage.missing) == {1}
+
+
+def test_where_a_step_needs_every_rank_all_that_live_wait_for_the_missing_one(tmp_path: Path) -> None:
+    with stage_of(tmp_path / "hit", *DDP, "gathers-5", "waits-3") as stage:
+        stage.begin()
+        stage.wait_able()
+        stage.kill(1)
+        stage.goes_on_behind(3)
+        stage.wait_for(lambda: any(stage.refusals().values()), "a rank that cannot train on")
+        assert set(stage.refusals().values()) <= {
+            "",
+            "its steps call all_gather, which takes a part of every rank",
+        }
+        stage.wait_together(1)
+        assert_is_that_of(stage, undisturbed(tmp_path, DDP))
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("ddp", "bn"), "2 (BatchNorm1d) trains, and is no sum over samples"),
+        (("ddp", "counts"), "steps change buffers (2.passes)"),
+        (("ddp", "gathers-1"), "its steps call all_gather, which takes a part of every rank"),
+        (("hand", "meets"), "its ranks meet outside of guard.attempt() (all_reduce)"),
+        (("ddp", "ignores"), "its steps do not ask for guard.weight and guard.accumulating"),
+        (("ddp", "own"), "its loader draws from generators, or keeps counts, of its own"),
+        (("hand", "steps"), "its steps are not those of guard.batches"),
+        (("hand", "function"), "its steps are in a function for guard.run"),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
+)
+def test_what_cannot_train_on_is_refused_by_name_before_anybody_has_died(
+    words: tuple[str, ...], why: str, tmp_path: Path
+) -> None:
+    with stage_of(tmp_path / "refused", "3", "24", "4", *words, world=2) as stage:
+        stage.begin()
+        assert set(stage.wait_ended()) == {0}, stage.logs()
+        assert stage.refusals() == {0: why, 1: why}
