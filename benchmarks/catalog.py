@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from benchmarks.harness.benchmark import Benchmark
 
 _NAMES = (
-    *("detection", "supervisor", "startup", "warm", "stay", "snapshots", "checkpoints", "hangs", "loops"),
-    *("journals", "scale", "several_nodes"),
+    *("detection", "supervisor", "startup", "warm", "stay", "train_on", "snapshots", "checkpoints"),
+    *("hangs", "loops", "journals", "scale", "several_nodes"),
 )
 _MODULES = {name: f"benchmarks.{name}" for name in _NAMES} | {"mindspore": "benchmarks.restart_mindspore"}
 _ONLY_BY_NAME = frozenset({"mindspore"})

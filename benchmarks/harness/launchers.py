@@ -105,6 +105,10 @@ FAULTRUN_WARM = Launcher(name=WARM, module="faultrun", command=_warm)
 STAY = "faultrun, survivors stay"
 FAULTRUN_STAY = Launcher(name=STAY, module="faultrun", command=_warm)
 """For scripts whose ranks can: their standbys wait where they can join."""
+TRAIN_ON = "faultrun, survivors train on"
+FAULTRUN_TRAIN_ON = replace(
+    FAULTRUN, name=TRAIN_ON, environ={"FAULTRUN_STANDBY": "none", "FAULTRUN_WHILE_MISSING": "train"}
+)
 WARM_CACHED = "faultrun, standbys and compile cache"
 FAULTRUN_WARM_CACHED = Launcher(
     name=WARM_CACHED, module="faultrun", command=_warm, environ={"FAULTRUN_COMPILE_CACHE": "log_dir"}
@@ -122,7 +126,7 @@ MSRUN = Launcher(name="msrun", module="mindspore", command=_msrun, signals=False
 _ALL = {
     launcher.name: launcher
     for launcher in (
-        *(BARE, LOOP, FAULTRUN, FAULTRUN_WARM, FAULTRUN_WARM_CACHED, FAULTRUN_STAY),
+        *(BARE, LOOP, FAULTRUN, FAULTRUN_WARM, FAULTRUN_WARM_CACHED, FAULTRUN_STAY, FAULTRUN_TRAIN_ON),
         *(TORCHRUN, TORCHRUN_OWN_STORE, FT_LAUNCHER, FT_LAUNCHER_HEARTBEATS, MSRUN),
     )
 }

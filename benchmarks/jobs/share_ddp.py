@@ -1,0 +1,78 @@
+"""A DistributedDataParallel training over a dataset; survivors share a dead rank's samples, where they can.
+
+Everybody runs this very script. A sample takes its time, so that a rank with more of them takes longer.
+"""
+
+import os
+import sys
+import threading
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+from benchmarks.jobs.ddp import CLASSES, FEATURES, create, find_checkpoint, read_options, tell
+from benchmarks.jobs.stay_ddp import strike
+from benchmarks.jobs.tell import rank
+from benchmarks.jobs.times import Times
+from faultrun import sdk
+from faultrun.sdk.worker.worker import worker
+
+SAMPLES, BATCH, EPOCHS = 240_000, 8, 1000
+
+
+class Numbers(Dataset[Any]):
+    """Random images and labels, each the same whoever reads it."""
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    def __getitem__(self, at: int) -> tuple[torch.Tensor, torch.Tensor]:
+        generator = torch.Generator().manual_seed(at)
+        return torch.randn(FEATURES, generator=generator), torch.randint(0, CLASSES, (), generator=generator)
+
+
+def main() -> None:
+    options = read_options()
+    torch.set_num_threads(1)
+    sdk.torch.init_process_group("gloo")
+    tell("met")
+    training = create(options.seed)
+    guard = sdk.torch.protect(training.parallel, training.optimizer, directory=options.checkpoint_dir)
+    tell("ready")
+    this = worker()
+    if this is not None:
+        this.regroup.times = Times(lambda name, at_s: tell(name, at_s=at_s))
+    newest = find_checkpoint(options)
+    if guard.resume() is None and newest:
+        guard.load(torch.load(newest, weights_only=True))
+    pause, data = threading.Event(), Numbers()
+    loader = DataLoader(data, batch_size=BATCH, sampler=DistributedSampler(data, seed=options.seed))
+    for epoch in range(guard.epoch, EPOCHS):
+        counted = 0
+        for images, labels in guard.batches(loader, epoch):
+            weight, more, step = guard.weight, guard.accumulating, guard.global_step + 1
+            strike(options.kill, options.kill_once, step)
+            with guard.attempt() as attempt:
+                pause.wait(options.step_s * len(labels) / BATCH)
+                loss = nn.functional.cross_entropy(training.parallel(images), labels) * weight
+                loss.backward()
+                if not more:
+                    training.optimizer.step()
+                    training.optimizer.zero_grad()
+            counted += len(labels) if weight else 0
+            if more and guard.accumulating:  # else all parts of the step come again
+                continue
+            if attempt.done:
+                tell("step", guard.global_step)
+                tell("samples", f"{guard.global_step}:{counted}")
+                if rank() == 0 and guard.global_step % options.save_every == 0:
+                    guard.save(options.checkpoint_dir / f"step-{guard.global_step:06d}.pt")
+            counted = 0
+    sys.stdout.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
