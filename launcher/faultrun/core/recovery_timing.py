@@ -11,6 +11,8 @@ from faultrun.model.events import (
     PlanAdopted,
     Prepared,
     RunStarted,
+    Timer,
+    TimerFired,
     WorkerStarted,
 )
 from faultrun.model.observed.hang import HangDetected, HangDismissed, HangSuspected
@@ -79,6 +81,8 @@ def look(watch: Stopwatch, event: Event, phase: Phase) -> tuple[Stopwatch, Recov
     )
     if isinstance(event, RunStarted | StopRequested):
         return replace(watch, recovery=None), None
+    if phase is Phase.REPLACING and isinstance(event, TimerFired) and event.timer is Timer.HEAL:
+        return watch, None  # nothing has failed
     if before is Phase.RUNNING and phase in _ENDING:
         detect_s = silence_s(event, suspected) if isinstance(event, HangDetected) else 0.0
         recovery = _Recovery(noticed_s=event.at_s, planned=event.incarnation, detect_s=detect_s)

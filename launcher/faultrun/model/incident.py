@@ -151,7 +151,8 @@ class Card:
     before. ``recovers_itself``: those that stayed do that in their own way. ``workers`` is how many the run
     goes on with and why, empty where that is no question. ``told_by`` is the argument that tells the script
     to resume, and not from what; ``opened`` is what it had opened that is no whole checkpoint;
-    ``refused_why`` names the newest file that was refused, and says why.
+    ``refused_why`` names the newest file that was refused, and says why. Without ``missing`` ranks the others
+    train on; ``healed_after_s``: until the first of them was back.
     """
 
     incident: Incident
@@ -181,3 +182,5 @@ class Card:
     told_by: str = field(default="", metadata=UNLESS_USED)
     opened: str = field(default="", metadata=UNLESS_USED)
     refused_why: str = field(default="", metadata=UNLESS_USED)
+    missing: tuple[int, ...] = field(default=(), metadata=UNLESS_USED)
+    healed_after_s: float | None = field(default=None, metadata=UNLESS_USED)

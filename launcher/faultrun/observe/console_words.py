@@ -3,9 +3,11 @@
 from collections.abc import Collection
 
 from faultrun.core.humanize import rank_names, several
+from faultrun.model.plan import Plan
 from faultrun.model.run import RunState
 from faultrun.model.spec.output import LogFormat, Stream
 from faultrun.model.spec.run_spec import RunSpec
+from faultrun.observe.missing_ranks import missing_words
 
 
 def shown_output(spec: RunSpec) -> str:
@@ -37,11 +39,14 @@ def saved_words(state: RunState) -> str:
     return "; no save was reported"
 
 
-def running_words(ranks: Collection[int], kept: Collection[int], port: int) -> str:
-    """``4 workers running, port 8118``; where of all ``ranks`` some were ``kept``, who was started again."""
-    if not kept:
+def running_words(ranks: Collection[int], plan: Plan | None, port: int) -> str:
+    """``4 workers running, port 8118``; where some of ``plan`` stayed, who comes, and who is missing."""
+    if plan is None or not plan.kept:
         return f"{several(len(ranks), 'worker')} running, port {port}"
-    anew = tuple(sorted(set(ranks) - set(kept)))
-    if not anew:
-        return f"{several(len(kept), 'worker')} stayed, one of them repaired in place"
-    return f"{rank_names(anew)} started again, {several(len(kept), 'worker')} stayed"
+    anew, stayed = tuple(sorted(plan.newcomers)), several(len(plan.kept), "worker")
+    back = "comes back" if len(anew) == 1 else "come back"
+    comes = back if plan.heals else "started again"
+    told = [f"{rank_names(anew)} {comes}, {stayed} stayed"] if anew else []
+    if plan.missing:
+        told.append(missing_words(sorted(plan.missing), sorted(plan.topology.all_ranks)))
+    return "; ".join(told) or f"{stayed} stayed, one of them repaired in place"

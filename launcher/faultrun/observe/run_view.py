@@ -26,6 +26,7 @@ from faultrun.model.spec.output import Logs
 from faultrun.model.spec.run_spec import RestartPolicy
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.wire import Progress
+from faultrun.observe.missing_ranks import MissingRanks
 from faultrun.observe.standby_words import StandbyTally
 from faultrun.workers.logs.last_steps import LastSteps, last_steps, progress_of
 from faultrun.workers.logs.log_files import LogFiles, files_of
@@ -48,6 +49,7 @@ class RunView:
     ``suspected`` is the newest word on a hang that is neither taken back nor acted on, ``warned`` the rank
     that was warned of. ``first_save``: what would be handed over, in words. ``up`` are the ranks that this
     supervisor started and that did not end.
+    Without ``missing`` ranks the others train on.
     ``can_stay`` are those that could outlive another's fault, ``cannot_stay`` says why one cannot.
     Of ``standbys`` the journal does not say how many there shall be: ``wanted`` is for who has the options.
     """
@@ -61,6 +63,7 @@ class RunView:
         self.up: set[int] = set()
         self.can_stay: set[int] = set()
         self.cannot_stay: dict[int, str] = {}
+        self.missing = MissingRanks()
         self.first_step: tuple[str, int] | None = None
         self.suspected = ""
         self.warned: int | None = None
@@ -132,6 +135,7 @@ class RunView:
                 self.plan, self.first_step, self._begun = plan, None, False
                 self.workers = {rank: one for rank, one in self.workers.items() if rank in plan.kept}
                 self.up &= plan.kept
+                self.missing.planned(plan, line.run_s)
             case WorkerStarted(rank=rank, pid=pid):
                 self.workers[rank] = WorkerView(pid)
                 self.up.add(rank)

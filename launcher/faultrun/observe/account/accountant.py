@@ -24,6 +24,8 @@ from faultrun.model.events import (
     RecoveryPointChosen,
     RunFinished,
     RunStarted,
+    Timer,
+    TimerFired,
     WorkerExit,
     WorkersLost,
     WorkerStarted,
@@ -39,6 +41,7 @@ from faultrun.model.run import Phase
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.observe.account.incarnations import (
     FINISHED,
+    HEALED,
     STILL_RUNNING,
     STOPPED,
     SUPERVISOR_LOST,
@@ -206,6 +209,8 @@ class Accountant:
                 self._end_life(STOPPED)
             case WorkerExit(clean=True):
                 self._end_life(FINISHED)
+            case TimerFired(timer=Timer.HEAL) if line.phase is Phase.REPLACING:
+                self._end_life(HEALED)
             case _:
                 began_s, life = self._stuck_since(line), self._life
                 step = None if life is None else life.now_at(reports_steps=self._reports_steps)

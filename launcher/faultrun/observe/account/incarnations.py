@@ -15,6 +15,9 @@ FINISHED = "finished"
 
 STILL_RUNNING = "still running"
 
+HEALED = "a missing rank came back"
+"""How an incarnation ends in which the others trained on without it."""
+
 SUPERVISOR_LOST = "supervisor lost"
 """How it ends whose supervisor was killed, and an incident in the middle of which that happened."""
 

@@ -174,6 +174,8 @@ def _who_stayed(plan: Plan) -> str:
     """Which recovery it is, in which workers keep their processes."""
     if len(plan.kept) == plan.topology.world_size:
         return "repaired in place, all processes stayed"
+    if plan.missing:
+        return f"{len(plan.kept)} of {several(plan.topology.world_size, 'rank')} stayed and trained on"
     anew = plan.topology.world_size - len(plan.kept)
     return f"{several(anew, 'rank')} replaced, {len(plan.kept)} stayed"
 

@@ -18,6 +18,7 @@ from faultrun.model.plan import Plan
 from faultrun.model.printable import one_line
 from faultrun.model.spec.run_settings import RunSettings
 from faultrun.model.topology import Replacement
+from faultrun.observe.missing_ranks import missing_words
 
 _HOUR_S = 3600.0
 _TRY_WHY = "faultrun ckpt list --why"
@@ -48,6 +49,7 @@ def render(card: Card) -> str:
         ("place", "; ".join(map(place_taken, card.replaced))),
         ("stayed", f"nobody: {card.incident.unkept}" if card.incident.unkept else ""),
         ("workers", card.workers),
+        ("missing", _missing(card)),
         ("opened", card.opened),
         ("resume", _resume(card)),
         ("restart", _restart(card)),
@@ -282,6 +284,18 @@ def _resume(card: Card) -> str:
     proved = f"; {checked.why}" if checked is not None and began else ""
     doubt = ", unverified (--trust)" if point.unverified else ""
     return f"{point.path}   {_step_of(point)}{lost_text}{doubt}{proved}{refused}"
+
+
+def _missing(card: Card) -> str:
+    """Without whom the others train on, and until when they did."""
+    if not card.missing:
+        return ""
+    if card.healed_after_s is None:
+        return missing_words(card.missing, range(card.world_size))
+    heals = span(card.healed_after_s)
+    return (
+        f"{rank_names(card.missing)} for {heals}, in which the others trained on with the same global batch"
+    )
 
 
 def _step_of(point: RecoveryPoint) -> str:

@@ -65,6 +65,7 @@ class CardKeeper:
                 kept=tuple(sorted(plan.kept)),
                 recovers_itself=state.recovers_itself,
                 workers=workers_words(plan),
+                missing=tuple(sorted(plan.missing)),
             )
         )
 
@@ -113,6 +114,11 @@ class CardKeeper:
         """Survivors and newcomers are one group, at this step."""
         if self._card is not None and self._card.kept:
             self._update(replace(self._card, rejoined_step=step))
+
+    def healed(self, after_s: float) -> None:
+        """Who was missing is back, after so long."""
+        if self._card is not None and self._card.missing and self._card.healed_after_s is None:
+            self._update(replace(self._card, healed_after_s=after_s))
 
     def checked(self, event: ResumeChecked) -> bool:
         """Where the script began; whether that was after an incident."""

@@ -41,7 +41,7 @@ from faultrun.model.observed.hang import HangDetected, HangElsewhere, HangWarned
 from faultrun.model.observed.mindspore_rendezvous import RankMissed
 from faultrun.model.observed.platform_notice import Notice, UnreadableNotice
 from faultrun.model.observed.recovery import Began, RecoveryTimed, ResumeChecked
-from faultrun.model.observed.rejoin import RankCannotRejoin, RankRejoined
+from faultrun.model.observed.rejoin import RankCannotRejoin, RankCanRejoin, RankRejoined
 from faultrun.model.observed.saves import FirstSaveTold
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from faultrun.model.plan import Plan, Reason
@@ -52,6 +52,7 @@ from faultrun.model.stop import StopRequested, StopSource
 from faultrun.observe.card.card import duration, place_taken
 from faultrun.observe.card.card_keeper import CardKeeper, local_time, newer
 from faultrun.observe.console_words import running_words, saved_words, shown_output
+from faultrun.observe.missing_ranks import MissingRanks
 from faultrun.observe.standby_words import StandbyTally
 
 _FENCED = "the other nodes decide how the run goes on; this one comes back as a spare"
@@ -83,6 +84,7 @@ class ConsoleReporter:
         self._refused: tuple[Refusal, ...] = ()
         self._unknown = ""
         self._unable: set[str] = set()
+        self._missing = MissingRanks()
         self._cards = CardKeeper(spec, log_dir, say, now)
         self._standbys = StandbyTally(wanted=spec.standby.count)
         self._no_standbys = ""
@@ -126,13 +128,17 @@ class ConsoleReporter:
             case ConfigRewritten(file=file, key=key, after=after):
                 self._say(f"rewrote {file}: {key} = {after}")
             case IncarnationStarted(incarnation=life, ranks=ranks, master_port=port):
-                kept = step.state.plan.kept if step.state.plan is not None else frozenset()
-                ranks = tuple(range(step.state.seats.world_size)) if kept else ranks
-                self._say(f"incarnation {life}: {running_words(ranks, kept, port)}")
+                self._say(f"incarnation {life}: {running_words(ranks, step.state.plan, port)}")
                 self._cards.running(event.at_s)
                 self._begun = True
             case RankRejoined(step=at) if before and before.life.rejoining and not step.state.life.rejoining:
                 self._cards.rejoined(at)
+                self._came_back(step.state.seats.world_size, event.at_s)
+            case RankCanRejoin(trains_on=str(why)) if why and why not in self._unable:
+                self._unable.add(why)
+                self._warn(f"nobody trains on while a rank is missing: {why}; the others wait for a newcomer")
+            case TimerFired(timer=Timer.HEAL) if before and step.state.phase is not before.phase:
+                self._say(step.why)
             case RankCannotRejoin() | TimerFired(timer=Timer.REJOIN) if (
                 before and step.state.phase is not before.phase
             ):
@@ -222,8 +228,16 @@ class ConsoleReporter:
                 if event.why != self._no_standbys:
                     self._warn(f"no standbys: {event.why}; a restart will import everything again")
                 self._no_standbys = event.why
+            case StandbyPhase.LOST if event.rank in self._missing.since_s:
+                self._warn(f"who came for rank {event.rank}: {event.why}; it is tried again")
             case StandbyPhase.LOST:
                 self._warn(f"standby of rank {event.rank}: {event.why}")
+
+    def _came_back(self, world_size: int, at_s: float) -> None:
+        words, after_s = self._missing.one_group(world_size, at_s)
+        if words:
+            self._good(words)
+            self._cards.healed(after_s)
 
     def _asked(self, workers: int, window_s: float, state: RunState) -> None:
         window = f"SIGKILL in {duration(round(window_s, 1))}"
@@ -281,6 +295,7 @@ class ConsoleReporter:
 
     def _adopted(self, event: PlanAdopted, before: RunState | None) -> None:
         plan, self._begun = event.plan, False
+        self._missing.planned(plan, event.at_s)
         for one in plan.replaced:
             words = place_taken(one)
             self._say(words.removeprefix(f"node {one.by} ") if one.by == self._spec.node else words)

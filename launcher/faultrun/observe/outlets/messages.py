@@ -40,7 +40,7 @@ class Announcer:
         if line.judged is not None and line.judged.number > self._told:
             yield self._incident(line, line.judged)
         match line.event:
-            case IncarnationStarted(incarnation=number) if number > 0:
+            case IncarnationStarted(incarnation=number) if number > 0 and not self._heals:
                 self._untold = line
                 if self._view.plan is not None and self._view.plan.reason is Reason.CONTINUED:
                     yield from self._restarted(None)
@@ -54,6 +54,11 @@ class Announcer:
                 yield self._say("hang-over", line, line.why, rank=rank, paused_s=paused_s)
             case RunFinished(exit_code=code):
                 yield self._ended(line, code)
+
+    @property
+    def _heals(self) -> bool:
+        """Whether somebody who was missing comes back: nothing is started again."""
+        return self._view.plan is not None and self._view.plan.heals
 
     def _warned(self, line: JournalLine, event: HangWarned) -> dict[str, Any]:
         why, where = line.because[:_LONGEST], "" if event.step is None else f" after step {event.step}"

@@ -88,6 +88,7 @@ def metrics(about: Mapping[str, str], now: RunMoment) -> Iterator[Metric]:
         ("incarnation", "Life of the worker group, from 0.", now.incarnation),
         ("world_size", "Workers that the run has.", now.world_size),
         ("workers_up", "Workers that run now.", now.up),
+        ("workers_missing", "Workers without whom the others train on.", now.missing),
         ("restarts_left", "Restarts for faults that the budget allows now.", now.restarts_left),
         ("exit_code", "Exit code of the run, once it is over.", account.ended and account.ended[0]),
         ("step", "Global step of the furthest rank.", max(now.steps, default=account.newest_step)),

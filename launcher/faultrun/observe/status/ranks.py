@@ -56,7 +56,12 @@ def rank_states(
     last = view.last_steps(log_dir, logs_of(record))
     told = {one.rank: one for one in last.steps}
     states = []
-    for slot, (rank, worker) in enumerate(sorted(view.workers.items())):  # slots are in the order of ranks
+    missing = {rank: WorkerView() for rank in view.missing.since_s}
+    every = sorted({**view.workers, **missing}.items())
+    for slot, (rank, worker) in enumerate(every):  # slots are in the order of ranks
+        if rank in missing:
+            states.append(RankState(rank=rank, pid=None, state="missing", what="the others train on"))
+            continue
         seen, step = page[slot] if slot < len(page) else None, told.get(rank)
         may_live = worker.end is None and processes_are_here
         usage = _usage(worker.pid, run_id) if may_live and worker.pid else None

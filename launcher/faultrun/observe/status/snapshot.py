@@ -28,6 +28,7 @@ class RunMoment:
     incarnation: int
     world_size: int
     up: int
+    missing: int
     steps: tuple[int, ...]
     oldest_step_s: float | None
     restarts_left: int
@@ -83,6 +84,7 @@ class RunSnapshot:
             incarnation=view.incarnation,
             world_size=view.world_size,
             up=len(view.up),
+            missing=len(view.missing.since_s),
             steps=steps,
             oldest_step_s=max((now_s - slot.at_monotonic_s for slot in known), default=None),
             restarts_left=view.restarts_left(self._policy, self._log_dir, run_s + passed_s),

@@ -29,7 +29,8 @@ class Supervised(Enum):
 class RankState:
     """One worker. None where nobody knows: a script that reports no steps, a process on another machine.
 
-    ``state`` is ``starting``, ``training``, ``ended``, ``failed`` or ``gone``; ``what`` says how it ended.
+    ``state`` is ``starting``, ``training``, ``missing``, ``ended``, ``failed`` or ``gone``; ``what`` says how
+    it ended.
     ``by_log``: the step is the last that its log tells. ``doing`` is what the rank says of itself (SDK).
     ``step_age_s`` is the age of its last report, ``rate`` in steps a second, ``rss_bytes`` the resident
     memory, ``cpu`` a share of one processor (2.0: two of them).
@@ -169,8 +170,9 @@ class RunStatus:
     ``incarnation`` is -1 before the first plan. ``elapsed_s`` is wall time since the run began; it stops when
     the run ends. ``suspected`` is the newest word on a hang that is neither taken back nor acted on, mostly
     empty. ``step`` is the furthest rank's, ``slowest_step`` the one furthest behind, ``rate`` steps a second.
-    ``workers``: who was left out of a run that may shrink. ``savings`` are those of ``savings_document``,
-    None where nobody looked. ``log_dir`` of several nodes has a folder for each where they share it.
+    ``missing``: without whom the others train on, and how long that is so by now. ``workers``: who was left
+    out of a run that may shrink. ``savings`` are those of ``savings_document``, None where nobody looked.
+    ``log_dir`` of several nodes has a folder for each where they share it.
     """
 
     run_id: str
@@ -185,6 +187,7 @@ class RunStatus:
     resumed_step: int | None
     ended: RunEnd | None
     workers: str = ""
+    missing: str = ""
     nodes: tuple[NodeRow, ...] = ()
     agreed: AgreedState | None = None
     command: str = ""
@@ -222,8 +225,9 @@ def document(status: RunStatus) -> dict[str, Any]:
 
 def _of_log_dir(status: RunStatus) -> dict[str, Any]:
     data, spent, ended = asdict(status), status.spent, status.ended
-    for name in ("agreed", "nodes", "spent", *(("workers",) if not status.workers else ())):
-        del data[name]  # of workers only runs that may shrink have something to tell
+    rare = (name for name in ("workers", "missing") if not data[name])  # most runs have nothing to tell
+    for name in ("agreed", "nodes", "spent", *rare):
+        del data[name]
     return {
         **data,
         "supervisor": status.supervisor.value,

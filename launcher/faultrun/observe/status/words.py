@@ -125,6 +125,8 @@ def _facts(status: RunStatus) -> Iterator[tuple[str, str]]:
         yield from _of_nodes(status, agreed)
     if status.workers:
         yield "workers", status.workers
+    if status.missing:
+        yield "missing", status.missing
     if status.step is not None:
         yield "step", _steps(status, status.step)
     if status.incarnation >= 0 or agreed is None:
