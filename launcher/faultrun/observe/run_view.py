@@ -113,7 +113,8 @@ class RunView:
 
     def last_steps(self, log_dir: Path, logs: Logs) -> LastSteps:
         """How far they are: by that page, else by their logs."""
-        return last_steps(self._files(log_dir, logs), sorted(self.workers) or range(self.world_size))
+        ranks = sorted({*self.workers, *self.missing.since_s})  # in the order of the page's slots
+        return last_steps(self._files(log_dir, logs), ranks or range(self.world_size))
 
     def _files(self, log_dir: Path, logs: Logs) -> LogFiles:
         # who outlives incarnations writes where it began
