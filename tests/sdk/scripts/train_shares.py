@@ -82,7 +82,11 @@ class Job:
         self.samples: list[int] = []
         self.step = 0
         self.net[0].register_forward_pre_hook(lambda *_: self.at("forward"))
-        self.net[0].register_full_backward_hook(lambda *_: self.at("backward"))
+        self.net[0].register_forward_hook(self.watch)
+
+    def watch(self, _module: Any, _inputs: Any, output: Any) -> None:
+        if output.requires_grad:
+            output.register_hook(lambda _: self.at("backward"))
 
     def by_steps(self) -> None:
         for step in self.guard.steps(9):
