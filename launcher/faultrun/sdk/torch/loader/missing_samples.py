@@ -27,7 +27,7 @@ class MissingSamples:
         self._order: tuple[Any, list[int]] = None, []
         """Which epoch of which loader, and what all ranks read in it."""
         self._next: tuple[Any, ...] = ()
-        """Whose samples ``_loaded`` reads next: of whom, of which epoch of which loader, of which step."""
+        """What ``_loaded`` reads next: for whom, of which epoch of which loader, at which step."""
         self._loaded: Iterator[Any] | None = None
         """None: to be opened."""
         self._over: Iterator[Any] | None = None
