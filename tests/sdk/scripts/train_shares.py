@@ -156,7 +156,7 @@ class Job:
     def note(self, epoch: int) -> None:
         """Write down a step that stands, and who has done it."""
         with (OUT / f"steps_{RANK}").open("a") as file:
-            file.write(f"{self.step} {epoch} {os.getpid()}\n")
+            file.write(f"{self.step} {epoch} {os.getpid()} {int(self.guard.leads)}\n")
         while f"waits-{self.step}" in WORDS and not (OUT / f"go_on_{self.step}").exists():
             time.sleep(0.002)
 

@@ -22,6 +22,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 import torch
+import torch.distributed as dist
 
 from faultrun.errors import CannotNow
 from faultrun.model.checkpoint import Kind
@@ -85,6 +86,12 @@ class Guard:
         """Multiply the mean loss of the batch by it: 1 when all ranks are there."""
         self.training.in_parts.asked.add("weight")
         return self.training.in_parts.weight
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the first of the ranks that are there, and saves for all: rank 0 may be missing."""
+        first = self.training.missing.places.members[:1] or (0,)
+        return not dist.is_initialized() or dist.get_rank() == first[0]
 
     @property
     def accumulating(self) -> bool:

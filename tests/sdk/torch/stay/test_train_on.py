@@ -32,7 +32,7 @@ def weights(stage: TrainOnStage) -> Any:
 
 
 def undisturbed(folder: Path, words: tuple[str, ...], world: int = 3) -> Any:
-    """The same of a run in which nobody dies; before a stage begins, which works while the test waits on it."""
+    """What nobody's death leads to; before a stage begins, which works while the test waits on it."""
     if (words, world) not in _undisturbed:
         with stage_of(folder / "undisturbed", *words, world=world) as stage:
             stage.begin()
@@ -49,6 +49,13 @@ def steps_of(stage: TrainOnStage) -> dict[int, list[int]]:
             step, incarnation, *samples = map(int, line.split())
             told[step].setdefault(incarnation, []).extend(samples)
     return {step: sorted(lives[max(lives)]) for step, lives in sorted(told.items())}
+
+
+def leads(stage: TrainOnStage, rank: int, step: int) -> bool:
+    """Whether this rank did the step, and was the first of those that did."""
+    lines = (stage.folder / f"steps_{rank}").read_text().splitlines()
+    told = {int(number): leader for number, _, _, leader in map(str.split, lines)}
+    return told.get(step) == "1"
 
 
 def assert_is_that_of(stage: TrainOnStage, expected: Any) -> None:
@@ -76,6 +83,8 @@ def test_a_rank_is_lost_and_the_others_do_its_share_to_the_end(
         stage.goes_on_behind(6)
         assert_is_that_of(stage, expected)
         assert len(stage.incidents) == 1
+        leaders = {step: [who for who in range(3) if leads(stage, who, step)] for step in (2, 8)}
+        assert leaders == {2: [0], 8: [min(one.number for one in stage.living)]}
 
 
 @pytest.mark.parametrize("rank", [0, 1])

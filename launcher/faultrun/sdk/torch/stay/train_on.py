@@ -48,7 +48,14 @@ class TrainOn:
     def reads(self, loader: Any) -> None:
         """The steps to come are those of ``loader``."""
         if self._wanted:
-            self._loader = why_no_shares(loader)
+            self._loader = why_no_shares(loader) or self._why_others(loader.sampler)
+
+    def _why_others(self, sampler: Any) -> str:
+        """Why nobody knows by this rank's sampler what the others read; "" where it follows."""
+        session = self._training.writer.session
+        if (sampler.rank, sampler.num_replicas) == (session.rank, session.world_size):
+            return ""
+        return f"its sampler is that of rank {sampler.rank} of {sampler.num_replicas}"
 
     def stepped(self) -> None:
         """A step is complete: look whether it has changed buffers, after the first, second, fourth."""
