@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 from faultrun.sdk.session import Session
 from faultrun.sdk.stay.next_group import Join
+from faultrun.sdk.stay.rank_places import RankPlaces
 from faultrun.sdk.torch.group import process_group
 from faultrun.sdk.torch.group.process_group import TrainingGroup, init_process_group
 from faultrun.sdk.torch.group.tcp_connections import connections, shut
@@ -150,3 +151,25 @@ def test_connections_that_are_closed_are_nobodys_and_nothing_is_kept_open(tmp_pa
         os.close(number)
     for one in (known[3], other, listener):
         one.close()
+
+
+def test_a_group_of_nccl_has_the_members_by_their_number_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Nccl:
+        """As far as torch's own is asked here."""
+
+        Options = "options"
+
+        def __init__(self, *how: Any, **named: Any) -> None:
+            self.how = how, named
+
+    c10d: Any = dist.distributed_c10d
+    group = TrainingGroup("nccl", {})
+    monkeypatch.setattr(process_group, "_group", group)
+    monkeypatch.setattr(c10d, "ProcessGroupNCCL", Nccl, raising=False)
+    process_group._know_groups_of_nccl()
+    assert c10d.ProcessGroupNCCL.Options == "options"
+    assert isinstance(Nccl(), c10d.ProcessGroupNCCL), "what torch has made itself"
+    for missing, place in (((), (2, 4)), ((1,), (1, 3)), ((0, 3), (1, 2))):
+        group.places = RankPlaces(4, missing)
+        assert c10d.ProcessGroupNCCL("store", 2, 4, "options").how == (("store", *place, "options"), {})
+    assert c10d.ProcessGroupNCCL("store", 1, 2).how == (("store", 1, 2), {}), "of some ranks"

@@ -99,6 +99,13 @@ class TrainingGroup:
             made.places, made.meetings = self.places, self.meetings
         self.settled()
 
+    def numbered(self, rank: int, size: int) -> tuple[int, int]:
+        """What a backend is told of a group of so many: in that of the world only the members count."""
+        places = self.places
+        if not places.missing or size != places.world:
+            return rank, size
+        return places.number(rank), len(places.members)
+
     def settled(self) -> None:
         """All is connected: what was opened meanwhile belongs to the group."""
         self._own |= connections() - (self._before or set())
@@ -224,6 +231,7 @@ def init_process_group(backend: str | None = None, **how: Any) -> None:
     _group.sees_ddp()
     if this.session.trains_on and not why_no_places():
         _group.meetings = ScriptMeetings()
+        _know_groups_of_nccl()
     if this.session.is_newcomer:
         _fake(this.session.rank, this.session.world_size)
         return
@@ -257,19 +265,14 @@ def _know_groups_of_gloo() -> None:
     options: Any = getattr(gloo, "_Options", None)
     can_be_told = hasattr(options, "_threads") and hasattr(gloo, "_set_default_timeout")
 
-    class IsOfGloo(type(gloo)):  # type: ignore[misc]
-        def __instancecheck__(cls, one: object) -> bool:
-            return isinstance(one, gloo)  # torch gives out its own class for a group that it holds
-
-    class KnownGloo(gloo, metaclass=IsOfGloo):  # type: ignore[misc]  # torch's stubs do not know it
+    class KnownGloo(gloo, metaclass=_also(gloo)):  # type: ignore[misc, metaclass]  # unknown to torch's stubs
         is_known = True
 
         def __init__(self, store: Any, rank: int, size: int, *how: Any, timeout: Any = None) -> None:
             if _group is None or how or timeout is None:  # or made by hand, and not by torch
                 super().__init__(store, rank, size, *how, **({} if timeout is None else {"timeout": timeout}))
                 return
-            if _group.places.missing and size == _group.places.world:
-                rank, size = _group.places.number(rank), len(_group.places.members)
+            rank, size = _group.numbered(rank, size)
             told = options() if can_be_told else None
             if told is not None:  # before all meet: to look up this machine's name may take its time
                 told._devices, told._threads = _devices(gloo), 1
@@ -281,6 +284,33 @@ def _know_groups_of_gloo() -> None:
                 self._set_default_timeout(timeout)
 
     c10d.ProcessGroupGloo = KnownGloo
+
+
+def _know_groups_of_nccl() -> None:
+    """A group of nccl has the members of the world from here on, if places are empty."""
+    c10d: Any = dist.distributed_c10d
+    nccl: Any = getattr(c10d, "ProcessGroupNCCL", None)
+    if nccl is None or getattr(nccl, "is_known", False):
+        return
+
+    class KnownNccl(nccl, metaclass=_also(nccl)):  # type: ignore[misc, metaclass]
+        is_known = True
+
+        def __init__(self, store: Any, rank: int, size: int, *how: Any, **named: Any) -> None:
+            place = (rank, size) if _group is None else _group.numbered(rank, size)
+            super().__init__(store, *place, *how, **named)
+
+    c10d.ProcessGroupNCCL = KnownNccl
+
+
+def _also(kind: Any) -> Any:
+    """For a class made from ``kind``: torch gives out its own class for a group that it holds."""
+
+    class Also(type(kind)):  # type: ignore[misc]
+        def __instancecheck__(cls, one: object) -> bool:
+            return isinstance(one, kind)
+
+    return Also
 
 
 def _connects_later() -> bool:
