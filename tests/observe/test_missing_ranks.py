@@ -20,7 +20,8 @@ def plan(missing: set[int], *, heals: bool = False, workers: int = 4) -> Plan:
     [
         (
             plan({2, 3}),
-            "ranks 2 3 are missing; ranks 0 1 train on with the same global batch, ranks 2 3 heal beside them",
+            "ranks 2 3 are missing; ranks 0 1 train on with the same global batch, "
+            "ranks 2 3 heal beside them",
         ),
         (
             plan({3}),

@@ -209,11 +209,10 @@ def test_a_newcomer_that_does_not_come_in_is_killed_and_the_others_go_on(how: st
     (wait,) = [one for one in story.performed(StartTimer) if one.timer is Timer.REJOIN][-1:]
     assert wait.at_s - story.now_s == SHARING.rejoin_s / 2
     if how == "silent":
-        story.rejoined(0, 2).rang(Timer.REJOIN)
+        story.rang(Timer.REJOIN)
     else:
         story.now(RankCannotRejoin, rank=1, why="its state is damaged")
-    (kill,) = story.performed(Kill)
-    assert kill.ranks == frozenset({1})
+    assert {one.ranks for one in story.performed(Kill)} == {frozenset({1})}
     story.killed(1).examined()
     assert (story.phase, story.plan.missing) == (Phase.RUNNING, frozenset({1}))
 
@@ -258,3 +257,20 @@ def test_before_that_the_wait_goes_on_from_when_the_first_place_was_empty() -> N
     story.rang(Timer.HEAL)
     (again,) = story.performed(StartTimer)
     assert (again.timer, again.at_s) == (Timer.HEAL, began_s + SHARING.heal_s)
+
+
+@pytest.mark.parametrize("when", ["free", "on the way"])
+def test_a_rank_that_finishes_as_somebody_comes_back_is_left_out_and_nobody_begins_anew(when: str) -> None:
+    story = standby(without(1), 1)
+    if when == "on the way":
+        story.rang(Timer.HEAL).rejoined(2)
+    else:
+        story.answers_wait = True
+        story.rang(Timer.HEAL)
+    story.returned(0)
+    story.answers_wait = False
+    story.hears()
+    assert (story.phase, story.plan.missing) == (Phase.RUNNING, frozenset({0}))
+    assert story.state.life.alive == frozenset({1, 2})
+    story.rejoined(1, 2).returned(2).returned(1).drained()
+    assert story.state.exit_code == 0

@@ -9,16 +9,13 @@ from dataclasses import replace
 
 from faultrun.core.diagnosis.diagnose import new_incident
 from faultrun.core.humanize import rank_names, span
-from faultrun.core.phases import drain
+from faultrun.core.phases import drain, replace_ranks
 from faultrun.core.phases.may_stay import why_not_stay, why_not_train_on
-from faultrun.core.phases.node_statement import statement
-from faultrun.core.phases.replace_ranks import abandon, freeing
 from faultrun.model.actions import StartTimer
 from faultrun.model.events import Timer, TimerFired
 from faultrun.model.incident import Cause
-from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
-from faultrun.model.run import Drain, Phase, RunState, Step
+from faultrun.model.run import Phase, RunState, Step
 
 _AGAIN_S = 5.0
 """So long has somebody who is there to come in, where the time for that was over just then."""
@@ -48,7 +45,7 @@ def rang(state: RunState, event: TimerFired) -> Step:
     if against := _stands_still(state):
         return _all_wait(state, event.at_s, against)
     if ready := _due(state):
-        return _begin(state, event.at_s, f"{rank_names(sorted(ready))} can come back")
+        return replace_ranks.anew(state, event.at_s, f"{rank_names(sorted(ready))} can come back")
     until_s = life.empty_since_s + state.windows.heal_s
     busy = life.rejoining or life.finished or life.regroups or plan.missing & life.parked
     if event.at_s < until_s or busy:
@@ -74,8 +71,8 @@ def _stands_still(state: RunState) -> str:
 def _all_wait(state: RunState, now_s: float, why: str) -> Step:
     """Those that live wait for who takes the places, as they would have at first; or begin anew with all."""
     if against := why_not_stay(state):
-        return abandon(state, now_s, f"{why}; {against}")
-    return _begin(state, now_s, f"{why}; all wait for a newcomer")
+        return replace_ranks.abandon(state, now_s, f"{why}; {against}")
+    return replace_ranks.anew(state, now_s, f"{why}; all wait for a newcomer")
 
 
 def _due(state: RunState) -> frozenset[int]:
@@ -85,10 +82,3 @@ def _due(state: RunState) -> frozenset[int]:
         return frozenset()
     busy = life.rejoining or life.regroups or why_not_stay(state)
     return frozenset() if busy else ready
-
-
-def _begin(state: RunState, now_s: float, why: str) -> Step:
-    """Have the living leave their group, and meet newcomers in the next."""
-    state = replace(state, phase=Phase.REPLACING, life=replace(state.life, drain=Drain()))
-    told = statement(state, now_s, NodeStatus.REPLACING)
-    return Step(state=state, actions=(*freeing(state, now_s), told), why=why)

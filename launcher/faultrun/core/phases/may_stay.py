@@ -47,7 +47,8 @@ def why_not_train_on(state: RunState, *dead: int) -> str:
         return "that is for one node, and for ranks that faultrun brings back"
     if life.waits:
         return "a place was empty for too long (--heal_timeout)"
-    if len(living := life.alive.difference(dead)) < windows.trains_from:
+    living = life.alive.difference(dead)
+    if len(living) < windows.trains_from and not life.finished:  # nobody comes for who has finished
         return f"{len(living)} ranks live, and fewer than {windows.trains_from} never train on"
     reasons = [(rank, told[rank]) for rank in sorted(living) if rank in told]  # all ranks are alike
     if not reasons:

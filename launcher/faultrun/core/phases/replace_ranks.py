@@ -35,7 +35,7 @@ def begin(state: RunState, event: WorkerExit) -> Step:
     life = replace(state.life.reaped(event), drain=Drain(incident=incident))
     state = replace(state, phase=Phase.REPLACING, life=life)
     why = f"rank {event.rank}: {incident.explanation}; {len(life.alive)} stay"
-    told = freeing(state, event.at_s, f"rank {event.rank} {incident.explanation}")
+    told = _freeing(state, event.at_s, f"rank {event.rank} {incident.explanation}")
     return Step(state=state, actions=(*told, _examine(state)), why=why)
 
 
@@ -60,7 +60,7 @@ def begun_elsewhere(state: RunState, event: IncarnationOver) -> Step:
     incident = replace(new_incident(state, event.at_s, Cause.ELSEWHERE, why), node=event.node)
     life = replace(state.life, drain=Drain(incident=incident))
     state = replace(state, phase=Phase.REPLACING, life=life)
-    told = freeing(state, event.at_s)
+    told = _freeing(state, event.at_s)
     return Step(state=state, actions=told, why=f"{why}; {len(life.alive)} stay")
 
 
@@ -88,7 +88,7 @@ def repair(state: RunState, event: rejoin.MemoryFaultFound) -> Step:
     found = replace(found, fault_class=FaultClass.TRANSIENT)
     incident = conclude(found, (), float("inf"), (), life.steps)
     state = replace(state, phase=Phase.REPLACING, life=replace(life, drain=Drain(incident=incident)))
-    freed = freeing(state, event.at_s, f"rank {rank} {incident.explanation}")
+    freed = _freeing(state, event.at_s, f"rank {rank} {incident.explanation}")
     told = () if elsewhere(state) else (statement(state, event.at_s, NodeStatus.REPLACING),)
     why = f"rank {rank}: {incident.explanation}; it is repaired in place"
     return Step(state=state, actions=(*freed, *told), why=why)
@@ -109,13 +109,18 @@ def another(state: RunState, event: WorkerExit) -> Step:
     if stuck != event.rank:
         return Step(state=state, why=f"rank {event.rank} is gone too; rank {stuck} is being killed")
     why = f"rank {stuck}, which hung, is gone; {len(state.life.alive)} stay"
-    told = freeing(state, event.at_s, f"rank {stuck} hung")
+    told = _freeing(state, event.at_s, f"rank {stuck} hung")
     return Step(state=state, actions=(*told, _examine(state)), why=why)
 
 
 def left(state: RunState, event: WorkerExit) -> Step:
     """A rank that others wait for has finished: it never comes, and nobody does its work twice."""
     gone = replace(state, life=state.life.reaped(event))
+    if _heals(state) and gone.life.alive:
+        return anew(gone, event.at_s, f"rank {event.rank} has finished; the others go on without it")
+    if _heals(state):
+        gone = replace(gone, phase=Phase.RUNNING, life=replace(gone.life, drain=None))
+        return drain.sweep_when_empty(gone, event.at_s, f"rank {event.rank} finished")
     why = f"rank {event.rank} finished before all were one group again"
     return abandon(gone, event.at_s, why, event.rank)
 
@@ -243,13 +248,14 @@ def stepped(state: RunState) -> RunState:
 
 
 def overdue(state: RunState, event: TimerFired) -> Step:
-    """The wait for one group is over."""
+    """The wait for one group is over. A group is one once all are in it, so nobody tells who is late."""
     if state.phase is Phase.RUNNING and not state.life.rejoining:
         return Step(state=state, why="all have rejoined")
     missing, stuck = state.life.rejoining, _stuck(state)
-    if state.phase is Phase.RUNNING and missing <= _came_to_heal(state):
+    if state.phase is Phase.RUNNING and (came := _came_to_heal(state)):
+        # Whoever it is that the others wait for: they have trained without these.
         why = f"did not come in within {_patience_s(state):g} s"
-        return _ended_in_vain(state, event.at_s, min(missing), why)
+        return _ended_in_vain(state, event.at_s, min(came), why)
     who = f"{_ranks(missing)} did not rejoin" if missing else "no plan came for those that stay"
     if stuck is not None:
         who = f"rank {stuck}, which hung, did not end by SIGKILL"
@@ -312,6 +318,21 @@ def _heal_timer(state: RunState) -> tuple[actions.StartTimer, ...]:
     return (actions.StartTimer(timer=Timer.HEAL, at_s=at_s, incarnation=state.incarnation),)
 
 
+def _heals(state: RunState) -> bool:
+    """Whether nobody has failed, and those that live have left their group to let others in."""
+    plan, life = state.plan, state.life
+    if state.phase is Phase.REPLACING:
+        return life.incident is None
+    return plan is not None and plan.heals and bool(life.rejoining) and not life.waits
+
+
+def anew(state: RunState, now_s: float, why: str) -> Step:
+    """Have those that live form another group, as nobody has failed: their patience begins again."""
+    state = replace(state, phase=Phase.REPLACING, life=replace(state.life, drain=Drain()))
+    told = statement(state, now_s, NodeStatus.REPLACING)
+    return Step(state=state, actions=(*_freeing(state, now_s), told), why=why)
+
+
 def _came_to_heal(state: RunState) -> frozenset[int]:
     """Who has come to an empty place and is not in the group yet."""
     plan = state.plan
@@ -320,11 +341,13 @@ def _came_to_heal(state: RunState) -> frozenset[int]:
 
 
 def _ended_in_vain(state: RunState, now_s: float, rank: int, why: str) -> Step:
-    """Whoever came to an empty place and cannot take it goes again: the others trained without it."""
-    return hung(state, new_incident(state, now_s, Cause.REJOIN, why, rank), rank)
+    """All that came to empty places go again where one of them cannot: the others trained without them."""
+    came = _came_to_heal(state)
+    step = hung(state, new_incident(state, now_s, Cause.REJOIN, why, rank), rank)
+    return replace(step, actions=(actions.Kill(ranks=came), *step.actions))
 
 
-def freeing(state: RunState, now_s: float, why: str = "") -> tuple[actions.Action, ...]:
+def _freeing(state: RunState, now_s: float, why: str = "") -> tuple[actions.Action, ...]:
     """Have the living leave their group, those of other nodes too if ``why`` is news; not for ever."""
     free = actions.FreeSurvivors(incarnation=state.incarnation, ranks=state.life.alive)
     alarm = actions.RaiseAlarm(incarnation=state.incarnation, why=why, stays=True)
