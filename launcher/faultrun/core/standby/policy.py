@@ -1,8 +1,8 @@
 """When standbys are started, used and given up: a small machine of its own, beside the one in ``decide``.
 
 It sees the same events, and what it wants done joins the same step: journaled, then performed by the
-executor; ``StandbyChanged`` comes of it. A wrong answer here costs a cold start and never a run: nothing in
-``decide`` depends on it. A supervisor begins with none, so its state is not replayed.
+executor; ``StandbyChanged`` comes of it. A wrong answer here costs a cold start and never a run: of all this
+``decide`` notes only which are parked. A supervisor begins with none, so its state is not replayed.
 """
 
 from collections.abc import Sequence
