@@ -166,7 +166,7 @@ def _trained(case: Case, folder: Path) -> tuple[list[list[Row]], str]:
     options = ["--worker_num=2", "--standby=none", "--tee=3", "--checkpoint_dir=ckpt", "--backoff=10ms..20ms"]
     if case.parts["size"] != "same":
         grows = case.parts["size"] == "grow"
-        options += ["--min_worker_num=1", *(["--health_check=true"] if grows else [])]
+        options += ["--min_worker_num=1", "--while_missing=wait", *(["--health_check=true"] if grows else [])]
     ran = subprocess.run(
         [sys.executable, "-m", "faultrun", *options, sys.executable, str(_JOB), case.told],
         cwd=folder,
