@@ -7,9 +7,9 @@ import grimp
 
 ROOT = Path(__file__).resolve().parent.parent
 
-MOST_LINES = {"launcher": 86_700, "tests": 78_900, "benchmarks": 18_200}
+MOST_LINES = {"launcher": 89_400, "tests": 82_300, "benchmarks": 18_500}
 """Lines of Python below each folder."""
-MOST_MODULES = 61
+MOST_MODULES = 63
 """That a reader of ``supervisor.loop`` may come to."""
 
 

@@ -127,9 +127,8 @@ def facts(state: RunState) -> Iterator[Event]:
     yield from (TimerFired(**now, timer=timer) for timer in Timer)
     for stragglers in ((), (7,)):
         yield Drained(**now, stragglers=stragglers, swept=0, notes=())
-    for source in (StopSource.SIGINT, StopSource.PLATFORM):
-        yield StopRequested(**now, source=source)
-    yield StopRequested(**{**now, "at_s": 1.0}, source=StopSource.SIGINT)
+    for at_s, source in ((0.0, StopSource.SIGINT), (0.0, StopSource.PLATFORM), (1.0, StopSource.SIGINT)):
+        yield StopRequested(**{**now, "at_s": at_s}, source=source)
     yield IncarnationOver(**now, why="a peer fell")
     yield IncarnationOver(**now, why="a peer fell", stays=True)
     for port in (7000, 0):
