@@ -47,7 +47,7 @@ class SavesOfRuns:
             return
         files = (*seen.past, *(path for one in seen.saves for path in (*one.paths, *one.ranks)))
         for root, found in self._by_root(files).items():
-            self._add(root, dict(found))
+            self._add(root, dict(sorted(found, key=lambda one: one[1])))  # of one look, by their times
 
     def _add(self, root: str, times: dict[str, int]) -> None:
         own = self._own[root]
