@@ -6,7 +6,6 @@ Everybody runs this very script. A sample takes its time, so that a rank with mo
 import os
 import sys
 import threading
-from typing import Any
 
 import torch
 from torch import nn
@@ -22,7 +21,7 @@ from faultrun.sdk.worker.worker import worker
 SAMPLES, BATCH, EPOCHS = 240_000, 8, 1000
 
 
-class Numbers(Dataset[Any]):
+class Numbers(Dataset):  # type: ignore[misc]
     """Random images and labels, each the same whoever reads it."""
 
     def __len__(self) -> int:

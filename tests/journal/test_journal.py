@@ -25,8 +25,8 @@ WORLD_SIZE = 2
 START = new_run(WORLD_SIZE)
 
 
-def writer(path: Path, *, next_seq: int = 0, **how: float) -> JournalWriter:
-    return JournalWriter(path, next_seq=next_seq, node=NODE, boot=BootId("b"), **how)
+def writer(path: Path, *, next_seq: int = 0, soon_s: float = 0.05) -> JournalWriter:
+    return JournalWriter(path, next_seq=next_seq, node=NODE, boot=BootId("b"), soon_s=soon_s)
 
 
 def write(path: Path, story: Story) -> RunState:

@@ -168,7 +168,7 @@ def test_the_journal_of_a_run_with_an_empty_place_leads_to_the_state_that_it_had
     story = standby(without(1), 1).rang(Timer.HEAL)
     again = sharing()
     for event, _ in story.steps[len(again.steps) :]:
-        again.tell(decode(encode(event), Event))  # type: ignore[arg-type]
+        again.tell(decode(encode(event), Event))
     assert again.state == story.state
 
 

@@ -7,6 +7,7 @@ travels (a statement to the coordinator, an answer to a node) travels in its own
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -114,7 +115,7 @@ class Node:
     def rejoins(self) -> "Node":
         """Its ranks are in one group with all the others."""
         for rank in sorted(self.state.life.rejoining):
-            now = {"at_s": 0, "incarnation": self.state.incarnation, "rank": rank}
+            now: dict[str, Any] = {"at_s": 0, "incarnation": self.state.incarnation, "rank": rank}
             self = self.hears(RankRejoined(**now, step=1))  # noqa: PLW0642
             self = self.hears(RankCanRejoin(**now))  # noqa: PLW0642
         return self

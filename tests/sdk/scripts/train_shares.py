@@ -47,7 +47,7 @@ class Numbers(Dataset):  # type: ignore[misc]
         return torch.randn(WIDTH, generator=generator), torch.randint(0, 10, (), generator=generator), at
 
 
-class Counter(nn.Module):
+class Counter(nn.Module):  # type: ignore[misc]
     """Counts its passes in a buffer."""
 
     def __init__(self) -> None:

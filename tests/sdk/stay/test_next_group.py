@@ -39,7 +39,8 @@ def test_a_newcomer_that_is_told_of_the_next_group_first_still_has_what_the_dead
 def test_a_group_with_empty_places_names_them_and_is_not_one_in_which_all_stayed() -> None:
     regroup = Regroup()
     join: dict[str, Any] = {"kind": "join", "store": "store", "page": "page:0", "timeout_s": 5}
-    for incarnation, fields in enumerate(({}, {"missing": [1, 3]}, {"missing": []})):
+    several: tuple[dict[str, Any], ...] = ({}, {"missing": [1, 3]}, {"missing": []})
+    for incarnation, fields in enumerate(several):
         regroup.hear({**join, "incarnation": incarnation, "newcomers": [], **fields}, lambda: -1)
         entered = regroup.wait_join(-1, 60)
         assert entered is not None

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from faultrun.model.observed.standby import StandbyChanged, StandbyPhase, Standb
 from faultrun.model.run import Phase, Step
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.supervisor.standby.pool import Standbys
+from faultrun.workers.fork_server import ForkServer
 from faultrun.workers.launch import Launch
 from faultrun.workers.process import Process
 from support.machine.processes import wait_until
@@ -238,7 +240,8 @@ def test_one_without_room_for_what_its_rank_needs_waits_as_it_is(
     """That imports have room says nothing of what the worker needs."""
     actors = house(READY + "signal.pause()", free=free).is_ready()
     order = ParkStandby(incarnation=0, rank=0, needs_bytes=64 << 20, short=short)
-    actors.standbys.park(order, actors.launch)
+    with closing(ForkServer()) as forks:
+        actors.standbys.park(order, actors.launch, forks)
     actors.until(lambda: len(actors.told) == 3)
     assert (actors.told[-1].state, actors.told[-1].why) == (StandbyPhase.READY, why)
     assert not actors.standbys.is_parked(0)

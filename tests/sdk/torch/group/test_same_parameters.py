@@ -64,7 +64,8 @@ def test_steps_that_are_no_multiple_of_a_number_of_local_steps_are_looked_at() -
     first, second = net(0), net(0)
     one, other = rank(0, first), rank(1, second)
     for step in range(1, 5):
-        one.stepped(step), other.stepped(step)
+        one.stepped(step)
+        other.stepped(step)
     with torch.no_grad():
         second[2].weight[450:].zero_()
     one.stepped(5)

@@ -97,9 +97,9 @@ def test_an_evaluation_that_has_set_a_learning_rate_or_a_seed_is_no_end_of_a_ste
     assert not job.guard.training.under_way.meets_between_updates
     numbers = torch.get_rng_state()
     torch.manual_seed(7)
-    assert not job.is_whole
+    assert [job.is_whole] == [False]
     torch.set_rng_state(numbers)
     job.optimizer.param_groups[0]["lr"] = 0.0
-    assert not job.is_whole
+    assert [job.is_whole] == [False]
     job.optimizer.param_groups[0]["lr"] = 0.1
     assert job.is_whole

@@ -67,7 +67,7 @@ class Queue(nn.Module):  # type: ignore[misc]
         self.register_buffer("held", torch.zeros(0, 2))
 
     def put(self) -> None:
-        self.held = torch.cat([self.held, torch.ones(1, 2)])
+        self.held: Any = torch.cat([self.held, torch.ones(1, 2)])
 
 
 def test_a_buffer_that_grows_in_a_module_among_objects_comes_back_in_its_length(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from sdk.support.protected import protected  # noqa: E402
 pytestmark = pytest.mark.torch
 
 
-class Counting(torch.optim.SGD):  # type: ignore[misc]
+class Counting(torch.optim.SGD):  # type: ignore[misc, name-defined]
     """Keeps a number under a word, and one of numpy's beside each parameter."""
 
     kept: Any = staticmethod(np.float64)
