@@ -20,7 +20,7 @@ from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, Traini
 
 from faultrun.errors import FaultrunError
 from faultrun.sdk import transformers as ours
-from faultrun.sdk.session import Session
+from faultrun.sdk.session import ResumePoint, Session
 from faultrun.sdk.worker.save_files import Saved
 from faultrun.sdk.worker.state_provider import SaveOrder
 from faultrun.sdk.worker.worker import Worker
@@ -232,6 +232,23 @@ def test_the_patience_of_early_stopping_is_kept(tmp_path: Path) -> None:
         "early_stopping_patience_counter"
     ]
     assert counted == 1, "the second evaluation was no better: the loss had fallen"
+
+
+@pytest.mark.parametrize(("event", "step"), [("on_step_begin", 7), ("on_train_end", 1)])
+def test_an_early_stop_comes_where_it_came_and_is_an_end(tmp_path: Path, event: str, step: int) -> None:
+    def job(worker: Worker, *callbacks: Any) -> Any:
+        stops = EarlyStoppingCallback(early_stopping_patience=2)
+        return training(tmp_path, worker, stops, *callbacks, **EVALUATING, greater_is_better=True)
+
+    worker = Worker(Session(run_id="r"))
+    asks = Asks(worker, event, step)
+    first = job(worker, asks)
+    first.train()
+    assert asks.saved is not None
+    point = ResumePoint(path=asks.saved.path, step=None, epoch=None, reason="fault", incarnation=1)
+    resumed = job(Worker(Session(run_id="r", point=point)))
+    resumed.train(resume_from_checkpoint=asks.saved.path)
+    assert resumed.state.global_step == first.state.global_step < STEPS
 
 
 def test_what_cannot_be_saved_by_one_rank_is_refused_as_training_begins(tmp_path: Path) -> None:

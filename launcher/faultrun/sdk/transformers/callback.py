@@ -24,7 +24,7 @@ from faultrun.sdk.torch.state.boundary import Objects, device_of
 from faultrun.sdk.torch.state.rng import restore_rng
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.torch.training import Training
-from faultrun.sdk.transformers.folder import TrainerProgress, finished_in
+from faultrun.sdk.transformers.folder import TrainerProgress, callbacks_had_stopped, finished_in
 from faultrun.sdk.transformers.provider import GaspFolder
 from faultrun.sdk.worker.save_files import Folder, Position, SaveWriter
 from faultrun.sdk.worker.training_stages import TrainingFolders, saving_in, told
@@ -97,7 +97,11 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         _put_jit_aside(trainer)
         vars(trainer).pop("_run_epoch", None)
         resumed, point = _resumed_from(self._caller()), self._worker.session.point
-        if 0 < state.max_steps <= state.global_step:
+        goes_on = point is not None and resumed == point.path
+        stopped = goes_on and callbacks_had_stopped(
+            trainer.callback_handler.callbacks, state.stateful_callbacks
+        )
+        if stopped or 0 < state.max_steps <= state.global_step:
             _train_no_more(trainer)
         for hook in self._hooks:
             hook.remove()  # of another training in this process, or of the same with larger batches
@@ -172,6 +176,8 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
     def on_train_end(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
         """Training is over, but the script may evaluate and save: only it can say that all is done."""
         if self._training is not None and self._worker is not None:
+            if not self._training.is_touched:  # by the best model
+                self._training.goes_on()  # with what the last evaluation has changed
             self._training.in_loop = False
             self._worker.stages.ends()
         self._works_at(WorkPhase.UNKNOWN)

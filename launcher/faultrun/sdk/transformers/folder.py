@@ -52,6 +52,22 @@ class TrainerProgress:
         """Trainer reads its own file."""
 
 
+def callbacks_had_stopped(callbacks: Sequence[Any], saved: Mapping[str, Any]) -> bool:
+    """Have callbacks be as they were ``saved``, by class; whether one had stopped the training early.
+
+    Trainer does it only with ``restore_callback_states_from_checkpoint``, and forgets that it had stopped.
+    """
+    for name, states in saved.items():
+        alike = (one for one in callbacks if type(one).__name__ == name)
+        for one, state in zip(alike, states if isinstance(states, list) else [states], strict=False):
+            vars(one).update(state.get("attributes", {}))
+    return any(
+        one.early_stopping_patience_counter >= one.early_stopping_patience
+        for one in callbacks
+        if hasattr(one, "early_stopping_patience_counter")
+    )
+
+
 def write_model(folder: Path, trainer: Any, state: Mapping[str, Any]) -> None:
     """The model's ``state``, or its adapters, as its own class writes it; of a plain module the dict.
 
