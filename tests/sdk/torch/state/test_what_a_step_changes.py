@@ -311,8 +311,9 @@ class Around(torch.optim.Optimizer):  # type: ignore[misc]
         if how == "list":
             self.parts = [torch.optim.SGD([one], lr=0.1, momentum=0.9) for one in net.parameters()]
             return
-        self.base = torch.optim.SGD(self.param_groups, lr=0.1, momentum=0.9)
-        self.param_groups: Any = self.base.param_groups
+        self.param_groups: list[Any]
+        self.base: Any = torch.optim.SGD(self.param_groups, lr=0.1, momentum=0.9)
+        self.param_groups = self.base.param_groups
         if how == "shared":
             self.state = self.base.state
 

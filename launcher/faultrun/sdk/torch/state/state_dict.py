@@ -32,7 +32,6 @@ from faultrun.sdk.torch.state.boundary import (
     with_numbers,
 )
 from faultrun.sdk.torch.state.buffers import Buffers
-from faultrun.sdk.torch.state.inner_optimizers import InnerOptimizer, optimizers_in
 from faultrun.sdk.torch.state.rng import Rng, rng_to_plain
 from faultrun.sdk.torch.state.shards import ModuleState, meshes_of, packed, unpacked
 from faultrun.sdk.torch.state.trees import is_plain, map_tensors, plain
@@ -155,6 +154,49 @@ class OptimizerAttributes:
         vars(self._owner).update(there)
 
 
+class InnerOptimizer:
+    """The state of one that is not protected itself; nothing where one of ``protected`` tells it."""
+
+    def __init__(self, one: Any, protected: Sequence[Any]) -> None:
+        self._one, self._protected = one, protected
+        self._shared = [
+            (each, name)
+            for each in protected
+            for name in ("param_groups", "state")
+            if name in vars(one) and getattr(each, name) is vars(one)[name]
+        ]
+        self._is_told: bool | None = None
+        """None while there is nothing to be told."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """State as it is now."""
+        if self._is_told is None and (held := {*map(id, _tensors(self._one.state))}):
+            others = chain.from_iterable(_tensors(each.state_dict()) for each in self._protected)
+            self._is_told = held <= {*map(id, others)}
+        state: dict[str, Any] = {} if self._is_told else self._one.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Put back the state as it was, sharing what it shared: the protected one has new groups by now."""
+        for each, name in self._shared:
+            setattr(self._one, name, getattr(each, name))
+        if state:
+            _load_optimizer(self._one, state)
+
+
+def optimizers_in(value: Any) -> list[Any]:
+    """The optimizers that an attribute holds: one, or a list, tuple or dict of them."""
+    parts = value.values() if isinstance(value, dict) else value
+    parts = parts if isinstance(value, dict | list | tuple) else [value]
+    return [one for one in parts if isinstance(one, torch.optim.Optimizer)]
+
+
+def _tensors(state: Any) -> Iterator[Any]:
+    found: list[Any] = []
+    map_tensors(state, found.append)
+    yield from found
+
+
 _OF_TORCH = vars(torch.optim.Optimizer([torch.nn.Parameter(torch.empty(0))], {})).keys()
 
 
@@ -168,7 +210,7 @@ def own_states(optimizers: Sequence[Any]) -> dict[str, Any]:
             found[f"{NOT_GIVEN}{name} {number}"] = OptimizerAttributes(one)
         is_kept = not isinstance(one, torch.optim.Optimizer) or any(one is each for each in protected)
         if (is_own or is_in_own) and not is_kept:
-            found[f"{NOT_GIVEN}state of {name} {number}"] = InnerOptimizer(one, protected, _load_optimizer)
+            found[f"{NOT_GIVEN}state of {name} {number}"] = InnerOptimizer(one, protected)
         inner = chain.from_iterable(map(optimizers_in, getattr(one, "__dict__", {}).values()))
         waiting += [(part, is_own) for part in inner if not any(part is each for each, _ in waiting)]
     return found
