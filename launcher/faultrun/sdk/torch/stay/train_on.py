@@ -92,7 +92,8 @@ class TrainOn:
     @property
     def _of_model(self) -> str:
         if self._norms is None:
-            modules = self._training.parts.model.named_modules()
+            models = [self._training.parts.model, *([] if self._group is None else self._group.ddps)]
+            modules = [pair for model in models for pair in model.named_modules()]
             self._norms = [(name, one) for name, one in modules if isinstance(one, _NormBase)]
         for name, one in self._norms:
             if one.training and (one.track_running_stats or "Batch" in type(one).__name__):
