@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -33,6 +34,7 @@ class Rejoin:
     """Of a rank that finds its state whole whenever a peer has died."""
 
     of_newcomer = False
+    train_on = SimpleNamespace(reads=lambda _: None, attempts=lambda **_: None)
 
     def __init__(self, training: Training) -> None:
         self._training = training

@@ -255,9 +255,10 @@ class StepAttempt:
         """Whether the step stands. Otherwise it was taken back: ``guard.global_step`` is one before it."""
 
     def __enter__(self) -> "StepAttempt":
-        training = self._loops.training
+        training, rejoin = self._loops.training, self._loops.rejoin
         training.redo.attempted = True
-        _in_attempt(begins=True)
+        if rejoin is not None:
+            rejoin.train_on.attempts(begins=True)
         self._step, self.done = training.position.step + 1, False  # the script may keep one for all steps
         return self
 
@@ -265,10 +266,10 @@ class StepAttempt:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         training, rejoin = self._loops.training, self._loops.rejoin
-        _in_attempt(begins=False)
         lost = error
-        if error is None and rejoin is not None:
-            lost = rejoin.found_broken()
+        if rejoin is not None:
+            rejoin.train_on.attempts(begins=False)
+            lost = rejoin.found_broken() if error is None else error
         if lost is None:
             self._ends()
             self.done = not training.in_parts.accumulating
@@ -291,11 +292,6 @@ class StepAttempt:
             rejoin.cannot_any_more(_ADDS_UP)
         if not (goes_on and training.in_loop):  # a batch that ends no step, where batches are counted too
             self._loops.step()
-
-
-def _in_attempt(*, begins: bool) -> None:
-    if (group := training_group()) is not None and group.meetings is not None:
-        group.meetings.in_attempt = begins
 
 
 def _adds_up(training: Training) -> bool:

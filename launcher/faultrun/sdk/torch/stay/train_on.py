@@ -45,6 +45,11 @@ class TrainOn:
         meetings = None if self._group is None else self._group.meetings
         return nullcontext() if meetings is None else meetings.ours()
 
+    def attempts(self, *, begins: bool) -> None:
+        """The script begins a step that can be taken back, or ends it."""
+        if self._group is not None and self._group.meetings is not None:
+            self._group.meetings.in_attempt = begins
+
     def reads(self, loader: Any) -> None:
         """The steps to come are those of ``loader``."""
         if self._wanted:
