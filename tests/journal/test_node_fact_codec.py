@@ -63,6 +63,10 @@ class Flat:
     lacks: str = field(default="", metadata=UNLESS_USED)
     unseen: tuple[str, ...] = field(default=(), metadata=UNLESS_USED)
     meeting_port: int = field(default=0, metadata=UNLESS_USED)
+    trains_on: bool = field(default=False, metadata=UNLESS_USED)
+    ready: frozenset[int] = field(default=frozenset(), metadata=UNLESS_USED)
+    heals: bool = field(default=False, metadata=UNLESS_USED)
+    came_in_vain: bool = field(default=False, metadata=UNLESS_USED)
     open_port: int = field(default=0, metadata=UNLESS_USED)
     seat: int | None = field(default=None, metadata=UNLESS_USED)
     saved: str = field(default="", metadata=UNLESS_USED)
@@ -79,7 +83,8 @@ def test_the_flat_class_is_what_wrote_the_file() -> None:
     assert {data["standing"] for data in KEPT} == {status.value for status in NodeStatus}
     for data in KEPT:
         assert encode(decode(data, Flat)) == data
-    written = set(Flat.__slots__) - {"status", "seen", "unseen"}
+    since = {"status", "seen", "unseen", "trains_on", "ready", "heals", "came_in_vain"}
+    written = set(Flat.__slots__) - since
     assert {key for data in KEPT for key in data} == {TAG, "standing", *written}
 
 

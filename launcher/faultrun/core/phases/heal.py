@@ -18,7 +18,7 @@ from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from faultrun.model.run import Phase, RunState, Step
 
 _AGAIN_S = 5.0
-"""So long has somebody who is there to come in, where the time for that was over just then."""
+"""A newcomer that waits has so long to come in, where the time for that was over just then."""
 
 
 def noted(state: RunState, event: StandbyChanged) -> Step:

@@ -253,7 +253,7 @@ def overdue(state: RunState, event: TimerFired) -> Step:
         return Step(state=state, why="all have rejoined")
     missing, stuck = state.life.rejoining, _stuck(state)
     if state.phase is Phase.RUNNING and (came := _came_to_heal(state)):
-        # Whoever it is that the others wait for: they have trained without these.
+        # The others wait for none of these: they have trained without them.
         why = f"did not come in within {_patience_s(state):g} s"
         return _ended_in_vain(state, event.at_s, min(came), why)
     who = f"{_ranks(missing)} did not rejoin" if missing else "no plan came for those that stay"

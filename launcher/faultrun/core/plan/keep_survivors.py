@@ -27,7 +27,7 @@ def keep(
     """Who lives goes on in the next incarnation; the restart of the others is charged like one of all.
 
     ``incident`` is what the members tell of together that are not lost. If one of them cannot, nobody stays.
-    A place is charged once: whoever comes for it later, or comes in vain, is not.
+    A place is charged once: a newcomer that comes for it later, or in vain, is not.
     """
     plan, members, life = nodes.plan, nodes.members, nodes.plan.incarnation
     free, trains = list[WantsToStay](), list[NodeId]()

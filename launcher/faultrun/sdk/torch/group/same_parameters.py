@@ -83,7 +83,7 @@ def _differ(names: list[str], step: int, first: int, second: int) -> FaultrunErr
 
 
 def _of_state(state: Any) -> int:
-    """Of the tensors that an optimizer keeps for one parameter, and by which names."""
+    """Digest the tensors that an optimizer keeps for one parameter, and their names."""
     found: list[Any] = [] if not isinstance(state, dict) else [*state.items()]
     digest = 0
     for name, one in found:
@@ -93,7 +93,7 @@ def _of_state(state: Any) -> int:
 
 
 def _digest(parameter: Any) -> int:
-    """Of a sample of this rank's piece; 0 where it has no memory to read."""
+    """Digest a sample of this rank's piece; 0 where it has no memory to read."""
     local = local_of(parameter.detach())
     if local.layout != torch.strided or local.is_meta or not local.numel():
         return 0

@@ -45,7 +45,7 @@ class StepUnderWay:
     def __init__(self, parts: Parts, recorder: RngRecorder) -> None:
         self._parts, self._recorder = parts, recorder
         self.updates = [0] * len(parts.optimizers)
-        """Of each optimizer, since the start."""
+        """Counted for each optimizer, since the start."""
         self.whole = WholeSteps()
         self.meets_between_updates = False
         """Whether ranks meet where the state is that of no step, or nobody knows at once that it is."""
