@@ -96,7 +96,7 @@ class Standbys:
         """From now on it is about this incarnation."""
         self._incarnation = incarnation
 
-    def park(self, order: ParkStandby, launch: Launch, forks: ForkServer) -> None:
+    def park(self, order: ParkStandby, launch: Launch, forks: ForkServer | None = None) -> None:
         """Have a standby become ``launch``, and remain a standby; without room for that it stays as it is.
 
         Where its place is empty there is room; then ``forks`` starts it if none is there.
@@ -116,7 +116,7 @@ class Standbys:
             self._dismiss(rank)
             self._post(rank, StandbyPhase.LOST, "it cannot be given its rank")
 
-    def _start_parked(self, rank: int, launch: Launch, forks: ForkServer) -> None:
+    def _start_parked(self, rank: int, launch: Launch, forks: ForkServer | None) -> None:
         """Start the program as it is; from then on it is a standby like any that is parked."""
         try:
             self._keep(rank, Standby(launch, None, launch.stdout, may_rise=may_rise_again(), forks=forks))
