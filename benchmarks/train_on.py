@@ -44,10 +44,11 @@ def measure(attempt: Attempt) -> Mapping[str, list[float]]:
 
 
 def _steps_after(notes: list[Note], dying: Note) -> dict[int, list[Note]]:
-    """Steps of each rank since the kill, in order."""
+    """Steps of each rank since the kill, in order. A survivor may just be telling of one before that."""
     found: defaultdict[int, list[Note]] = defaultdict(list)
+    lived = {note.pid for note in select(notes, "step") if note.at_s < dying.at_s}
     for note in select(notes, "step"):
-        if note.at_s > dying.at_s:
+        if note.at_s > dying.at_s and (note.pid not in lived or note.number >= dying.number):
             found[note.rank].append(note)
     return found
 
