@@ -165,6 +165,8 @@ class RejoinStage:
         for rank in (*self.ranks.values(), *self._parked.values(), *self.dead):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(rank.process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it may lead no group yet
+                rank.process.kill()
             rank.process.wait()
             if rank.peer is not None:
                 rank.peer.close()
