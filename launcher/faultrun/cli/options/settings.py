@@ -25,6 +25,8 @@ from faultrun.cli.options.table.torchrun_rows import TorchrunOptions
 from faultrun.cli.options.table.watch_rows import LogOptions, WatchOptions
 from faultrun.cli.removed_options import REMOVED_OPTIONS, removed_option
 from faultrun.errors import ConfigError, UsageError
+from faultrun.model.spec.windows import TERMINATION_VARIABLE
+from faultrun.model.wire import CHECK_VARIABLE
 
 INSIDE_WORKER = "FAULTRUN_INCARNATION"
 """Set in every worker: the variables of the run around us are then no wishes of the user."""
@@ -33,6 +35,7 @@ _SERVICE_LINKS = ("tcp://", "udp://", "sctp://")
 """Kubernetes sets FAULTRUN_MASTER_PORT=tcp://... in every pod beside a service named faultrun-master."""
 
 _TOLD_TO_WORKERS = frozenset({"FAULTRUN_RUN_ID"})
+_NO_OPTIONS = frozenset({CHECK_VARIABLE, TERMINATION_VARIABLE})
 _MAX_BYTES, _MAX_DEPTH = 1 << 20, 4
 _NULL = "tag:yaml.org,2002:null"
 _FORM = "one `option: value` per line, such as `worker_num: 4`"
@@ -242,7 +245,7 @@ def _misspelled(environ: Mapping[str, str]) -> tuple[str, ...]:
     notes = []
     for variable in sorted(environ):
         name = variable.removeprefix("FAULTRUN_").lower()
-        if not variable.startswith("FAULTRUN_") or name in OPTIONS:
+        if not variable.startswith("FAULTRUN_") or name in OPTIONS or variable in _NO_OPTIONS:
             continue
         if (match := likely(name, list(OPTIONS), cutoff=0.8)) is not None:
             notes.append(f"{variable} has no effect here: did you mean {OPTIONS[match].variable}?")

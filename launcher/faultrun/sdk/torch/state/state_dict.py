@@ -208,7 +208,9 @@ def own_states(optimizers: Sequence[Any]) -> dict[str, Any]:
         name, is_own = type(one).__name__, not type(one).__module__.startswith(OF_LIBRARIES)
         if is_own:
             found[f"{NOT_GIVEN}{name} {number}"] = OptimizerAttributes(one)
-        is_kept = not isinstance(one, torch.optim.Optimizer) or any(one is each for each in protected)
+        is_kept = not isinstance(one, torch.optim.Optimizer) or any(
+            unwrapped_optimizer(one) is each for each in protected
+        )
         if (is_own or is_in_own) and not is_kept:
             found[f"{NOT_GIVEN}state of {name} {number}"] = InnerOptimizer(one, protected)
         inner = chain.from_iterable(map(optimizers_in, getattr(one, "__dict__", {}).values()))
