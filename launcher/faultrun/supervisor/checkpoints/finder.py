@@ -238,11 +238,10 @@ class CheckpointFinder:
         """In which order the files were written; None where some may have been missed."""
         if len(self._spec.topology.nodes) > 1:
             return None
-        listed = None
-        if self._lists is not None:
-            self.note(seen)
-            listed = self._lists.order(self._catalog.listed())
-        return listed or (seen.order if self._saves.whole else None)
+        self.note(seen)
+        if self._saves.whole:
+            return seen.order
+        return None if self._lists is None else self._lists.order(self._catalog.listed())
 
     def read_back(self, path: str) -> Verdict:
         """Whether a save that was just reported is whole, and a candidate; ``find`` need not read it anew."""
