@@ -303,6 +303,7 @@ class SaveWatch(SavesKnown):
                     self._elsewhere[path] = None
             self._early = {path: at for path, at in self._early.items() if early.get(path) is not at}
             self._sorting = False
+        self._reactor.call(self._tell_soon)  # what was looked at meanwhile did not know of these
 
     def _look(self, path: str, place: LogPlace) -> tuple[int | None, str]:
         """The step that training had come to when ``path`` was written, and a digest of what is in it."""
@@ -335,6 +336,11 @@ class SaveWatch(SavesKnown):
             self._told, self._kinds = seen, kinds
             self._next_s = now_s + max(_OFTEN_S, _SHARE * (now_s - self._began_s))
             yield SavesObserved(at_s=now_s, incarnation=life, seen=seen)
+
+    def _tell_soon(self) -> Iterable[Event]:
+        life = self._life
+        self._reactor.call_at(self._reactor.now() + _ALL_OF_IT_S, lambda: self._tell_first(life))
+        return ()
 
     def _tell_first(self, life: int) -> Iterable[Event]:
         with self._lock:

@@ -83,8 +83,8 @@ def test_a_rank_is_lost_and_the_others_do_its_share_to_the_end(
         stage.goes_on_behind(6)
         assert_is_that_of(stage, expected)
         assert len(stage.incidents) == 1
-        leaders = {step: [who for who in range(3) if leads(stage, who, step)] for step in (2, 8)}
-        assert leaders == {2: [0], 8: [min(one.number for one in stage.living)]}
+        leaders = {step: [who for who in range(3) if leads(stage, who, step)] for step in (1, 8)}
+        assert leaders == {1: [0], 8: [min(one.number for one in stage.living)]}
 
 
 @pytest.mark.parametrize("rank", [0, 1])
