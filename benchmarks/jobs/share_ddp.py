@@ -11,18 +11,15 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-from benchmarks.jobs.ddp import CLASSES, FEATURES, create, find_checkpoint, read_options, tell
-from benchmarks.jobs.stay_ddp import strike
+from benchmarks.jobs.ddp import CLASSES, FEATURES, tell
+from benchmarks.jobs.stay_ddp import begin, strike
 from benchmarks.jobs.tell import rank
-from benchmarks.jobs.times import Times
-from faultrun import sdk
-from faultrun.sdk.worker.worker import worker
 
 SAMPLES, BATCH, EPOCHS = 240_000, 8, 1000
 
 
 class Numbers(Dataset):  # type: ignore[misc]
-    """Random images and labels, each the same whoever reads it."""
+    """Random images and labels, each the same for every rank that reads it."""
 
     def __len__(self) -> int:
         return SAMPLES
@@ -33,19 +30,7 @@ class Numbers(Dataset):  # type: ignore[misc]
 
 
 def main() -> None:
-    options = read_options()
-    torch.set_num_threads(1)
-    sdk.torch.init_process_group("gloo")
-    tell("met")
-    training = create(options.seed)
-    guard = sdk.torch.protect(training.parallel, training.optimizer, directory=options.checkpoint_dir)
-    tell("ready")
-    this = worker()
-    if this is not None:
-        this.regroup.times = Times(lambda name, at_s: tell(name, at_s=at_s))
-    newest = find_checkpoint(options)
-    if guard.resume() is None and newest:
-        guard.load(torch.load(newest, weights_only=True))
+    options, training, guard = begin()
     pause, data = threading.Event(), Numbers()
     loader = DataLoader(data, batch_size=BATCH, sampler=DistributedSampler(data, seed=options.seed))
     for epoch in range(guard.epoch, EPOCHS):

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,7 +20,8 @@ from faultrun import sdk
 from faultrun.sdk.worker.worker import worker
 
 
-def main() -> None:
+def begin() -> tuple[Any, Any, Any]:
+    """Meet, protect and resume: the options, the training and its guard."""
     options = read_options()
     torch.set_num_threads(1)
     sdk.torch.init_process_group("gloo")
@@ -33,6 +35,11 @@ def main() -> None:
     newest = find_checkpoint(options)
     if guard.resume() is None and newest:
         guard.load(torch.load(newest, weights_only=True))
+    return options, training, guard
+
+
+def main() -> None:
+    options, training, guard = begin()
     pause = threading.Event()
     for step in guard.steps(options.steps):
         strike(options.kill, options.kill_once, step)
