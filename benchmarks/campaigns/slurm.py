@@ -1,4 +1,4 @@
-"""``make soak-slurm``: a real SLURM of three hosts on one machine, and what it does to a rendered job.
+"""``make soak-slurm``: a real SLURM of four hosts on one machine, and what it does to a rendered job.
 
 It wants root, network namespaces and the programs of ``slurm-wlm`` and ``munge``; without them it says what
 is missing, and ends with 0. SLURM's state lies in a scratch folder; ``/etc/hosts`` is covered in a mount
@@ -23,7 +23,7 @@ from benchmarks.harness.netns import refused
 from support.nodes.hosts import Host, Network, network
 
 _PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "scontrol", "scancel", "srun", "unshare")
-_NODES = ("n0", "n1", "n2")
+_NODES = ("n0", "n1", "n2", "n3")
 _PAGE = Path(__file__).parents[1] / "results" / "slurm.md"
 TRAINS = """
 import os, sys, time
@@ -77,29 +77,31 @@ PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF State=UP
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One thing that happens to a job of ``nodes``, and whether it is to run again."""
+    """One thing that happens to a job, and whether it runs again. ``edited``: what a user made of what."""
 
     name: str
     does: "Callable[[Job], object]"
     again: bool = True
     values: tuple[str, ...] = ()
+    edited: tuple[str, str] = ("", "")
 
 
 class Job:
     """One rendered job, submitted."""
 
-    def __init__(self, desk: Host, hosts: Network, folder: Path, values: tuple[str, ...]) -> None:
+    def __init__(self, desk: Host, hosts: Network, folder: Path, row: Row) -> None:
         self._desk, self.hosts, self.folder = desk, hosts, folder
         folder.mkdir()
         (folder / "train.py").write_text(TRAINS)
         given = {"name": "soak", "gres": "", "devices": "2", "time_limit": "00:10:00", "warning": "60"}
         given |= {"script": str(folder / "train.py"), "checkpoint_dir": str(folder / "ckpt")}
         given |= {"log_dir": str(folder / "log"), "output": str(folder / "out.txt")}
-        given |= dict(one.partition("=")[::2] for one in values)
+        given |= dict(one.partition("=")[::2] for one in row.values)
         words = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
         words += ["--set", "args=0.5", "--set", f"args={folder / 'ckpt'}"]
         text = self.tells("faultrun", "render", "slurm", *words)
-        (folder / "job.sbatch").write_text(text)
+        assert row.edited[0] in text
+        (folder / "job.sbatch").write_text(text.replace(*row.edited) if row.edited[0] else text)
         (self.number,) = re.findall(r"\d+", self.tells("sbatch", str(folder / "job.sbatch")))
 
     def tells(self, *words: str) -> str:
@@ -157,7 +159,14 @@ def _power_off(host: Host) -> None:
 
 
 def _preempted(job: Job) -> None:
-    job.tells("sbatch", "--partition=high", "--nodes=3", "--exclusive", "--wrap=sleep 20")
+    job.tells("sbatch", "--partition=high", f"--nodes={len(_NODES)}", "--exclusive", "--wrap=sleep 20")
+
+
+def _first_lost(job: Job) -> None:
+    """SLURM keeps such a job, without the script that ran there, until its time is over."""
+    _power_off(job.hosts["n0"])
+    job.waits("its loss", lambda: "n0" not in job.value("NodeList").replace("n[0", "n0"), 120)
+    job.tells("scontrol", "requeue", job.number)
 
 
 ROWS = (
@@ -167,7 +176,11 @@ ROWS = (
     Row("preempted, GraceTime 40", _preempted, values=("partition=low",)),
     Row("preempted, GraceTime 0", _preempted, values=("partition=abrupt",)),
     Row("the time limit", lambda _: None, values=("time_limit=00:02:00",)),
+    Row("--signal=USR1@60", lambda _: None, values=("time_limit=00:02:00",), edited=("=TERM@60", "=USR1@60")),
+    Row("--signal=B:TERM@60", lambda _: None, values=("time_limit=00:02:00",), edited=("=TERM@", "=B:TERM@")),
+    Row("--signal=B:USR1@60", lambda _: None, values=("time_limit=00:02:00",), edited=("=TERM@", "=B:USR1@")),
     Row("a node is lost", lambda job: _power_off(job.hosts["n1"]), values=("nodes=2", "spares=1")),
+    Row("the first node is lost, requeued by hand", _first_lost, values=("nodes=2", "spares=1")),
 )
 
 
@@ -183,7 +196,7 @@ def main(wanted: str = "") -> int:
         with tempfile.TemporaryDirectory(prefix="soak-slurm-") as scratch, _cluster(Path(scratch)) as hosts:
             work = Path(scratch)
             work.chmod(0o755)
-            job = Job(hosts.desk, hosts, work / "job", row.values)
+            job = Job(hosts.desk, hosts, work / "job", row)
             why = ""
             try:
                 _run(row, job)
@@ -206,8 +219,9 @@ def _run(row: Row, job: Job) -> None:
         job.waits("the save", lambda: "saved step" in job.output, 60)
         job.waits("its end", lambda: job.value("JobState") == "CANCELLED", 60)
         return
-    job.waits("another life", lambda: job.output.count("begins at step") > 1, 240)
-    saved = [int(step) for step in re.findall(r"saved step (\d+)", job.output)]
+    job.waits("another life", lambda: job.output.count("begins at step") > 1, 400)
+    files = " ".join(one.name for one in (job.folder / "ckpt").rglob("*"))
+    saved = [int(step) for step in re.findall(r"(?:saved step |-step_)(\d+)", job.output + files)]
     (begins, *_) = re.findall(r"begins at step (\d+)", job.output)[1:]
     assert int(begins) - 1 in saved, f"it begins at {begins} and had saved {saved}"
     job.tells("scancel", job.number)
