@@ -183,4 +183,5 @@ class Card:
     opened: str = field(default="", metadata=UNLESS_USED)
     refused_why: str = field(default="", metadata=UNLESS_USED)
     missing: tuple[int, ...] = field(default=(), metadata=UNLESS_USED)
+    barred: tuple[int, ...] = field(default=(), metadata=UNLESS_USED)
     healed_after_s: float | None = field(default=None, metadata=UNLESS_USED)

@@ -1,5 +1,6 @@
 """How the next incarnation shall look. Given by the agreement, never counted by a node itself."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -114,6 +115,14 @@ class Plan:
         """Ranks that come in beside those that live on; none where all begin together."""
         every = frozenset(range(self.topology.world_size)) if self.kept else frozenset[int]()
         return every - self.kept - self.missing
+
+    def barred(self, usable: Collection[tuple[NodeId, int]] = ()) -> frozenset[int]:
+        """Missing ranks that get no newcomer: their slots are set aside, and not among the ``usable``."""
+        out = {(one.node, one.slot) for one in (() if self.slots is None else self.slots.empty)}
+        seats = self.topology.nodes
+        slots = ((seat.node, seat.place_of(local)) for seat in seats for local in range(seat.slots))
+        barred = out.difference(usable)
+        return self.missing.intersection(rank for rank, slot in enumerate(slots) if slot in barred)
 
     @property
     def of_one_node(self) -> bool:

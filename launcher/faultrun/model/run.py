@@ -256,6 +256,12 @@ class RunState:
         return -1 if self.run.plan is None else self.run.plan.incarnation
 
     @property
+    def barred(self) -> frozenset[int]:
+        """Missing ranks that get no newcomer, because their slots are not known to be well again."""
+        slots = [(self.node, slot) for slot in self.life.usable]
+        return frozenset() if self.plan is None else self.plan.barred(slots)
+
+    @property
     def ledger_before(self) -> Ledger | None:
         """What the run of several nodes had spent before this supervisor came, as its journal tells."""
         plan = self.run.plan

@@ -48,5 +48,5 @@ def running_words(ranks: Collection[int], plan: Plan | None, port: int) -> str:
     comes = back if plan.heals else "started again"
     told = [f"{rank_names(anew)} {comes}, {stayed} stayed"] if anew else []
     if plan.missing:
-        told.append(missing_words(sorted(plan.missing), sorted(plan.topology.all_ranks)))
+        told.append(missing_words(sorted(plan.missing), sorted(plan.topology.all_ranks), plan.barred()))
     return "; ".join(told) or f"{stayed} stayed, one of them repaired in place"

@@ -127,6 +127,28 @@ def test_where_the_others_finish_first_the_run_ends_well_and_the_newcomer_goes(l
     assert [line["state"] for line in run.events("StandbyChanged", rank=1)] == ["parking", "dismissed"]
 
 
+def test_a_broken_device_gets_no_newcomer_until_it_is_well_and_no_rank_is_started_again(
+    launcher: Launcher,
+) -> None:
+    options = ("--min_worker_num=2", "--health_check=test -e well")
+    run = training(launcher, options=options)
+    before = [run.worker(rank) for rank in range(3)]
+    (launcher.folder / "break").touch()
+    run.event("FirstStep", incarnation=1)
+    told = status(launcher)
+    assert str(told["workers"]).startswith("2 of 3, without slot 1: its device failed")
+    assert str(told["missing"]).startswith("2 of 3 train, rank 1 is missing: ")
+    assert "rank 1 is missing; ranks 0 2 train on with the same global batch\n" in run.text
+    (launcher.folder / "well").touch()
+    healed(run, 2)
+    assert run.event("SlotsUsable")["slots"] == [1]
+    assert plans(run) == [([], False), ([1], False), ([], True)]
+    assert [run.worker(rank) == pid for rank, pid in enumerate(before)] == [True, False, True]
+    assert {"workers", "missing"}.isdisjoint(status(launcher))
+    run.signal(15)
+    assert run.ends() == 143
+
+
 def test_a_place_that_stays_empty_is_waited_for_in_the_end(launcher: Launcher) -> None:
     run = training(launcher, "gated", options=("--heal_timeout=1s",))
     run.kill(1)

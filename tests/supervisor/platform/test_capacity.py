@@ -110,6 +110,14 @@ def test_the_slots_whose_check_passes_are_told_of_after_a_new_save() -> None:
     assert Path("asked").read_text() == "1 1\n2 2\n"  # nothing is held against slot 3
 
 
+def test_the_slot_of_an_empty_place_is_asked_about_without_a_save() -> None:
+    scene = Scene('test "$FAULTRUN_SLOT" = 2')
+    scene.starts(SlotLedger(empty=LESS.bad))
+    told = scene.next_event()
+    assert isinstance(told, SlotsUsable), told
+    assert (told.slots, told.path, scene.looked) == ((2,), "", 0)
+
+
 @pytest.mark.parametrize(
     ("grow", "check", "ledger"),
     [(Grow.NEVER, "true", LESS), (Grow.AT_SAVE, "", LESS), (Grow.AT_SAVE, "true", None)],

@@ -48,16 +48,17 @@ def rang(state: RunState, event: TimerFired) -> Step:
         return replace_ranks.anew(state, event.at_s, f"{rank_names(sorted(ready))} can come back")
     until_s = life.empty_since_s + state.windows.heal_s
     busy = life.rejoining or life.finished or life.regroups or plan.missing & life.parked
+    if not (waited := plan.missing - state.barred):
+        return Step(state=state, why="no newcomer is waited for while the slots are set aside")
     if event.at_s < until_s or busy:
         later = StartTimer(
             timer=Timer.HEAL, at_s=max(until_s, event.at_s + _AGAIN_S), incarnation=state.incarnation
         )
         return Step(state=state, actions=(later,), why="there is time left to heal")
-    who = rank_names(sorted(plan.missing))
+    who = rank_names(sorted(waited))
     why = f"nobody took the place of {who} within {span(state.windows.heal_s)}"
     if state.shrinks:
-        incident = new_incident(state, event.at_s, Cause.UNHEALED, why, min(plan.missing))
-        return drain.open_drain(state, incident, why)
+        return _fewer_go_on(state, event.at_s, why, min(waited))
     return _all_wait(replace(state, life=replace(life, waits=True)), event.at_s, why)
 
 
@@ -69,10 +70,20 @@ def _stands_still(state: RunState) -> str:
 
 
 def _all_wait(state: RunState, now_s: float, why: str) -> Step:
-    """Those that live wait for who takes the places, as they would have at first; or begin anew with all."""
+    """Those that live wait for who takes the places, as they would have at first; or begin anew with all.
+
+    For a slot that is set aside nobody comes: fewer begin anew.
+    """
+    if barred := state.barred:
+        return _fewer_go_on(state, now_s, why, min(barred))
     if against := why_not_stay(state):
         return replace_ranks.abandon(state, now_s, f"{why}; {against}")
     return replace_ranks.anew(state, now_s, f"{why}; all wait for a newcomer")
+
+
+def _fewer_go_on(state: RunState, now_s: float, why: str, rank: int) -> Step:
+    """All that live save and begin anew without the slot of ``rank``."""
+    return drain.open_drain(state, new_incident(state, now_s, Cause.UNHEALED, why, rank), why)
 
 
 def _due(state: RunState) -> frozenset[int]:

@@ -77,7 +77,7 @@ def _status(state: RunState, now_s: float, status: NodeStatus, look: int) -> Sta
         case NodeStatus.RUNNING:
             return NodeRunning(master_port=life.master_port, hangs=life.standstill.warning)
         case NodeStatus.REPLACING:
-            return _replacing(state, left)
+            return _replacing(state, left, slots)
         case NodeStatus.DONE:
             port = life.master_port
             return NodeDone(resume=resume, left=left, slots=slots, open_port=open_port, master_port=port)
@@ -85,10 +85,10 @@ def _status(state: RunState, now_s: float, status: NodeStatus, look: int) -> Sta
             assert_never(status)
 
 
-def _replacing(state: RunState, left: LeftBehind) -> NodeReplacing:
+def _replacing(state: RunState, left: LeftBehind, slots: SlotHealth) -> NodeReplacing:
     """Who lives on, and whether they train before the others have come."""
     life = state.life
-    said = NodeReplacing(kept=life.alive, meeting_port=life.meeting_port, left=left)
+    said = NodeReplacing(kept=life.alive, meeting_port=life.meeting_port, left=left, slots=slots)
     if why_not_train_on(state):
         return replace(said, heals=life.incident is None)
     dead = tuple(one.rank for one in life.exits)

@@ -222,7 +222,7 @@ def _rank_here(state: RunState, rank: int) -> int | None:
     if state.life.topology is not None and state.plan is not None and not state.plan.of_one_node:
         (seat, local), seats = divmod(rank, first.slots), state.plan.seat_numbers
         return seats.index(seat) * first.slots + local if seat in seats else None
-    return rank if rank in state.seats.all_ranks else None
+    return rank if rank in state.seats.all_ranks - state.barred else None
 
 
 def _own_ranks(state: RunState) -> Collection[int]:

@@ -158,6 +158,7 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         parked=life.parked - plan.newcomers,
         empty_since_s=_empty_since(life, event.at_s) if plan.missing else None,
         unswept=_unswept(life, plan, frozenset(_dead(state))),
+        usable=_usable(life, plan),
         steps=tuple(one for one in life.steps if one.rank in plan.kept),
         exits=(),
         drain=None,
@@ -178,10 +179,16 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
     why = f"incarnation {plan.incarnation}: {anew}, {len(plan.kept)} stay"
     if plan.missing:
         why = f"{why} and train on without {_ranks(plan.missing)}"
-    last: tuple[actions.Action, ...] = (*_rejoin_timer(state, event.at_s), *_heal_timer(state))
+    last: tuple[actions.Action, ...] = (*_rejoin_timer(state, event.at_s), *heal_timer(state))
     if state.recovers_itself:
         last = (actions.SweepRanks(incarnation=plan.incarnation - 1, ranks=ranks - plan.kept),)
     return Step(state=state, actions=(running, spawn, *last), why=why)
+
+
+def _usable(life: Life, plan: Plan) -> tuple[int, ...]:
+    """Of the slots that are well again those that are still empty."""
+    empty = () if plan.slots is None else plan.slots.empty
+    return tuple(slot for slot in life.usable if any(one.slot == slot for one in empty))
 
 
 def _empty_since(life: Life, now_s: float) -> float:
@@ -310,7 +317,7 @@ def _patience_s(state: RunState) -> float:
     return state.windows.rejoin_s / (2 if state.phase is Phase.RUNNING and _came_to_heal(state) else 1)
 
 
-def _heal_timer(state: RunState) -> tuple[actions.StartTimer, ...]:
+def heal_timer(state: RunState) -> tuple[actions.StartTimer, ...]:
     """So long may places be empty, since the first of them is."""
     if (since_s := state.life.empty_since_s) is None:
         return ()

@@ -4,13 +4,14 @@ Called where the next incarnation is planned (``core/plan/next_plan.py``), after
 charged: a smaller world gets no restart that a whole one would not have got.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from faultrun.core.diagnosis.signatures import PROGRAM_ERRORS
 from faultrun.core.humanize import rank_names, several
 from faultrun.core.placement.resize import (
     Inseparable,
+    Slot,
     groups_in,
     resized,
     seats_without,
@@ -95,6 +96,11 @@ def without_the_bad(
         return following
     named = {(fact.node, slot) for fact in facts for slot in fact.slots.faulty}
     whys = {rank: NAMED for rank, slot in enumerate(slots_of(plan.topology)) if slot in named}
+    if plan.slots is not None and (empty := plan.slots.empty):
+        said = {(one.node, one.slot): one.why for one in empty}
+        barred = plan.barred(usable_slots(facts))
+        whys = {rank: said[slots_of(plan.topology)[rank]] for rank in barred} | whys
+        following = replace(following, slots=replace(following.slots or plan.slots, empty=()))
     why = "" if incident is None else condemned(following.slots, incident)
     if incident is not None and incident.rank is not None and why:
         whys.setdefault(incident.rank, why)
@@ -102,10 +108,33 @@ def without_the_bad(
     return _shrunk(elastic, wanted, plan, whys, following, points)
 
 
+def usable_slots(facts: Iterable[NodeFact]) -> set[Slot]:
+    """Those that were set aside and are well again, as nodes say."""
+    return {(fact.node, slot) for fact in facts for slot in fact.slots.usable}
+
+
+def left_empty(following: Plan, rank: int, why: str) -> Plan:
+    """``following``, in which the others train on without ``rank`` until its slot is well again."""
+    node, slot = slots_of(following.topology)[rank]
+    one = SetAside(node=node, slot=slot, incarnation=following.incarnation, why=why)
+    known = following.slots or SlotLedger()
+    return replace(following, slots=replace(known, empty=(*known.empty, one), accused=None))
+
+
+def still_empty(following: Plan) -> Plan:
+    """Forget of ``following``'s empty slots those that a newcomer takes."""
+    if (ledger := following.slots) is None or not ledger.empty:
+        return following
+    slots = slots_of(following.topology)
+    missing = {slots[rank] for rank in following.missing}
+    empty = tuple(one for one in ledger.empty if (one.node, one.slot) in missing)
+    return replace(following, slots=replace(ledger, empty=empty))
+
+
 def grown(wanted: Topology, plan: Plan, facts: list[NodeFact], following: Plan) -> Plan:
     """``following`` with the slots that the nodes' ``facts`` say are well again, if it can have them."""
     ledger = following.slots
-    usable = {(fact.node, slot) for fact in facts for slot in fact.slots.usable}
+    usable = usable_slots(facts)
     if ledger is None or not usable:
         return following
     bad = tuple(one for one in ledger.bad if (one.node, one.slot) not in usable)
@@ -125,8 +154,9 @@ def workers_words(plan: Plan) -> str:
         return ""
     if ledger.vacant or ledger.nodes:
         return "; ".join(filter(None, (*_nodes_words(plan, ledger), ledger.refused, ledger.stays_small)))
-    out = [f"slot {one.slot}: {one.why}" for one in ledger.aside]
-    fewer = [f"{size} of {size + len(out)}, without {'; '.join(out)}"] if out else []
+    out = [f"slot {one.slot}: {one.why}" for one in (*ledger.aside, *ledger.empty)]
+    whole, size = size + len(ledger.aside), size - len(ledger.empty)
+    fewer = [f"{size} of {whole}, without {'; '.join(out)}"] if out else []
     return "; ".join(filter(None, (*fewer, ledger.refused, ledger.stays_small)))
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from faultrun.core.placement.place import replaced
+from faultrun.core.placement.slots import still_empty
 from faultrun.core.plan.after_incident import NextStep, adopted, after_incident, end_incarnation
 from faultrun.core.plan.joint_incident import aftermath
 from faultrun.core.plan.standing import KeptByPlan, Lost, Spare, Standings, Trains, WantsToStay
@@ -113,4 +114,8 @@ def keep_fewer(plan: Plan, said: NodeReplacing, now_s: float) -> NextStep:
     if not said.kept < plan.kept:
         return Waiting(reason="the end of the workers")
     fewer = replace(plan, incarnation=plan.incarnation + 1, kept=said.kept, start_at_s=now_s)
-    return adopted(replace(fewer, missing=said.missing(plan.topology.world_size), heals=said.heals), now_s)
+    fewer = replace(fewer, missing=said.missing(plan.topology.world_size), heals=said.heals)
+    if plan.barred() - fewer.missing:
+        why = "too few train on beside a place that stays empty"
+        return end_incarnation(plan.incarnation, why, now_s)
+    return adopted(still_empty(fewer), now_s)

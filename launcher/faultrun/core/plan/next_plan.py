@@ -8,10 +8,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
+from faultrun.core.humanize import rank_names
 from faultrun.core.placement.node_seats import Known, NoSeating, Seating, can_do_without_one, left_out, seated
 from faultrun.core.placement.place import missing, place, replaced
 from faultrun.core.placement.resize import seats_without
-from faultrun.core.placement.slots import accuse, condemned, elsewhere, grown, without_the_bad
+from faultrun.core.placement.slots import (
+    accuse,
+    condemned,
+    elsewhere,
+    grown,
+    left_empty,
+    still_empty,
+    usable_slots,
+    without_the_bad,
+)
 from faultrun.core.plan import joint_incident, standing
 from faultrun.core.plan.after_incident import NextStep, adopted, after_incident, end_incarnation, finished
 from faultrun.core.plan.choose_scheduler import left_init, with_scheduler
@@ -136,17 +146,27 @@ def last_incident(rules: Rules, plan: Plan | None, facts: Mapping[NodeId, NodeFa
 
 
 def _keep(rules: Rules, nodes: standing.Standings, now_s: float) -> NextStep:
-    """Survivors stay, unless the slot that failed shall get no worker any more: then all begin anew."""
+    """Survivors stay. A slot that is set aside gets no newcomer: it is left empty, or all begin anew."""
     plan, members = nodes.plan, nodes.members
     incident = joint_incident.told_together(plan, members, rules.lease_ttl_s)
-    answer = keep(rules.policy, rules.resume_args, nodes, incident, now_s)
-    if rules.elastic is None or incident is None or not isinstance(answer, PlanAdopted):
+    if rules.elastic is None:
+        return keep(rules.policy, rules.resume_args, nodes, incident, now_s)
+    ledger, why, rank = plan.slots, "", -1
+    if incident is not None:
+        ledger = accuse(plan, incident, rules.policy)
+        able = incident.rank is not None and can_do_without_one(rules.elastic, plan, nodes.facts)
+        why = condemned(ledger, incident) if able else ""
+        rank = -1 if incident.rank is None else incident.rank
+    judged = elsewhere(incident) if incident is not None and why else incident
+    answer = keep(rules.policy, rules.resume_args, nodes, judged, now_s)
+    if not isinstance(answer, PlanAdopted):
         return answer
-    ledger = accuse(plan, incident, rules.policy)
-    if (why := condemned(ledger, incident)) and can_do_without_one(rules.elastic, plan, nodes.facts):
-        why = f"rank {incident.rank} is not replaced on its slot: {why}"
+    bad = plan.barred(usable_slots(members)) | ({rank} if why else frozenset())
+    if back := bad - answer.plan.missing:
+        why = f"{rank_names(sorted(back))} is not replaced on its slot: {why or 'it is set aside'}"
         return end_incarnation(plan.incarnation, why, now_s)
-    return adopted(replace(answer.plan, slots=ledger), now_s)
+    following = replace(answer.plan, slots=ledger)
+    return adopted(still_empty(left_empty(following, rank, why) if why else following), now_s)
 
 
 def _stay_beside(

@@ -20,7 +20,7 @@ RETRY_S = 10.0
 def healed(standbys: StandbyState, event: Event, run: RunState) -> tuple[StandbyState, tuple[Action, ...]]:
     """What is known after ``event`` of newcomers for empty places, and what is to be done about them."""
     standbys = _after(standbys, event, run)
-    missing = frozenset[int]() if run.plan is None else run.plan.missing - run.life.finished
+    missing = frozenset[int]() if run.plan is None else run.plan.missing - run.life.finished - run.barred
     if run.phase not in (Phase.RUNNING, Phase.REPLACING):
         return _given_up(standbys, run.incarnation)
     if run.phase is not Phase.RUNNING or run.life.rejoining or not missing - standbys.healing:

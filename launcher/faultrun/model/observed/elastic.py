@@ -93,7 +93,8 @@ class SlotLedger:
     ``groups`` are the replica groups of the whole world where ranks hold different parts of the model, by
     rank of that world; none: all hold the same. ``refused``: why no fewer workers were planned although a
     slot asked for it. ``stays_small``: why no more were although slots are well; that is not tried again. Of
-    several nodes ``vacant`` are seats that nobody has, and ``nodes`` those that were set aside.
+    several nodes ``vacant`` are seats that nobody has, and ``nodes`` those that were set aside. ``empty`` are
+    slots that get no newcomer until they are well: their ranks are missing, and the others train on.
     """
 
     aside: tuple[SetAside, ...] = ()
@@ -103,6 +104,7 @@ class SlotLedger:
     stays_small: str = ""
     vacant: tuple[Vacant, ...] = field(default=(), metadata=UNLESS_USED)
     nodes: tuple[NodeAside, ...] = field(default=(), metadata=UNLESS_USED)
+    empty: tuple[SetAside, ...] = field(default=(), metadata=UNLESS_USED)
 
     @property
     def bad(self) -> tuple[SetAside, ...]:

@@ -156,6 +156,7 @@ class NodeReplacing:
     kept: frozenset[int] = frozenset()
     meeting_port: int = field(default=0, metadata=UNLESS_USED)
     left: LeftBehind = field(default=LeftBehind(), metadata=FLAT)
+    slots: SlotHealth = field(default=SlotHealth(), metadata=FLAT)
     trains_on: bool = field(default=False, metadata=UNLESS_USED)
     ready: frozenset[int] = field(default=frozenset(), metadata=UNLESS_USED)
     heals: bool = field(default=False, metadata=UNLESS_USED)
@@ -244,7 +245,7 @@ class NodeFact:
     @property
     def slots(self) -> SlotHealth:
         """Which of its slots are well, or not; nothing is known anew while it is busy."""
-        return self.status.slots if isinstance(self.status, WithoutWorkers) else _UNCHANGED
+        return self.status.slots if isinstance(self.status, WithoutWorkers | NodeReplacing) else _UNCHANGED
 
     @property
     def open_port(self) -> int:

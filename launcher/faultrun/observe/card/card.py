@@ -291,7 +291,7 @@ def _missing(card: Card) -> str:
     if not card.missing:
         return ""
     if card.healed_after_s is None:
-        return missing_words(card.missing, range(card.world_size))
+        return missing_words(card.missing, range(card.world_size), card.barred)
     heals = span(card.healed_after_s)
     return (
         f"{rank_names(card.missing)} for {heals}, in which the others trained on with the same global batch"

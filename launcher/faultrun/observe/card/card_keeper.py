@@ -66,6 +66,7 @@ class CardKeeper:
                 recovers_itself=state.recovers_itself,
                 workers=workers_words(plan),
                 missing=tuple(sorted(plan.missing)),
+                barred=tuple(sorted(plan.barred())),
             )
         )
 

@@ -3,7 +3,8 @@
 The user's command says that slots are, or the platform of those that it had given up; both, where both can.
 A node that was set aside asks about its own slots now and then.
 
-Growing back stops all workers, so it waits for a save that has just been read back.
+Growing back stops all workers, so it waits for a save that has just been read back; but a place that was left
+empty while the others train on takes a newcomer at any time.
 """
 
 import os
@@ -65,6 +66,7 @@ class CapacityWatch:
         self._life = -1
         self._chain = 0  # who looks again and again stops once another one began
         self._aside: tuple[SetAside, ...] = ()
+        self._empty: tuple[SetAside, ...] = ()
         self._nodes_wait = False
         self._out_since: int | None = None
         self._began_s = self._took_s = 0.0
@@ -89,13 +91,14 @@ class CapacityWatch:
             self._chain += 1
             self._ask_about_own(step.state, self._chain)
         if step.state.phase is not Phase.RUNNING:
-            self._life, self._nodes_wait, self._aside = -1, False, ()
+            self._life, self._nodes_wait, self._aside, self._empty = -1, False, (), ()
         elif isinstance(event, NodesWaiting) and self._elastic.grow is Grow.AT_SAVE:
             self._nodes_wait = bool(event.nodes)
             self._watch(event.incarnation)
         elif isinstance(event, IncarnationStarted) and plan is not None and plan.slots:
-            self._aside = self._hopeful(plan.slots.bad)
+            self._aside, self._empty = self._hopeful(plan.slots.bad), self._hopeful(plan.slots.empty)
             self._watch(event.incarnation)
+            self._ask_about_empty(event.incarnation, self._empty)
 
     def _watch(self, life: int) -> None:
         """Look for saves while there is somebody to take back."""
@@ -112,6 +115,15 @@ class CapacityWatch:
             self._checks.offer(lambda: self._check_own(state))
             at_s = self._reactor.now() + _OWN_EVERY_S
             self._reactor.call_at(at_s, lambda: self._ask_about_own(state, chain))
+        return ()
+
+    def _ask_about_empty(self, life: int, empty: tuple[SetAside, ...]) -> Iterable[Event]:
+        """Ask about slots whose places were left empty, again until all are well or another plan is there."""
+        if empty and self._empty is empty:
+            self._checks.offer(lambda: self._well_of(life, empty))
+            self._reactor.call_at(
+                self._reactor.now() + _OWN_EVERY_S, lambda: self._ask_about_empty(life, empty)
+            )
         return ()
 
     def _check_own(self, state: RunState) -> Iterable[Event]:
@@ -162,9 +174,13 @@ class CapacityWatch:
         """In the checks' thread: ask about each slot."""
         if self._nodes_wait and life == self._life:
             yield SaveWhileNodesWait(at_s=self._reactor.now(), incarnation=life, path=path)
-        well = tuple(one for one in self._aside if self._is_well(one))
+        yield from self._well_of(life, self._aside, path)
+
+    def _well_of(self, life: int, aside: tuple[SetAside, ...], path: str = "") -> Iterable[Event]:
+        """In the checks' thread: those of ``aside`` that are well now."""
+        well = tuple(one for one in aside if self._is_well(one))
         for node in dict.fromkeys(one.node for one in well):
-            if life == self._life:
+            if life == self._life or aside is self._empty:
                 slots = tuple(one.slot for one in well if one.node == node)
                 at_s = self._reactor.now()
                 yield SlotsUsable(at_s=at_s, incarnation=life, node=node, slots=slots, path=path)
