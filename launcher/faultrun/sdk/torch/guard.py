@@ -174,7 +174,8 @@ class Guard:
                 check_shares(loader)
         training.in_loop = True
         try:
-            yield from self._loops.batches(loader, epoch)
+            with training.reading.is_open(epoch):
+                yield from self._loops.batches(loader, epoch)
         except GeneratorExit:
             if _was_broken_off(sys._getframe().f_back):
                 self._loops.step_if_changed()

@@ -237,6 +237,16 @@ def test_a_list_that_is_another_and_a_second_loop_over_an_epoch_are_refused(tmp_
             next(loop.guard.batches(given, epoch))
 
 
+def test_a_loop_beside_one_that_goes_on_is_refused_and_behind_it_is_not(tmp_path: Path) -> None:
+    guard = Loop(tmp_path, loader).guard
+    first, second = guard.batches(loader(), 0), guard.batches(loader(), 1)
+    assert next(first) is not None
+    with pytest.raises(FaultrunError, match="two loops at once"):
+        next(second)
+    del first  # which closes it
+    assert len(list(guard.batches(loader(), 1))) == SIZE // BATCH
+
+
 def test_a_sampler_that_shares_out_in_its_own_way_is_not_shared_out_to_fewer() -> None:
     class Contiguous(DistributedSampler):  # type: ignore[misc]
         def __iter__(self) -> Iterator[int]:

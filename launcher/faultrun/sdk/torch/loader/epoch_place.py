@@ -5,6 +5,7 @@ may only pause (the script comes to it again), or end for this run: another run 
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from faultrun.errors import FaultrunError
@@ -48,6 +49,8 @@ class EpochPlace:
         """Loops over steps that were left before the save that is resumed, and end at once."""
         self._pauses: set[int] = set()
         """Those that have begun again after they were left."""
+        self._open: dict[object, int] = {}
+        """Epochs of loops that have begun and not ended, by loop."""
 
     def resumes_at(
         self, position: Position, rng: Rng, epoch_rng: Rng | None, left: LoopsLeft | bool | None = None
@@ -72,9 +75,29 @@ class EpochPlace:
         """Whether ``epoch`` was done before the save that is resumed."""
         return self._resumed is not None and epoch < (self._resumed[0].epoch or 0)
 
+    @contextmanager
+    def is_open(self, epoch: int) -> Iterator[None]:
+        """A loop over ``epoch`` goes on, until it is let go of."""
+        loop = object()
+        self._open[loop] = epoch
+        try:
+            yield
+        finally:
+            self._open.pop(loop, None)
+
+    def lets_go(self) -> None:
+        """What had opened the loops begins anew."""
+        self._open.clear()
+
     def check(self, loader: Any, epoch: int) -> None:
         """FaultrunError: nobody could come back to a place in this loop."""
         check_positions(loader)
+        for other in self._open.values():
+            raise FaultrunError(
+                "guard.batches cannot find its place in two loops at once",
+                because=f"one over epoch {epoch} begins while that over epoch {other} goes on",
+                hint="give it one loader: a class with set_epoch(epoch) whose __iter__ opens both",
+            )
         if self._begun is not None and epoch <= self._begun:
             raise FaultrunError(
                 f"guard.batches cannot tell two loops over epoch {epoch} apart",

@@ -102,6 +102,7 @@ class Loops:
         rejoin.enter()
         while True:
             training.in_loop = False  # the function opens its loader anew
+            training.reading.lets_go()
             rejoin.settle()
             try:
                 result = train()
