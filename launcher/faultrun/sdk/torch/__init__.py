@@ -31,15 +31,10 @@ from faultrun.sdk.torch.provider import GASP_SUFFIX, GaspFile, TorchProvider, ke
 from faultrun.sdk.torch.snapshots.last_boundary import LastBoundary
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.state.boundary import Objects, device_of
+from faultrun.sdk.torch.state.own_optimizers import own_states
 from faultrun.sdk.torch.state.script_generators import generators_near
 from faultrun.sdk.torch.state.shards import ModuleState, is_spread, replica_group_of
-from faultrun.sdk.torch.state.state_dict import (
-    Parts,
-    is_compiled,
-    own_states,
-    unwrapped,
-    unwrapped_optimizer,
-)
+from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.torch.stay.rejoin import Rejoin
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of

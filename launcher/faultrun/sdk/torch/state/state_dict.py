@@ -10,34 +10,23 @@
 holds this rank's piece (``shards``).
 """
 
-import inspect
 import pickle
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from typing import Any
 
 import torch
 
 from faultrun.sdk.session import Session
-from faultrun.sdk.torch.state.boundary import (
-    EXTRA,
-    NOT_GIVEN,
-    OF_LIBRARIES,
-    Boundary,
-    Device,
-    Objects,
-    with_numbers,
-)
+from faultrun.sdk.torch.state.boundary import EXTRA, Boundary, Device, Objects, with_numbers
 from faultrun.sdk.torch.state.buffers import Buffers
 from faultrun.sdk.torch.state.rng import Rng, rng_to_plain
 from faultrun.sdk.torch.state.shards import ModuleState, meshes_of, packed, unpacked
-from faultrun.sdk.torch.state.trees import is_plain, map_tensors, plain
+from faultrun.sdk.torch.state.trees import map_tensors, plain
 from faultrun.sdk.torch.state.updated import Updated
 from faultrun.sdk.worker.save_files import Position
-from faultrun.sdk.worker.training_stages import told
 
 _SCHEMA = 1
 
@@ -117,105 +106,6 @@ class ExtraState:
         """Put back the state as it was."""
         for name, one in self._modules.items():
             one.set_extra_state(state[name])
-
-
-class OptimizerAttributes:
-    """What an optimizer of the script's, or a class around one, has of plain values and tensors."""
-
-    def __init__(self, owner: Any) -> None:
-        self._owner, self._left_out = owner, {*_OF_TORCH}
-
-    def state_dict(self) -> dict[str, Any]:
-        """State as it is now; what is not kept is told once."""
-        found = {}
-        for name, one in vars(self._owner).items():
-            if name in self._left_out or optimizers_in(one) or self._is_known(one):
-                continue
-            if is_plain(one):
-                found[name] = one
-            else:
-                self._left_out.add(name)
-                what = f"{type(self._owner).__name__}.{name}"
-                told(f"{what} is not kept: if steps of the optimizer change it, give it to objects")
-        return found
-
-    def _is_known(self, one: Any) -> bool:
-        """Whether it is code, or a module of which all is trained here."""
-        if not isinstance(one, torch.nn.Module):
-            return inspect.isroutine(one) or isinstance(one, type | partial)
-        groups = getattr(self._owner, "param_groups", ())
-        return {*map(id, one.parameters())} <= {id(each) for group in groups for each in group["params"]}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Put back the state as it was, with tensors where the parameters are."""
-        groups = getattr(self._owner, "param_groups", ())
-        device = next((one.device for group in groups for one in group["params"]), None)
-        there = map_tensors(state, lambda tensor: tensor.to(device) if tensor.dim() else tensor)
-        vars(self._owner).update(there)
-
-
-class InnerOptimizer:
-    """The state of one that is not protected itself; nothing where one of ``protected`` tells it."""
-
-    def __init__(self, one: Any, protected: Sequence[Any]) -> None:
-        self._one, self._protected = one, protected
-        self._shared = [
-            (each, name)
-            for each in protected
-            for name in ("param_groups", "state")
-            if name in vars(one) and getattr(each, name) is vars(one)[name]
-        ]
-        self._is_told: bool | None = None
-        """None while there is nothing to be told."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """State as it is now."""
-        if self._is_told is None and (held := {*map(id, _tensors(self._one.state))}):
-            others = chain.from_iterable(_tensors(each.state_dict()) for each in self._protected)
-            self._is_told = held <= {*map(id, others)}
-        state: dict[str, Any] = {} if self._is_told else self._one.state_dict()
-        return state
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Put back the state as it was, sharing what it shared: the protected one has new groups by now."""
-        for each, name in self._shared:
-            setattr(self._one, name, getattr(each, name))
-        if state:
-            _load_optimizer(self._one, state)
-
-
-def optimizers_in(value: Any) -> list[Any]:
-    """The optimizers that an attribute holds: one, or a list, tuple or dict of them."""
-    parts = value.values() if isinstance(value, dict) else value
-    parts = parts if isinstance(value, dict | list | tuple) else [value]
-    return [one for one in parts if isinstance(one, torch.optim.Optimizer)]
-
-
-def _tensors(state: Any) -> Iterator[Any]:
-    found: list[Any] = []
-    map_tensors(state, found.append)
-    yield from found
-
-
-_OF_TORCH = vars(torch.optim.Optimizer([torch.nn.Parameter(torch.empty(0))], {})).keys()
-
-
-def own_states(optimizers: Sequence[Any]) -> dict[str, Any]:
-    """Objects for the script's own optimizers, and for what is around or in them; libraries' are known."""
-    found: dict[str, Any] = {}
-    waiting, protected = [(one, False) for one in optimizers], [*map(unwrapped_optimizer, optimizers)]
-    for number, (one, is_in_own) in enumerate(waiting):  # which grows
-        name, is_own = type(one).__name__, not type(one).__module__.startswith(OF_LIBRARIES)
-        if is_own:
-            found[f"{NOT_GIVEN}{name} {number}"] = OptimizerAttributes(one)
-        is_kept = not isinstance(one, torch.optim.Optimizer) or any(
-            unwrapped_optimizer(one) is each for each in protected
-        )
-        if (is_own or is_in_own) and not is_kept:
-            found[f"{NOT_GIVEN}state of {name} {number}"] = InnerOptimizer(one, protected)
-        inner = chain.from_iterable(map(optimizers_in, getattr(one, "__dict__", {}).values()))
-        waiting += [(part, is_own) for part in inner if not any(part is each for each, _ in waiting)]
-    return found
 
 
 def unwrapped(model: Any) -> Any:
@@ -338,7 +228,7 @@ def load_into(parts: Parts, state: Mapping[str, Any]) -> Position:
         parts.updated.put_others(state.get("others", ()))
     meshes = () if shards is None else shards.meshes
     for optimizer, one in zip(parts.optimizers, saved, strict=True):
-        _load_optimizer(optimizer, {**one, "state": _spread_again(optimizer, one["state"], meshes)})
+        load_optimizer(optimizer, {**one, "state": _spread_again(optimizer, one["state"], meshes)})
     objects = parts.objects
     objects.load(
         {
@@ -369,7 +259,7 @@ def _spread_again(optimizer: Any, state: Mapping[Any, Any], meshes: tuple[Any, .
     return {number: unpacked(one, (*own.get(number, ()), *meshes)) for number, one in state.items()}
 
 
-def _load_optimizer(optimizer: Any, state: Mapping[str, Any]) -> None:
+def load_optimizer(optimizer: Any, state: Mapping[str, Any]) -> None:
     """Load it into the groups that there are, which a schedule may hold, with the types that were saved.
 
     torch makes new groups, and each tensor one of its parameter's type.
