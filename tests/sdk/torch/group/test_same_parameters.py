@@ -1,6 +1,7 @@
 """Ranks that train parameters of their own are refused where one rank's state is taken for another's."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -85,3 +86,40 @@ def test_an_optimizer_of_which_each_rank_keeps_its_share_is_refused_by_name() ->
     with pytest.raises(FaultrunError) as refused:
         stepped(1).stepped(1)
     assert "what SGD 0 keeps of 0.weight differs between rank 0 and rank 1" in str(refused.value.because)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("change", "passes"), [("last bits", True), ("a local step", False)])
+def test_last_bits_may_drift_on_devices_that_are_unlike_and_local_steps_may_not(
+    dtype: Any, change: str, passes: bool
+) -> None:
+    first, second = net(0).to(dtype), net(0).to(dtype)
+    one, other = rank(0, first), rank(1, second)
+    one.stepped(1)
+    seldom = 1 if dtype is torch.float32 else 1000  # short numbers are rounded to another now and then
+    with torch.no_grad():
+        for parameter in second.parameters():
+            flat = parameter.view(-1)
+            if change == "last bits":
+                flat[::seldom] = torch.nextafter(flat[::seldom], torch.full((), 9.0, dtype=dtype))
+            else:
+                flat.add_(1e-2 * torch.randn(flat.shape).to(dtype) * flat.abs().mean())
+    if passes:
+        other.stepped(1)
+        return
+    with pytest.raises(FaultrunError):
+        other.stepped(1)
+
+
+def test_the_order_of_an_optimizers_parameters_is_its_ranks_own() -> None:
+    def stepped(number: int) -> None:
+        model = net(0)
+        trained = [*model.parameters()]
+        optimizer = torch.optim.SGD(trained[::-1] if number else trained, lr=0.1)
+        for place, one in enumerate(trained):
+            optimizer.state[one]["momentum_buffer"] = torch.full((3,), float(place))
+        parts = Parts(model=model, optimizers=(optimizer,), objects=Objects({}), device=device_of(model))
+        SameParameters(parts, Session(rank=number, world_size=2), ()).stepped(1)
+
+    stepped(0)
+    stepped(1)

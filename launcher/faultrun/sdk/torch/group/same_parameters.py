@@ -3,11 +3,13 @@
 Ranks that train parameters of their own (local steps between two averages, experts that
 DistributedDataParallel ignores), or whose optimizers keep other things (each the momentum of its share of the
 parameters), show it behind an update. A sample of each is looked at behind a few steps, more and more seldom,
-and no rank waits: the one that comes second compares.
+and no rank waits: the one that comes second compares. Devices of several kinds may round the last bit of an
+update in their own ways: such a drift passes, which grows with the steps.
 """
 
 import contextlib
-import zlib
+import json
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -22,6 +24,15 @@ from faultrun.sdk.worker.training_stages import told
 
 _LAST_LOOK = 1025
 _SAMPLE = 1024
+_OF_OPTIMIZERS = 1e-3
+"""By how much what optimizers keep may differ: gradients of its own change all of it."""
+_VALUES = ""
+"""Instead of a name, what tells a parameter from what an optimizer keeps."""
+
+_Sample = tuple[float, float, float]
+"""Sum of a sample with signs by chance, its length, and the last bit of its numbers."""
+
+_NONE: _Sample = (0.0, 0.0, 0.0)
 
 
 class SameParameters:
@@ -45,31 +56,34 @@ class SameParameters:
                     " has its own, protect(directory=sdk.Folder(directory=..., replica_group=(rank,)))"
                 )
             return
-        digests = {name: f"{one:08x}" for name, one in self._digests()}
-        mine = f"{self._session.rank} {' '.join(digests.values())}"
+        mine = dict(self._samples())
         of = f"{self._session.incarnation}/parameters/{self._parts.stage}"
         with contextlib.suppress(RuntimeError, NotImplementedError):
-            rank, *theirs = (
-                bytes(store.compare_set(f"faultrun/{of}/{self._group[0]}/{step}", "", mine))
-                .decode()
-                .split(" ")
+            told_first = store.compare_set(
+                f"faultrun/{of}/{self._group[0]}/{step}", "", json.dumps([self._session.rank, *mine.values()])
             )
-            other = [name for name, one in zip(digests, theirs, strict=False) if one != digests[name]]
-            if len(theirs) != len(digests):
+            rank, *theirs = json.loads(bytes(told_first))
+            steps = self._steps
+            other = [name for name, one in zip(mine, theirs, strict=False) if _apart(one, mine[name], steps)]
+            if len(theirs) != len(mine):
                 other = other or ["what optimizers keep"]
             if other:
-                raise _differ(other, step, int(rank), self._session.rank)
+                raise _differ(other, step, rank, self._session.rank)
 
-    def _digests(self) -> Iterator[tuple[str, int]]:
+    def _samples(self) -> Iterator[tuple[str, dict[str, _Sample]]]:
         names = {}
         for name, one in self._parts.model.named_parameters():
             names[id(one)] = name
-            yield name, _digest(one)
+            yield name, {_VALUES: _sample(one)}
+        places = {one: place for place, one in enumerate(names)}
         for number, optimizer in enumerate(self._parts.optimizers):
             trained = (one for group in optimizer.param_groups for one in group["params"])
-            for place, one in enumerate(trained):
+            in_order = sorted(
+                trained, key=lambda one: places.get(id(one), len(places))
+            )  # they may be a set's
+            for place, one in enumerate(in_order):
                 what = f"what {type(optimizer).__name__} {number} keeps of {names.get(id(one), place)}"
-                yield what, _of_state(optimizer.state.get(one, {}))
+                yield what, _samples_of(optimizer.state.get(one, {}))
 
 
 def _differ(names: list[str], step: int, first: int, second: int) -> FaultrunError:
@@ -82,21 +96,34 @@ def _differ(names: list[str], step: int, first: int, second: int) -> FaultrunErr
     )
 
 
-def _of_state(state: Any) -> int:
-    """Digest the tensors that an optimizer keeps for one parameter, and their names."""
-    found: list[Any] = [] if not isinstance(state, dict) else [*state.items()]
-    digest = 0
-    for name, one in found:
-        value = f"{_digest(one)}" if isinstance(one, torch.Tensor) else ""
-        digest = zlib.crc32(f"{name} {value}".encode(), digest)
-    return digest
+def _apart(theirs: dict[str, _Sample], mine: dict[str, _Sample], steps: int) -> bool:
+    """Whether these are not alike, as far as ``steps`` may drift by their last bits."""
+    if theirs.keys() != mine.keys():
+        return True
+    for name, (one, norm, unit) in mine.items():
+        other, its_norm, _ = theirs[name]
+        may_be = (8 * steps * unit if name == _VALUES else _OF_OPTIMIZERS) * max(norm, its_norm)
+        if (repr(one), repr(norm)) != (repr(other), repr(its_norm)) and not abs(one - other) <= may_be:
+            return True
+    return False
 
 
-def _digest(parameter: Any) -> int:
-    """Digest a sample of this rank's piece; 0 where it has no memory to read."""
+def _samples_of(state: Any) -> dict[str, _Sample]:
+    """What an optimizer keeps for one parameter: its tensors, and the names of all else."""
+    kept = state if isinstance(state, dict) else {}
+    return {f"{name}": _sample(one) if isinstance(one, torch.Tensor) else _NONE for name, one in kept.items()}
+
+
+def _sample(parameter: Any) -> _Sample:
+    """Add up a sample of this rank's piece with signs by chance; nothing where it has no memory to read."""
     local = local_of(parameter.detach())
     if local.layout != torch.strided or local.is_meta or not local.numel():
-        return 0
+        return _NONE
     flat = local.reshape(-1)
-    some = flat[:: max(1, flat.numel() // _SAMPLE)].contiguous().view(torch.uint8)
-    return zlib.crc32(some.to("cpu").numpy().tobytes())
+    some = flat[:: max(1, flat.numel() // _SAMPLE)][:_SAMPLE].to("cpu")
+    unit = torch.finfo(some.dtype).eps if some.is_floating_point() else 0.0
+    some = (some.abs() if some.is_complex() else some).to(torch.float64)
+    signs = torch.randint(0, 2, some.shape, generator=torch.Generator().manual_seed(0)) * 2.0 - 1
+    if unit > torch.finfo(torch.float32).eps:
+        unit /= math.sqrt(len(some))  # of short numbers few are rounded to others by a last bit
+    return float((some * signs).sum()), float(some.norm()), unit
