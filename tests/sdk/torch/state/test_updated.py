@@ -171,3 +171,34 @@ def test_a_schedule_that_holds_the_groups_goes_on_in_them_and_states_keep_their_
     assert loop.optimizer.param_groups is held
     assert held[0] is kept
     assert loop.optimizer.state[parameter]["count"].dtype == torch.int32
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_what_an_optimizer_keeps_goes_to_the_same_parameters_in_whatever_order_its_groups_have_them(
+    tmp_path: Path, by_name: bool
+) -> None:
+    def trained(order: list[int], groups: list[int], steps: int, load: Any = None) -> tuple[Any, Any]:
+        torch.manual_seed(3)
+        net = nn.Sequential(*(nn.Linear(2, 2) for _ in range(3)))
+        named = [*net.named_parameters()]
+        halves = [named[0::2], named[1::2]]
+        picked = [[halves[each][at] if by_name else halves[each][at][1] for at in order] for each in groups]
+        lrs = [0.01 * (2 + each) for each in groups]
+        made = [{"params": params, "lr": lr} for params, lr in zip(picked, lrs, strict=True)]
+        optimizer = torch.optim.Adam(made)
+        guard = protected(tmp_path, optimizer, net=net)
+        if load is not None:
+            guard.load(load)
+        for step in range(guard.global_step + 1, steps + 1):
+            net(torch.full((1, 2), float(step))).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            guard.step()
+        kept = {name: optimizer.state[one] for name, one in named}
+        return guard.training.state_now(), (net.state_dict(), kept)
+
+    _, there = trained([0, 1, 2], [0, 1], 4)
+    half, _ = trained([0, 1, 2], [0, 1], 2)
+    torch.save(half, tmp_path / "half.pt")
+    _, here = trained([2, 0, 1], [1, 0], 4, torch.load(tmp_path / "half.pt", weights_only=True))
+    assert same(here, there)

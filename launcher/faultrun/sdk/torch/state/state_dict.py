@@ -226,6 +226,7 @@ def load_into(parts: Parts, state: Mapping[str, Any]) -> Position:
     if "updated" in state:
         parts.updated.put(state["updated"], saved)
         parts.updated.put_others(state.get("others", ()))
+        saved = parts.updated.in_order(state["updated"], saved)
     meshes = () if shards is None else shards.meshes
     for optimizer, one in zip(parts.optimizers, saved, strict=True):
         load_optimizer(optimizer, {**one, "state": _spread_again(optimizer, one["state"], meshes)})

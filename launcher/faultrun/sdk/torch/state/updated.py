@@ -158,7 +158,8 @@ class Updated:
     def put(self, told: Mapping[str, Any], saved: Sequence[Any]) -> None:
         """Have the groups of ``saved``, the optimizers' states, and freeze what was frozen then."""
         for optimizer, names, state in zip(self._optimizers, told["groups"], saved, strict=True):
-            still = [one for one in optimizer.param_groups if self._named(one["params"]) in names]
+            known = [*map(sorted, names)]
+            still = [one for one in optimizer.param_groups if sorted(self._named(one["params"])) in known]
             if len(still) == len(names) < len(optimizer.param_groups):
                 optimizer.param_groups[:] = still  # the script had taken the others out
             there = len(optimizer.param_groups)
@@ -169,6 +170,16 @@ class Updated:
                 optimizer.add_param_group({**group, "params": params})
         _freeze(self._all, [told["trained"].get(name) for name in self._names.values()])
         self._check()
+
+    def in_order(self, told: Mapping[str, Any], saved: Sequence[Any]) -> list[Any]:
+        """The optimizers' states ``saved``, with what is kept of a parameter under its number here.
+
+        The order of a group may come from a set, and is another in each process.
+        """
+        return [
+            _renumbered(state, names, [self._named(group["params"]) for group in optimizer.param_groups])
+            for optimizer, names, state in zip(self._optimizers, told["groups"], saved, strict=True)
+        ]
 
     def put_back(self, groups: Groups, trained: Sequence[bool]) -> None:
         """Let go of what was added since that boundary, and have its hyperparameters, and frozen what was."""
@@ -210,6 +221,34 @@ class Updated:
     def _name(self) -> None:
         named = [*self._model.named_parameters()]
         self._names, self._all = {id(one): name for name, one in named}, [one for _, one in named]
+
+
+def _renumbered(state: Mapping[str, Any], then: list[list[str]], now: list[list[str]]) -> Mapping[str, Any]:
+    """The state of groups with the names ``then`` as of those ``now``; as it is, where they are others."""
+    before, here = _in_one_list(then), _in_one_list(now)
+    if before == here or sorted(before) != sorted(here):
+        return state
+    numbers = [before.index(one) for one in here]
+    kept = {key: one for key, one in state["state"].items() if not isinstance(key, int)}
+    for number, old in enumerate(numbers):
+        if old in state["state"]:
+            kept[number] = state["state"][old]
+    saved, groups, first = state["param_groups"], [], 0
+    called = [name for group in saved for name in group.get("param_names", group["params"])]
+    for place, names in enumerate(now):
+        alike = (each for each, its in enumerate(then) if sorted(its) == sorted(names))
+        its = range(first, first := first + len(names))
+        group = {**saved[next(alike, place)], "params": [*its]}
+        if "param_names" in group:
+            group["param_names"] = [called[numbers[one]] for one in its]
+        groups.append(group)
+    return {**state, "state": kept, "param_groups": groups}
+
+
+def _in_one_list(groups: list[list[str]]) -> list[tuple[str, int]]:
+    """All names in their order; those without one are told apart by their number among these."""
+    names = [name for group in groups for name in group]
+    return [(name, names[:place].count("") if not name else 0) for place, name in enumerate(names)]
 
 
 def _is_fixed(value: Any) -> bool:
