@@ -147,7 +147,9 @@ class TorchProvider(StateProvider):
             if phase is UpdatePhase.CLEAN:
                 self._chosen = self._settled_by(min(order.until_s, time.monotonic() + _DEVICE_BEHIND_S))
                 if self._chosen is self._training.history[-1] and self._training.is_touched:
-                    raise NotSaved("parameters were changed since the last step, and by no update")
+                    self._chosen = self._copied(order)
+                    if self._chosen is None:
+                        raise NotSaved("parameters were changed since the last step, and by no update")
             if (boundary := self._chosen) is None:
                 raise NotSaved("the device stands in the middle of an update")
             if (there := self._there_already(boundary.position.step)) is not None:
@@ -187,11 +189,16 @@ class TorchProvider(StateProvider):
 
     def _updated_and_whole(self, order: SaveOrder) -> bool:
         """Asked when the main thread stands in an update or after one: find what can be saved, as ordered."""
-        is_inside, kept = self.lock.phase is UpdatePhase.UPDATING, self._training.kept
+        is_inside = self.lock.phase is UpdatePhase.UPDATING
         self._chosen = None if is_inside else self._unended(order.step)
-        if self._chosen is None and kept is not None and (order.peers_lost or self.lock.stopped):
-            self._chosen = kept[0] if order.step in (None, kept[0].position.step) else None
+        if self._chosen is None and (order.peers_lost or self.lock.stopped):
+            self._chosen = self._copied(order)
         return self._chosen is not None
+
+    def _copied(self, order: SaveOrder) -> Boundary | None:
+        """The boundary of which a copy is kept, if it may be saved as ordered."""
+        kept = self._training.kept
+        return None if kept is None or order.step not in (None, kept[0].position.step) else kept[0]
 
     def _whole_after_update(self, step: int | None) -> Boundary | None:
         training = self._training

@@ -91,9 +91,10 @@ class Training(Boundaries):
     def begin(self) -> None:
         """The state changes from here on. Blocks while it is being read."""
         if self.is_touched:
+            self.under_way.keeps_copies = True
             self._tell(
-                f"parameters are changed before step {self.position.step + 1} makes an update, and nothing is"
-                " saved there; change them in `with guard.updating():`"
+                f"parameters are changed before step {self.position.step + 1} makes an update: until then"
+                " only a copy of the last step can be saved; change them in `with guard.updating():`"
             )
         self.lock.begin()
         if self._counted is not None:
@@ -183,7 +184,7 @@ class Training(Boundaries):
             return False
         self.parts.buffers.note_settings()
         is_still = self.recorder.is_still(last.rng, self.reading.loader_state())
-        if is_still and not (self._ran or self.has_changed(last)):
+        if is_still and not (self._ran or self.has_changed(last) or self.is_touched):
             return False
         self.note_boundary(lambda: self.boundary_now(self.history.pop().rng))
         return True

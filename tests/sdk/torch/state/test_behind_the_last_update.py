@@ -85,7 +85,7 @@ def test_a_step_lacks_what_every_step_before_wrote_behind_its_last_meeting(
     assert not job.is_whole
     job.behind(job)
     assert job.is_whole or writes == "random numbers"
-    assert job.guard.training.under_way.meets_between_updates  # a copy of each last step is kept
+    assert job.guard.training.under_way.keeps_copies  # a copy of each last step is kept
 
 
 def test_an_evaluation_that_has_set_a_learning_rate_or_a_seed_is_no_end_of_a_step(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_an_evaluation_that_has_set_a_learning_rate_or_a_seed_is_no_end_of_a_ste
         job.step()
     job.step(only_to_its_meeting=True)
     assert job.is_whole
-    assert not job.guard.training.under_way.meets_between_updates
+    assert not job.guard.training.under_way.keeps_copies
     numbers = torch.get_rng_state()
     torch.manual_seed(7)
     assert [job.is_whole] == [False]

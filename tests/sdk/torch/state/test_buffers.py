@@ -74,6 +74,14 @@ def other_memory(net: Net, new: Any) -> None:
     net.mean.data = new
 
 
+def uncounted(net: Net, new: Any) -> None:
+    net.mean.data.mul_(0.9).add_(new, alpha=0.1)
+
+
+def uncounted_number(net: Net, new: Any) -> None:
+    net.mean.data[-2] += new.sum()
+
+
 def cast(net: Net, _: Any) -> None:
     net.double()
     net.mean.add_(1.0 / 3)
@@ -118,6 +126,8 @@ CHANGES: dict[str, Callable[[Net, Any], None]] = {
     "grown": grown,
     "wider": wider,
     "data": other_memory,
+    "uncounted": uncounted,
+    "uncounted number": uncounted_number,
     "cast": cast,
     "loaded": loaded,
     "registered": registered,

@@ -33,11 +33,15 @@ class Dies(Exception):
 
 
 class Adversaries:
-    """Two nets that are updated one after the other; ``between`` is called where peers are met."""
+    """Two nets that are updated one after the other; ``between`` is called where peers are met.
+
+    A third is frozen.
+    """
 
     def __init__(self, directory: Path, width: int = 4, every: Any = "auto") -> None:
-        self.nets = nn.ModuleList([nn.Linear(width, width), nn.Linear(width, width)])
-        self.optimizers = [torch.optim.Adam(one.parameters()) for one in self.nets]
+        self.nets = nn.ModuleList([nn.Linear(width, width) for _ in range(3)])
+        self.follows = self.nets[2].requires_grad_(False)
+        self.optimizers = [torch.optim.Adam(one.parameters()) for one in self.nets[:2]]
         self.guard: Guard = protected(directory, *self.optimizers, net=self.nets)
         worker = self.guard.training.worker
         assert worker is not None
@@ -45,7 +49,7 @@ class Adversaries:
         self.x = torch.ones(2, width)
 
     def step(self, between: Callable[[], object]) -> None:
-        for net, optimizer in zip(self.nets, self.optimizers, strict=True):
+        for net, optimizer in zip(self.nets, self.optimizers, strict=False):
             optimizer.zero_grad()
             net(self.x).square().sum().backward()
             between()
@@ -146,3 +150,22 @@ def test_a_rank_finds_its_numbers_at_a_copy_that_is_older_than_its_steps(tmp_pat
     found = again.at_step(place)
     assert found is not None
     assert torch.equal(found.cpu, expected.cpu)
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_what_averages_frozen_parameters_before_the_update_has_the_last_step_copied(
+    tmp_path: Path, counted: bool
+) -> None:
+    job = Adversaries(tmp_path)
+
+    def moves() -> None:
+        for one, other in zip(job.follows.parameters(), job.nets[0].parameters(), strict=True):
+            with torch.no_grad():
+                one.lerp_(other, 0.5) if counted else one.data.lerp_(other.data, 0.5)
+
+    for _ in range(2):
+        moves()
+        job.step(lambda: None)
+    there = job.state()
+    moves()
+    assert same(job.saved(peers_lost=True)["model"], there["model"])

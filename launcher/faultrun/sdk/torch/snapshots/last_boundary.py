@@ -28,7 +28,7 @@ class LastBoundary:
     def stepped(self) -> None:
         """A step is complete: copy it, if it is one of those."""
         training, interval = self._training, self._interval
-        if not training.under_way.meets_between_updates or not self._has_room:
+        if not training.under_way.keeps_copies or not self._has_room:
             return
         began_s = time.perf_counter()
         due = interval.stepped(training.position.step, began_s - self._went_on_s)

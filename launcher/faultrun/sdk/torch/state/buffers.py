@@ -23,6 +23,9 @@ _Form = tuple[Any, Any]
 _Settings = tuple[list[Any], list[bool], list[Any], dict[int, Any]]
 """The modules of a boundary, whether each trains, the places of their hooks, and what lay there, by id."""
 
+_SAMPLES = 32
+"""Bytes of a large buffer that are looked at at each boundary."""
+
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 """What the names begin with of a module's dictionaries of hooks around its passes."""
 
@@ -31,8 +34,9 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 class _Kept:
     """One buffer as it was at the last boundary: ``held`` is the tensor that was there, ``copy`` its values.
 
-    ``live`` is this rank's piece of it, at ``address`` (-1: nobody can say). ``is_told``: it is saved, which
-    large ones are not that no ``state_dict`` has and nothing changes.
+    ``live`` is this rank's piece of it, at ``address`` (-1: nobody can say). ``version`` is -1 where writes
+    are not counted, as those to ``one.data``. ``is_told``: it is saved, which large ones are not that no
+    ``state_dict`` has and nothing changes.
     """
 
     held: Any
@@ -44,8 +48,16 @@ class _Kept:
 
     @property
     def has_changed(self) -> bool:
-        """Whether a function has written to it since, as far as it counts that."""
-        return self.version < 0 or self.version != _version_of(self.live)
+        """Whether a function has written to it since, as far as it counts that, or a sample tells."""
+        return self.version < 0 or self.version != _version_of(self.live) or self.differs
+
+    @property
+    def differs(self) -> bool:
+        """Whether bytes of all places of a number are not those of the copy."""
+        if not self.is_bytes:
+            return False
+        stride = bytes_of(self.live) // _SAMPLES | 1
+        return _memory_of(self.live)[::stride] != _memory_of(self.copy)[::stride]
 
     @property
     def has_moved(self) -> bool:
@@ -63,8 +75,9 @@ class _Kept:
 class Buffers:
     """Copies of a model's buffers, made at each boundary. Main thread, or another while that stands still.
 
-    Large ones are copied when their version counter says that they changed. Small ones every time: batch
-    norm's kernels write without counting.
+    Large ones are copied when their version counter or a sample says that they changed. Small ones every
+    time: batch norm's kernels write without counting, as what is done to ``one.data`` does. A large one that
+    is seen to be written so, in the first boundary, the second, the fourth, is copied every time, too.
     """
 
     def __init__(self, model: Any) -> None:
@@ -72,6 +85,7 @@ class Buffers:
         self._kept: dict[str, _Kept] = {}
         self._first: dict[str, _Form] | None = None
         self._settings: _Settings = [], [], [], {}
+        self._captures = 0
         self._find_modules()
         self._look()
         self._first = {name: _form_of(one.copy) for name, one in self._kept.items()}
@@ -103,7 +117,11 @@ class Buffers:
             kept[:] = live
         if self._small[0]:
             torch._foreach_copy_(*self._small)
+        self._captures += 1
+        looks = not self._captures & (self._captures - 1)
         for one in self._large:
+            if looks and not one.has_changed and not same_values(one.copy, one.live):
+                one.version = -1
             if one.has_changed:
                 _copy_again(one)
 
@@ -212,9 +230,9 @@ def _kept(held: Any, old: _Kept | None, *, is_told: bool) -> _Kept:
 
 
 def _copy_again(one: _Kept) -> None:
-    one.copy.copy_(one.live)
     one.is_told |= one.has_changed
-    one.version = _version_of(one.live)
+    one.copy.copy_(one.live)
+    one.version = -1 if one.version < 0 else _version_of(one.live)
 
 
 def _fill(live: Any, values: Any) -> None:

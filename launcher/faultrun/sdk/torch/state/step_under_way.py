@@ -47,8 +47,9 @@ class StepUnderWay:
         self.updates = [0] * len(parts.optimizers)
         """Counted for each optimizer, since the start."""
         self.whole = WholeSteps()
-        self.meets_between_updates = False
-        """Whether ranks meet where the state is that of no step, or nobody knows at once that it is."""
+        self.keeps_copies = False
+        """Whether ranks meet where the state is that of no step, or nobody knows at once that it is: between
+        two updates, behind the last one, and where parameters are changed before the first."""
         self._changes = 0
         self._met: int | None = None
         self._met_last = 0
@@ -79,11 +80,11 @@ class StepUnderWay:
         self._changes += 1
         if self._met is not None:
             self._met_last = meetings()
-            self.meets_between_updates |= self._met_last != self._met
+            self.keeps_copies |= self._met_last != self._met
 
     def has_updated(self, step: int, loader: Loader) -> None:
         """An optimizer has made its update in ``step``, and its random numbers are noted."""
-        if self.whole.looks and not self.meets_between_updates:
+        if self.whole.looks and not self.keeps_copies:
             objects, groups = self._parts.objects, self._parts.updated.groups()
             states = {} if objects.large else copied(objects.now())
             self._updated = self._written(step, loader), groups, states
@@ -108,9 +109,9 @@ class StepUnderWay:
             whole.ended(last, now, late, objects, writes)
             if whole.looks and self._writes is None:
                 self._writes = self._parts.buffers.writes()
-        if late and not self.meets_between_updates:
+        if late and not self.keeps_copies:
             goes_on = self._has_gone_on(now, writes)
-            self.meets_between_updates = bool(objects.large) or whole.vary or goes_on
+            self.keeps_copies = bool(objects.large) or whole.vary or goes_on
 
     def is_whole(self, last: Boundary, now: Boundary, step: int, loader: Loader) -> bool:
         """Whether ``now`` is the end of ``step``, all of which is done. Any thread."""

@@ -18,6 +18,8 @@ from faultrun.sdk.torch.state.trees import copied, is_plain, plain, same
 from faultrun.sdk.worker.training_stages import told
 
 _PIECE = 64
+_LOOKED_AT = 32
+"""Parameters that train of which pieces are looked at, and as many that do not."""
 _FIXED = frozenset({int, float, bool, str, type(None)})
 
 Groups = Sequence[Sequence[Mapping[str, Any]]]
@@ -52,7 +54,7 @@ class Updated:
         self._choose_pieces()
 
     def mark(self) -> tuple[Any, ...]:
-        """What is another once a parameter was written to: how often all were, and pieces of some that train.
+        """What is another once a parameter was written to: how often all were, and pieces of some.
 
         The pieces tell of a change that torch does not count (``one.data.copy_``), on a CPU.
         """
@@ -60,11 +62,10 @@ class Updated:
         return sum([one._version for one in self._plain]), *pieces
 
     def _choose_pieces(self) -> None:
-        """The first parameter that trains, one in the middle, and the last."""
+        """Parameters that train, and frozen ones, which the script may average: of all parts of the model."""
         trained = [one for one in self._plain if one.requires_grad]
-        self._looked_at = (
-            [trained[at] for at in sorted({0, len(trained) // 2, len(trained) - 1})] if trained else []
-        )
+        frozen = [one for one in self._plain if not one.requires_grad]
+        self._looked_at = [*_spread(trained, _LOOKED_AT), *_spread(frozen, _LOOKED_AT)]
 
     def _piece(self, one: Any) -> bytes:
         """The first bytes of this parameter, if the host has any."""
@@ -221,6 +222,14 @@ class Updated:
     def _name(self) -> None:
         named = [*self._model.named_parameters()]
         self._names, self._all = {id(one): name for name, one in named}, [one for _, one in named]
+
+
+def _spread(all_of_them: Sequence[Any], most: int) -> list[Any]:
+    """The first, the last, and what lies evenly between."""
+    last = len(all_of_them) - 1
+    return [
+        all_of_them[at] for at in sorted({round(last * n / (most - 1)) for n in range(most)}) if last >= 0
+    ]
 
 
 def _renumbered(state: Mapping[str, Any], then: list[list[str]], now: list[list[str]]) -> Mapping[str, Any]:

@@ -213,7 +213,7 @@ class Rejoin:
             self._memory.distrust()
         else:
             self._state.interrupted()
-        alone = self._training.under_way.meets_between_updates and not self._memory.is_of_a_part
+        alone = self._training.under_way.keeps_copies and not self._memory.is_of_a_part
         if alone and not self._state.is_whole:
             # no other survivor need have a whole state either: all begin again now, and from a copy
             self._undone = None

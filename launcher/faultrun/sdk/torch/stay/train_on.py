@@ -112,7 +112,7 @@ class TrainOn:
             return self._loader
         if training.reading.generator is not None:
             return "its loader draws from generators, or keeps counts, of its own"
-        if training.under_way.meets_between_updates:
+        if training.under_way.keeps_copies:
             return "its ranks meet between two updates of a step"
         if training.in_parts.asked != {"weight", "accumulating"}:
             return "its steps do not ask for guard.weight and guard.accumulating"
