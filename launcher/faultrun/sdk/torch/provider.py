@@ -17,6 +17,7 @@ from faultrun.sdk.torch.state.trees import copied, same
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Position, Saved, SaveWriter, Sink, numbered
 from faultrun.sdk.worker.state_provider import SaveOrder, StateProvider, limits_of, preflight
+from faultrun.sdk.worker.training_stages import told
 from faultrun.sdk.worker.update_lock import NotSaved, UpdatePhase
 from faultrun.sdk.worker.worker import Worker
 
@@ -111,6 +112,8 @@ class TorchProvider(StateProvider):
         self._training, self._form = training, form
         self._unended = unended or self._whole_after_update
         self._chosen: Boundary | None = None
+        self._slow_s = 0.0
+        """Until when a main thread that waits for nobody may come to the end of its step."""
 
     def gives_way(self) -> None:
         """Another training takes the place of this one. FaultrunError: this one has not even begun."""
@@ -141,7 +144,9 @@ class TorchProvider(StateProvider):
 
     def _save(self, order: SaveOrder, *, agreed: bool = False) -> Saved:
         complete = partial(self._updated_and_whole, order)
-        phase = self.lock.hold(limits_of(order), complete, lambda: self._is_due(order))
+        self._slow_s = (time.monotonic() + order.until_s) / 2
+        limits = replace(limits_of(order), again_s=self._slow_s)
+        phase = self.lock.hold(limits, complete, lambda: self._is_due(order))
         held = True
         try:
             if phase is UpdatePhase.CLEAN:
@@ -191,9 +196,15 @@ class TorchProvider(StateProvider):
         """Asked when the main thread stands in an update or after one: find what can be saved, as ordered."""
         is_inside = self.lock.phase is UpdatePhase.UPDATING
         self._chosen = None if is_inside else self._unended(order.step)
-        if self._chosen is None and (order.peers_lost or self.lock.stopped):
+        if self._chosen is None and (order.peers_lost or self.lock.stopped) and not self._may_end_it():
             self._chosen = self._copied(order)
         return self._chosen is not None
+
+    def _may_end_it(self) -> bool:
+        """Whether the main thread is behind an update, waits for no peer, and has time to end its step."""
+        computes = self.lock.phase is UpdatePhase.UPDATED and not self.lock.stopped
+        in_time = computes and time.monotonic() < self._slow_s
+        return in_time and not self._training.under_way.waits and is_reached(self._training)
 
     def _copied(self, order: SaveOrder) -> Boundary | None:
         """The boundary of which a copy is kept, if it may be saved as ordered."""
@@ -205,8 +216,13 @@ class TorchProvider(StateProvider):
         last = training.history[-1] if training.history else None
         if last is None or step not in (None, last.position.step + 1):
             return None
-        now = training.whole_now()
+        now = None if self._may_end_it() else training.whole_now()
         if now is not None and is_reached(training):
+            if not (training.under_way.waits or self.lock.stopped):
+                told(
+                    f"step {last.position.step + 1} is saved before the script has ended it: what it does"
+                    " behind its last update took too long, and is lost"
+                )
             return now._replace(position=now.position._replace(step=now.position.step + 1))
         return settled(training)
 

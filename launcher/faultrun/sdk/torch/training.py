@@ -91,7 +91,7 @@ class Training(Boundaries):
     def begin(self) -> None:
         """The state changes from here on. Blocks while it is being read."""
         if self.is_touched:
-            self.under_way.keeps_copies = True
+            self.under_way.changes_early()
             self._tell(
                 f"parameters are changed before step {self.position.step + 1} makes an update: until then"
                 " only a copy of the last step can be saved; change them in `with guard.updating():`"

@@ -40,12 +40,14 @@ class HoldLimits:
     ``settle_s``: for the running step to end, although the state is already consistent: a step that is nearly
     done need not be lost. ``stuck_s``: for a main thread that stands after an update, before it is taken for
     stuck. ``first_s``: for the very first boundary, before which there is nothing that could be lost.
+    ``again_s``: on the monotonic clock, when it is asked again of a stuck one whether there is a state.
     """
 
     until_s: float
     settle_s: float = 0.25
     stuck_s: float = 1.0
     first_s: float = float("inf")
+    again_s: float = 0.0
 
 
 class UpdateLock:
@@ -193,5 +195,5 @@ class UpdateLock:
     def _pause_s(self, now_s: float, settled_s: float, limits: HoldLimits) -> float:
         """Until something can be different without news: the step has settled, or is taken for stuck."""
         waits_s = (limits.stuck_s, limits.first_s)
-        coming = (settled_s, *(self._since_s + wait_s for wait_s in waits_s), limits.until_s)
+        coming = (settled_s, *(self._since_s + wait_s for wait_s in waits_s), limits.again_s, limits.until_s)
         return max(0.001, min((at_s for at_s in coming if at_s > now_s), default=0.05) - now_s)

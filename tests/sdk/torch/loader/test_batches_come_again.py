@@ -386,3 +386,34 @@ def test_a_loop_over_steps_that_begins_again_where_it_was_left_has_paused_and_go
     assert [over_steps(first, 9, upto) for upto in (2, 4)] == [[1, 2], [3, 4]]
     again.load(first.training.host_state_at(first.training.history[-1]))
     assert over_steps(again, 9, upto=9) == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("how", ["steps", "run"])
+def test_a_seed_behind_a_resume_changes_nothing_of_the_steps_that_follow(tmp_path: Path, how: str) -> None:
+    def drawn(upto: int, resumed: Any = None) -> tuple[list[float], Any]:
+        net = nn.Linear(1, 1)
+        guard = protected(tmp_path, torch.optim.SGD(net.parameters(), 0.1), net=net)
+        if resumed is not None:
+            guard.load(resumed)
+        torch.manual_seed(7)
+        found: list[float] = []
+
+        def step(_: object = None) -> None:
+            found.append(float(torch.rand(())))
+            net(torch.ones(1)).sum().backward()
+            guard.training.parts.optimizers[0].step()
+
+        def train(_: Guard) -> None:
+            while guard.global_step < upto:
+                step()
+                guard.step()
+
+        if how == "run":
+            guard.run(train)
+        else:
+            [*map(step, guard.steps(upto))]
+        return found, guard.training.host_state_at(guard.training.history[-1])
+
+    whole, _ = drawn(4)
+    torch.save(drawn(2)[1], tmp_path / "gasp.pt")
+    assert drawn(4, torch.load(tmp_path / "gasp.pt", weights_only=True))[0] == whole[2:]

@@ -1,5 +1,7 @@
 """Where ranks meet behind the last update of a step, what each step does there tells whether one is whole."""
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +12,8 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 
+from faultrun.sdk.torch.provider import GaspFile, TorchProvider  # noqa: E402
+from faultrun.sdk.worker.state_provider import SaveOrder  # noqa: E402
 from sdk.support.protected import protected  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -103,3 +107,61 @@ def test_an_evaluation_that_has_set_a_learning_rate_or_a_seed_is_no_end_of_a_ste
     assert [job.is_whole] == [False]
     job.optimizer.param_groups[0]["lr"] = 0.1
     assert job.is_whole
+
+
+def test_a_step_is_no_guess_where_parameters_follow_that_nobody_counts(tmp_path: Path) -> None:
+    def average(job: Job) -> None:
+        for one in job.net.parameters():
+            one.data = one.data / 2
+
+    job = Job(tmp_path, average)
+    for _ in range(3):
+        job.step()
+    job.step(only_to_its_meeting=True)
+    assert not job.is_whole
+    assert job.guard.training.under_way.keeps_copies
+
+
+@pytest.mark.parametrize("follows", ["a learning rate", "nothing"])
+def test_steps_that_meet_now_and_then_have_copies_until_it_is_known_that_nothing_follows(
+    tmp_path: Path, follows: str
+) -> None:
+    job = Job(tmp_path, lambda _: None)
+    under_way, keeps = job.guard.training.under_way, []
+
+    def seldom() -> None:
+        if (job.guard.global_step + 1) % 3 == 0:
+            Job.meet(job)
+            job.optimizer.param_groups[0]["lr"] *= 0.9 if follows != "nothing" else 1
+
+    job.meet = seldom  # type: ignore[method-assign]
+    for _ in range(6):
+        job.step()
+        keeps.append(under_way.keeps_copies)
+    assert keeps == [False, False, True, True, True, follows != "nothing"]
+
+
+def test_a_main_thread_that_computes_behind_an_update_is_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = Job(tmp_path, lambda _: None)
+    job.step()
+    job.meet = lambda: None  # type: ignore[method-assign]
+    job.step(only_to_its_meeting=True)
+    provider, saved = TorchProvider(job.guard.training, GaspFile(job.guard.training)), []
+    until_s = time.monotonic() + 60
+    helper = threading.Thread(
+        target=lambda: saved.append(provider.save(SaveOrder(until_s=until_s))), daemon=True
+    )
+    helper.start()
+    while not job.guard.training.lock.is_wanted:
+        assert time.monotonic() < until_s
+    assert not provider._updated_and_whole(SaveOrder(until_s=until_s))
+    job.net.bias.add_(1)
+    job.guard.step()
+    helper.join()
+    assert torch.load(saved[0].path, weights_only=True)["model"]["bias"].tolist() == [1, 1]
+    job.step(only_to_its_meeting=True)
+    late = provider.save(SaveOrder(until_s=time.monotonic() + 3))
+    assert late.path != saved[0].path
+    assert "took too long, and is lost" in capsys.readouterr().err

@@ -66,6 +66,11 @@ class EpochPlace:
         self._steps_left = dict(steps) if run_id and run_id == self._run_id else {}
         self._to_end = {*self._steps_left}
 
+    def puts_numbers_back(self, position: Position) -> None:
+        """Steps begin that open no loader: if a save is resumed at ``position``, with its random numbers."""
+        if self._resumed is not None and self._resumed[0] == position:
+            restore_rng(self._resumed[1], self.generator)
+
     def forgets(self) -> None:
         """No batch need come as it did: training starts anew, or with other random numbers."""
         if self._notes is not None:

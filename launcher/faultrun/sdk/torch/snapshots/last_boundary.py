@@ -29,6 +29,7 @@ class LastBoundary:
         """A step is complete: copy it, if it is one of those."""
         training, interval = self._training, self._interval
         if not training.under_way.keeps_copies or not self._has_room:
+            training.kept = None
             return
         began_s = time.perf_counter()
         due = interval.stepped(training.position.step, began_s - self._went_on_s)

@@ -47,9 +47,9 @@ class StepUnderWay:
         self.updates = [0] * len(parts.optimizers)
         """Counted for each optimizer, since the start."""
         self.whole = WholeSteps()
-        self.keeps_copies = False
-        """Whether ranks meet where the state is that of no step, or nobody knows at once that it is: between
-        two updates, behind the last one, and where parameters are changed before the first."""
+        self._between = self._is_unknown = self._is_known = False
+        """Whether ranks meet where the state is that of no step; and where nobody knows yet whether they do:
+        some steps meet behind their last update, and what these do there was not looked at."""
         self._changes = 0
         self._met: int | None = None
         self._met_last = 0
@@ -58,7 +58,16 @@ class StepUnderWay:
         self._writes: tuple[int, int] | None = None
         """Values at the last boundary; None where nobody looks."""
         self._updated: tuple[Any, ...] | None = None
-        """What was written, and how hyperparameters and objects were, as the last update ended."""
+        """What was written, and how all that may change was, as the last update ended."""
+
+    @property
+    def keeps_copies(self) -> bool:
+        """Whether each last step is to be copied, for survivors may stand where the state is that of none."""
+        return self._between or self._is_unknown
+
+    def changes_early(self) -> None:
+        """Parameters were changed before the update."""
+        self._between = True
 
     def boundary(self) -> None:
         """A step begins."""
@@ -80,14 +89,19 @@ class StepUnderWay:
         self._changes += 1
         if self._met is not None:
             self._met_last = meetings()
-            self.keeps_copies |= self._met_last != self._met
+            self._between |= self._met_last != self._met
 
     def has_updated(self, step: int, loader: Loader) -> None:
         """An optimizer has made its update in ``step``, and its random numbers are noted."""
-        if self.whole.looks and not self.keeps_copies:
-            objects, groups = self._parts.objects, self._parts.updated.groups()
+        if self.whole.looks and not self._between:
+            objects, updated = self._parts.objects, self._parts.updated
             states = {} if objects.large else copied(objects.now())
-            self._updated = self._written(step, loader), groups, states
+            self._updated = self._written(step, loader), updated.mark(), updated.groups(), states
+
+    @property
+    def waits(self) -> bool:
+        """Whether ranks have met behind the last update, and so it may wait for a peer. Any thread."""
+        return self._met is not None and meetings() != self._met_last
 
     def seen(self, step: int, loader: Loader) -> tuple[int, StepWrites | None]:
         """How often ranks have met behind its last update, and what it has written as ``step``. Any thread.
@@ -109,9 +123,11 @@ class StepUnderWay:
             whole.ended(last, now, late, objects, writes)
             if whole.looks and self._writes is None:
                 self._writes = self._parts.buffers.writes()
-        if late and not self.keeps_copies:
+        if late and not self._between:
+            self._is_known |= self._updated is not None
             goes_on = self._has_gone_on(now, writes)
-            self.keeps_copies = bool(objects.large) or whole.vary or goes_on
+            self._between = bool(objects.large) or whole.vary or goes_on
+        self._is_unknown = whole.meet_in_some and not self._is_known
 
     def is_whole(self, last: Boundary, now: Boundary, step: int, loader: Loader) -> bool:
         """Whether ``now`` is the end of ``step``, all of which is done. Any thread."""
@@ -122,8 +138,11 @@ class StepUnderWay:
         """Whether the step that ended changed anything behind its last update."""
         if (then := self._updated) is None:
             return False
-        differ = then[0] != writes or names_differing(then[1], now.groups)
-        return bool(differ) or not same(then[2], now.objects)
+        written, mark, groups, objects = then
+        has_moved = mark != self._mark_of_parameters
+        self.whole.vary |= has_moved and written == writes  # nobody could count how much of it is done
+        differ = has_moved or written != writes or names_differing(groups, now.groups)
+        return bool(differ) or not same(objects, now.objects)
 
     def _written(self, step: int, loader: Loader) -> StepWrites | None:
         if (then := self._writes) is None or self._mark_of_parameters is None:
@@ -143,6 +162,9 @@ class WholeSteps:
         """Whether not all steps made the same updates."""
         self.meet_late = 0
         """How often ranks meet behind the last update of a step, at most."""
+        self.meet_in_some = False
+        """Whether they do so in some steps, and not in all."""
+        self._met: int | None = None
         self._moving: set[str] = set()
         self._written: StepWrites | None = None
         self._hyperparameters: set[str] = set()
@@ -164,7 +186,8 @@ class WholeSteps:
                 f"ranks meet in step {now.position.step} behind its last update, before guard.step() or its"
                 " end: of a fault there it is taken that a step does what each one before it did"
             )
-        self.meet_late = max(self.meet_late, met)
+        self.meet_in_some |= self._met not in (None, met)
+        self._met, self.meet_late = met, max(self.meet_late, met)
         if met and written is not None:
             self.vary |= self._written not in (None, written)
             self._written = written

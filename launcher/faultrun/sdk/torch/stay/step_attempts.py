@@ -50,6 +50,7 @@ class Loops:
     def steps(self, last: int) -> Iterator[int]:
         """The steps up to ``last``, each again that was taken back."""
         training, rejoin = self.training, self._rejoins_here
+        training.reading.puts_numbers_back(training.position)
         if rejoin is not None:
             training.begin_here()
             rejoin.enter()
@@ -95,6 +96,7 @@ class Loops:
     def run(self, train: Callable[[], T]) -> T:
         """``train()``, and again from the common step whenever a peer was lost in it."""
         training, rejoin = self.training, self.rejoin
+        training.reading.puts_numbers_back(training.position)
         if rejoin is None:
             return train()
         training.redo.in_function = True
