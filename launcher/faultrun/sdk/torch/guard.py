@@ -155,6 +155,8 @@ class Guard:
         training, self.training.kept = self.training, None
         training.position, rng, epoch_rng = taken_apart(state, training.writer.session.full_world_size)
         training.parts.objects.load(state["objects"])
+        if training.writer.session.rank:
+            training.puts_own_objects(rng.noted, 0)  # by whom such checkpoints are written
         restore_rng(rng)
         training.reading.resumes_at(training.position, rng, epoch_rng, state.get("left"))
 

@@ -152,20 +152,41 @@ def test_a_rank_finds_its_numbers_at_a_copy_that_is_older_than_its_steps(tmp_pat
     assert torch.equal(found.cpu, expected.cpu)
 
 
-@pytest.mark.parametrize("counted", [True, False])
-def test_what_averages_frozen_parameters_before_the_update_has_the_last_step_copied(
-    tmp_path: Path, counted: bool
+def damp(job: Adversaries) -> None:
+    for state in job.optimizers[0].state.values():
+        state["exp_avg"].mul_(0.5)
+
+
+def swap(job: Adversaries) -> None:
+    job.nets[1].weight.data = job.nets[0].weight.data.clone()
+
+
+def average(job: Adversaries) -> None:
+    with torch.no_grad():
+        for one, other in zip(job.follows.parameters(), job.nets[0].parameters(), strict=True):
+            one.lerp_(other, 0.5)
+
+
+def average_uncounted(job: Adversaries) -> None:
+    for one, other in zip(job.follows.parameters(), job.nets[0].parameters(), strict=True):
+        one.data.lerp_(other.data, 0.5)
+
+
+EARLY = [damp, swap, average, average_uncounted]
+
+
+@pytest.mark.parametrize("change", EARLY)
+def test_what_changes_before_the_update_has_the_last_step_copied(
+    tmp_path: Path, change: Callable[[Adversaries], object]
 ) -> None:
     job = Adversaries(tmp_path)
-
-    def moves() -> None:
-        for one, other in zip(job.follows.parameters(), job.nets[0].parameters(), strict=True):
-            with torch.no_grad():
-                one.lerp_(other, 0.5) if counted else one.data.lerp_(other.data, 0.5)
-
-    for _ in range(2):
-        moves()
-        job.step(lambda: None)
-    there = job.state()
-    moves()
-    assert same(job.saved(peers_lost=True)["model"], there["model"])
+    job.step(lambda: None)
+    change(job)
+    job.step(lambda: None)  # which sees it, and copies from here on
+    there, where = job.state(), job.nets[1].weight.data_ptr()
+    change(job)
+    found = job.saved(peers_lost=True)
+    assert same(found["model"], there["model"])
+    assert same(found["optimizer"], there["optimizer"])
+    job.guard.training.parts.updated.go_home()
+    assert job.nets[1].weight.data_ptr() == where

@@ -1,6 +1,7 @@
 """Which ranks hold the same shards, and where one may be put back: meshes of eight ranks, seen by one."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -147,11 +148,13 @@ def test_the_first_fsdp_is_refused(tmp_path: Path) -> None:
 
 def test_a_place_among_other_ranks_is_as_many_samples() -> None:
     dist.destroy_process_group()
-    alone = gathered(Position(40, 1, 16), current_rng(), None)
+    alone = gathered(Position(40, 1, 16), replace(current_rng(), noted=b"own"), None)
     own = taken_apart(alone)
+    assert own[1].noted == b"own"
     assert own[0] == Position(40, 1, 16)
     assert torch.equal(own[1].cpu, current_rng().cpu)
     dist.init_process_group("fake", store=FakeStore(), rank=RANK, world_size=WORLD)
     position, rng, _ = taken_apart(alone)
     assert position == Position(40, 1, 2)
+    assert rng.noted == b""
     assert not torch.equal(rng.cpu, own[1].cpu), "this rank draws numbers of its own"

@@ -4,12 +4,14 @@
      "objects": {name: state}}
 
 Such a checkpoint keeps one copy of whatever is not spread over a mesh, and loads into any number of ranks. So
-the random numbers of all ranks are in it (``random``: what ``torch.save`` makes of a list by rank), gathered
-while the state is made: ``state_dict`` is for all ranks at once, as ``dcp.save`` and ``dcp.load`` call it.
+the random numbers of all ranks, and what their own small objects are, are in it (``random``: what
+``torch.save`` makes of a list by rank), gathered while the state is made: ``state_dict`` is for all ranks at
+once, as ``dcp.save`` and ``dcp.load`` call it.
 """
 
 import io
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,7 +27,7 @@ def gathered(position: Position, rng: Rng, epoch_rng: Rng | None, full: int = 0)
 
     ``full`` is of how many ranks' batches a step is made, where that may be more than there are.
     """
-    own = [rng_to_plain(rng), None if epoch_rng is None else rng_to_plain(epoch_rng)]
+    own = [rng_to_plain(rng), None if epoch_rng is None else rng_to_plain(epoch_rng), rng.noted]
     of_all = [own]
     if dist.is_initialized():
         of_all = [[] for _ in range(dist.get_world_size())]
@@ -50,8 +52,8 @@ def taken_apart(state: Mapping[str, Any], full: int = 0) -> tuple[Position, Rng,
     """
     of_all = torch.load(io.BytesIO(state["random"]), weights_only=True)
     rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-    rng, epoch_rng = (None if one is None else rng_from_plain(one) for one in of_all[rank % len(of_all)])
-    assert rng is not None, "every rank has random numbers"
+    first, second, *noted = of_all[rank % len(of_all)]
+    rng, epoch_rng = rng_from_plain(first), None if second is None else rng_from_plain(second)
     batches = batches_done(state, max(full, ranks))
-    new = rng if rank < len(of_all) else reseeded(rng, rank)
+    new = replace(rng, noted=b"".join(noted)) if rank < len(of_all) else reseeded(rng, rank)
     return Position(state["global_step"], state["epoch"], batches), new, epoch_rng

@@ -72,6 +72,7 @@ class StepUnderWay:
     def boundary(self) -> None:
         """A step begins."""
         self._met, self._changes = None, 0
+        self._parts.updated.boundary()
         self._mark_of_parameters = self._parts.updated.mark()
         self._writes = self._parts.buffers.writes() if self.whole.looks else None
 

@@ -52,14 +52,33 @@ class Updated:
             if not (is_dtensor(one) or one.is_inference()) and one.layout == torch.strided
         ]
         self._choose_pieces()
+        self._then: list[int] = []
+        self._homes: list[Any] = []
 
     def mark(self) -> tuple[Any, ...]:
-        """What is another once a parameter was written to: how often all were, and pieces of some.
+        """What is another once a parameter was written to, or what an optimizer keeps: how often all were and
+        where they lie, pieces of some, and how often was written to what is kept of these.
 
         The pieces tell of a change that torch does not count (``one.data.copy_``), on a CPU.
         """
         pieces = [self._piece(one) for one in self._looked_at]
-        return sum([one._version for one in self._plain]), *pieces
+        held = (each.state.get(one) for each in self._optimizers for one in self._looked_at)
+        kept = [one._version for state in held if state for one in state.values() if _is_counted(one)]
+        return sum([one._version for one in self._plain]), self._places(), pieces, kept
+
+    def boundary(self) -> None:
+        """A step begins: note where the parameters lie."""
+        if (places := self._places()) != self._then:
+            self._then, self._homes = places, [one.data for one in self._plain]
+
+    def go_home(self) -> None:
+        """Have the parameters lie where they lay as the step began: the script may have swapped them."""
+        for one, home in zip(self._plain, self._homes, strict=False):
+            if one.data_ptr() != home.data_ptr():
+                one.data = home
+
+    def _places(self) -> list[int]:
+        return [one.data_ptr() for one in self._plain]
 
     def _choose_pieces(self) -> None:
         """Parameters that train, and frozen ones, which the script may average: of all parts of the model."""
@@ -258,6 +277,11 @@ def _in_one_list(groups: list[list[str]]) -> list[tuple[str, int]]:
     """All names in their order; those without one are told apart by their number among these."""
     names = [name for group in groups for name in group]
     return [(name, names[:place].count("") if not name else 0) for place, name in enumerate(names)]
+
+
+def _is_counted(one: Any) -> bool:
+    """Whether it is a tensor that knows how often it was written to."""
+    return isinstance(one, torch.Tensor) and not one.is_inference()
 
 
 def _is_fixed(value: Any) -> bool:

@@ -97,6 +97,7 @@ class LiveState:
         if kept is None or kept[0].position != training.history[-1].position:
             return False
         training.lock.begin()
+        training.parts.updated.go_home()
         training.load(copied(kept[1]))
         training.kept = kept
         training.came_back()
