@@ -18,8 +18,8 @@ from faultrun.sdk.torch.state.trees import copied, is_plain, plain, same
 from faultrun.sdk.worker.training_stages import told
 
 _PIECE = 64
-_LOOKED_AT = 32
-"""Parameters that train of which pieces are looked at, and as many that do not."""
+_LOOKED_AT, _KEPT_OF = 8, 3
+"""Parameters that train of which pieces are looked at, and as many that do not; and what is kept of some."""
 _FIXED = frozenset({int, float, bool, str, type(None)})
 
 Groups = Sequence[Sequence[Mapping[str, Any]]]
@@ -39,7 +39,13 @@ class Updated:
         self._seen: tuple[list[int], list[bool]] | None = None
         self.are_plain = False
         """Whether saves hold plain values only."""
-        self._pieces: dict[tuple[int, int], memoryview] = {}
+        self._pieces: list[memoryview] = []
+        self._then: list[int] = []
+        self._homes: list[Any] = []
+        """Where the parameters lay as the step began, and what lies there, so that no other tensor does."""
+        self._with_state: list[Any] = []
+        self._is_anew = True
+        """Whether other parameters train than those of which pieces are known."""
         self._name()
         self._dtypes = {self._names[id(one)]: one.dtype for one in self._all}
         trained = (one for each in optimizers for group in each.param_groups for one in group["params"])
@@ -51,9 +57,6 @@ class Updated:
             for one in known
             if not (is_dtensor(one) or one.is_inference()) and one.layout == torch.strided
         ]
-        self._choose_pieces()
-        self._then: list[int] = []
-        self._homes: list[Any] = []
 
     def mark(self) -> tuple[Any, ...]:
         """What is another once a parameter was written to, or what an optimizer keeps: how often all were and
@@ -61,15 +64,22 @@ class Updated:
 
         The pieces tell of a change that torch does not count (``one.data.copy_``), on a CPU.
         """
-        pieces = [self._piece(one) for one in self._looked_at]
-        held = (each.state.get(one) for each in self._optimizers for one in self._looked_at)
-        kept = [one._version for state in held if state for one in state.values() if _is_counted(one)]
-        return sum([one._version for one in self._plain]), self._places(), pieces, kept
+        states = (each.state.get(one) for each in self._optimizers for one in self._with_state)
+        kept = [one._version for state in states if state for one in state.values() if _is_counted(one)]
+        places = self._places()
+        pieces = [*map(bytes, self._pieces)] if places == self._then else []
+        return sum([one._version for one in self._plain]), places, pieces, kept
 
     def boundary(self) -> None:
-        """A step begins: note where the parameters lie."""
-        if (places := self._places()) != self._then:
-            self._then, self._homes = places, [one.data for one in self._plain]
+        """A step begins: note where the parameters lie, and keep that memory for them."""
+        if (places := self._places()) != self._then or self._is_anew:
+            self._is_anew, self._then, self._homes = False, places, [one.data for one in self._plain]
+            trained = [one for one in self._plain if one.requires_grad]
+            frozen = [one for one in self._plain if not one.requires_grad]  # which the script may average
+            self._with_state = _spread(trained, _KEPT_OF)
+            looked_at = (*_spread(trained, _LOOKED_AT), *_spread(frozen, _LOOKED_AT))
+            here = (one for one in looked_at if one.device.type == "cpu" and one.nbytes)
+            self._pieces = [memory_at(one.data_ptr(), min(_PIECE, one.nbytes)) for one in here]
 
     def go_home(self) -> None:
         """Have the parameters lie where they lay as the step began: the script may have swapped them."""
@@ -79,23 +89,6 @@ class Updated:
 
     def _places(self) -> list[int]:
         return [one.data_ptr() for one in self._plain]
-
-    def _choose_pieces(self) -> None:
-        """Parameters that train, and frozen ones, which the script may average: of all parts of the model."""
-        trained = [one for one in self._plain if one.requires_grad]
-        frozen = [one for one in self._plain if not one.requires_grad]
-        self._looked_at = [*_spread(trained, _LOOKED_AT), *_spread(frozen, _LOOKED_AT)]
-
-    def _piece(self, one: Any) -> bytes:
-        """The first bytes of this parameter, if the host has any."""
-        place = one.data_ptr(), min(_PIECE, one.nbytes)
-        if (view := self._pieces.get(place)) is None:
-            if one.device.type != "cpu" or not one.nbytes:
-                return b""
-            if len(self._pieces) >= len(self._looked_at):
-                self._pieces.clear()  # memory that parameters have left
-            view = self._pieces[place] = memory_at(*place)
-        return bytes(view)
 
     def tell_what_is_anew(self, ranks: int) -> None:
         """What a DistributedDataParallel has that no save holds, once a training goes on."""
@@ -145,8 +138,7 @@ class Updated:
     def look(self, groups: Groups, trained: list[bool]) -> None:
         """A step has ended so. FaultrunError: what was added or unfrozen in it could not come back."""
         if (seen := ([*map(len, groups)], trained)) != self._seen:
-            self._seen = seen
-            self._choose_pieces()
+            self._seen, self._is_anew = seen, True
             self._check()
             if self.are_plain:
                 self._check_states()
