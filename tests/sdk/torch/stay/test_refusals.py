@@ -20,7 +20,7 @@ from faultrun.sdk.snapshots.interval import SnapshotEvery, SnapshotInterval
 from faultrun.sdk.stay.next_group import Regroup
 from faultrun.sdk.torch import _why_no_rejoin as why_no_rejoin
 from faultrun.sdk.torch.group.ddp import Averaging, why_not
-from faultrun.sdk.torch.group.fsdp2 import Sharded
+from faultrun.sdk.torch.group.fsdp2 import Sharded, groups_of, sharded_beside
 from faultrun.sdk.torch.group.group_store import PeerLost
 from faultrun.sdk.torch.group.process_group import TrainingGroup
 from faultrun.sdk.torch.stay.preconditions import Preconditions
@@ -136,6 +136,22 @@ def test_two_ddp_whose_gradients_come_at_the_same_time_and_one_that_is_made_in_a
         outer(torch.ones(1, 8)).sum().backward()
     assert "into one another" in unable.by_now
     assert not averaging.arranges
+
+
+def test_a_sharded_teacher_beside_the_model_enters_the_next_groups_with_it_while_it_lives() -> None:
+    model, teacher = fully_shard(net()), [fully_shard(net())]
+    sharded = Sharded(model)
+    sharded.finds_others()
+    assert sharded.why_not == ""
+    infos = [group.mesh_info for one in teacher for group in groups_of(one._get_fsdp_state())]
+    for info in infos:
+        info.shard_process_group = None
+    sharded.enters()
+    assert [info.shard_process_group for info in infos] == [dist.group.WORLD] * len(infos)
+    teacher.clear()
+    infos.clear()
+    sharded.finds_others()
+    assert not sharded_beside(model)
 
 
 def test_several_process_groups_are_refused_and_so_is_a_backend_that_cannot_be_left() -> None:

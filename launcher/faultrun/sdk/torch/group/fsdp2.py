@@ -5,6 +5,9 @@ gets again; what is stale is the group that ``FSDPMeshInfo`` keeps. A mesh of mo
 groups of its own, and makes them again. All of it is checked here, and refused by name where it is not there.
 """
 
+import gc
+import sys
+import weakref
 from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Any
@@ -18,13 +21,18 @@ _MAKES_GROUPS = ("_init_process_groups", "_layout", "_rank_map", "_mesh_dim_name
 
 
 class Sharded:
-    """One root module of ``fully_shard`` over a mesh of all ranks."""
+    """One root module of ``fully_shard`` over a mesh of all ranks, and others beside it (a teacher)."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
+        self._beside: weakref.WeakSet[Any] = weakref.WeakSet()
         self._names: frozenset[str] | None = None
         self._vacant: list[tuple[Any, str]] = []
         self._usual: Counter[tuple[str, int]] | None = None
+
+    def finds_others(self) -> None:
+        """See which sharded modules there are beside it."""
+        self._beside = weakref.WeakSet(sharded_beside(self._root))
 
     @property
     def why_not(self) -> str:
@@ -32,6 +40,10 @@ class Sharded:
         if not hasattr(self._root, "_get_fsdp_state") or not hasattr(self._root, "reset_iter_state"):
             return "fully_shard was not applied to the whole model, or this torch cannot reset it"
         meshes = meshes_of([*self._root.parameters()])
+        others = meshes_of([parameter for one in self._beside for parameter in one.parameters()])
+        if any(mesh.ndim > 1 and all(mesh is not own for own in meshes) for mesh in others):
+            return "fully_shard on a model beside it, over a mesh with groups of its own"
+        meshes = (*meshes, *others)
         if any(mesh.size() != dist.get_world_size() for mesh in meshes):
             return "fully_shard over a mesh that is not of all ranks"
         if any(mesh is not info.mesh for mesh in meshes for info in self._infos() if mesh.ndim > 1):
@@ -66,6 +78,9 @@ class Sharded:
                 info.replicate_process_group = info.mesh.get_group(info.replicate_mesh_dim)
         if self._root._get_fsdp_state()._is_root is not None:  # a newcomer has not run it yet
             self._root.reset_iter_state()
+        for one in self._beside:
+            if one._get_fsdp_state()._is_root:
+                one.reset_iter_state()
         self._forget()
 
     def between_steps(self, *, has_run: bool) -> None:
@@ -121,10 +136,20 @@ class Sharded:
         """The parameters that are gathered and reduced together, of all modules."""
         return [
             group
-            for module in self._root.modules()
+            for module in (*self._root.modules(), *self._beside)
             if callable(getattr(module, "_get_fsdp_state", None))
             for group in groups_of(module._get_fsdp_state())
         ]
+
+
+def sharded_beside(root: Any) -> list[Any]:
+    """All sharded modules that live and are no part of ``root``."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    if fsdp is None or (kind := getattr(fsdp, "FSDPModule", None)) is None:
+        return []
+    gc.collect()
+    own = {*map(id, root.modules())}
+    return [one for one in gc.get_objects() if issubclass(type(one), kind) and id(one) not in own]
 
 
 def gradients_in(root: Any) -> Iterator[tuple[str, Any]]:

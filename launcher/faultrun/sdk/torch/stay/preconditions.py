@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from faultrun.sdk.torch.group.ddp import Averaging, why_not_all
-from faultrun.sdk.torch.group.fsdp2 import Sharded
+from faultrun.sdk.torch.group.fsdp2 import Sharded, sharded_beside
 from faultrun.sdk.torch.group.process_group import TrainingGroup
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.worker import Worker
@@ -31,7 +31,10 @@ class Preconditions:
         if not self.worker.session.is_outside and (why := self.group.why_not or self._besides):
             return why
         if self.sharded is None:
+            if sharded_beside(self.training.parts.model):
+                return "fully_shard on a model beside the protected one, which is not sharded itself"
             return why_not_all(self.ddps, self.training.parts.optimizers)
+        self.sharded.finds_others()
         return self.sharded.why_not or ("DistributedDataParallel beside fully_shard" if self.ddps else "")
 
     @property
