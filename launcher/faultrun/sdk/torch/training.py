@@ -39,6 +39,8 @@ class Training(Boundaries):
         """Whether the script asks for its steps, and so tells where one begins."""
         self.carried = Carried(self._is_given, self.note_under_way)
         self._told: set[str] = set()
+        self._is_unused = self._is_ahead = False
+        """Whether a batch was taken that the model was not given yet, and another while it was so."""
         self.is_over = False
         """Whether the script has said so, or has begun another."""
 
@@ -119,6 +121,12 @@ class Training(Boundaries):
         self.position = Position(
             last.step + 1 if n is None else n, last.epoch if epoch is None else epoch, last.step_in_epoch
         )
+        if self._is_ahead and self.carried.is_given:
+            self._tell(
+                f"two batches were taken before the model was given one in step {self.position.step}: if one"
+                " is fetched ahead, a resume leaves it out; fetch in a class that guard.batches is given"
+            )
+        self._is_ahead = False
         before = self.history[-1] if self.history else None
         under_way = self._counted
         if before is not None and self.parts.optimizers and not self.has_update:
@@ -163,12 +171,17 @@ class Training(Boundaries):
     def takes_batch(self, epoch: int) -> None:
         """The next batch of ``epoch`` is worked on."""
         last = self.position
-        self.position = Position(last.step, epoch, (last.step_in_epoch or 0) + 1)
+        self.is_given_batch(Position(last.step, epoch, (last.step_in_epoch or 0) + 1))
+
+    def is_given_batch(self, position: Position) -> None:
+        """The script works on a batch, behind which is this place."""
+        self._is_ahead |= self._is_unused and not self.carried.is_given
+        self._is_unused, self.position = True, position
         self.works_at(WorkPhase.COMPUTING)
 
     def note_boundary(self, now: Callable[[], Boundary] | None = None) -> None:
         """A step is complete, or there is a place like its end to go on from."""
-        self._ran = False
+        self._ran = self._is_unused = False
         self.carried.boundary()
         super().note_boundary(now)
 

@@ -417,3 +417,20 @@ def test_a_seed_behind_a_resume_changes_nothing_of_the_steps_that_follow(tmp_pat
     whole, _ = drawn(4)
     torch.save(drawn(2)[1], tmp_path / "gasp.pt")
     assert drawn(4, torch.load(tmp_path / "gasp.pt", weights_only=True))[0] == whole[2:]
+
+
+@pytest.mark.parametrize("how", ["ahead", "in its turn", "several a step"])
+def test_a_batch_that_is_fetched_ahead_of_its_step_is_told_of(
+    tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = Loop(tmp_path, loader)
+    batches = loop.guard.batches(loop.loader, 0)
+    following = next(batches)
+    while following is not None:
+        if how == "several a step":
+            loop.net(torch.ones(1)).sum().backward()
+        now, following = following, None if how == "in its turn" else next(batches, None)
+        loop.step(now)
+        if how == "in its turn":
+            following = next(batches, None)
+    assert ("two batches were taken before the model" in capsys.readouterr().err) is (how == "ahead")

@@ -29,7 +29,7 @@ class Carried:
 
     def __init__(self, note_inputs: Callable[[Any], None], backward: Callable[[], None]) -> None:
         self._note_inputs, self._backward = note_inputs, backward
-        self._is_given = False
+        self.is_given = False
         """Whether the model was called since the last boundary."""
         self.is_late = False
         """Whether steps draw numbers or change objects behind the forward pass: ``backward`` counts."""
@@ -68,7 +68,7 @@ class Carried:
 
     def boundary(self) -> None:
         """A step, or an epoch, begins."""
-        self._is_given = False
+        self.is_given = False
         self._left_over.clear()
 
     def look_for_loaders(self) -> None:
@@ -84,8 +84,8 @@ class Carried:
                 )
 
     def _before_forward(self, model: Any, args: Any, kwargs: Any) -> None:
-        if model.training and not self._is_given:
-            self._is_given = True
+        if model.training and not self.is_given:
+            self.is_given = True
             self._note_inputs((args, kwargs))
 
     def _after_forward(self, model: Any, _args: Any, output: Any) -> None:

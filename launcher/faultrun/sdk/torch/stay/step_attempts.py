@@ -13,7 +13,6 @@ from typing import Any, TypeVar, final
 import torch.distributed as dist
 
 from faultrun.errors import FaultrunError
-from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.torch.group.fsdp2 import groups_of
 from faultrun.sdk.torch.group.process_group import training_group
 from faultrun.sdk.torch.loader.batch_shares import shared_out
@@ -160,9 +159,8 @@ class Loops:
                 redo.keep(redo.batches, step, batch)
             if not unended:
                 training.begin_step(step)
-            given = training.position = Position(step - 1, batch.epoch, (batch.step_in_epoch or 0) + 1)
-            training.reading.epoch_rng = batch.epoch_rng
-            training.works_at(WorkPhase.COMPUTING)
+            training.is_given_batch(Position(step - 1, batch.epoch, (batch.step_in_epoch or 0) + 1))
+            given, training.reading.epoch_rng = training.position, batch.epoch_rng
             training.checks(BEGINNING, content)
             for part, weight, more in training.missing.parts(
                 content, loader, epoch, batch.step_in_epoch or 0
