@@ -16,7 +16,16 @@ pytest.importorskip("transformers")
 
 import torch
 from torch import nn
-from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import (
+    EarlyStoppingCallback,
+    GPT2Config,
+    GPT2LMHeadModel,
+    MixtralConfig,
+    MixtralForCausalLM,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 
 from faultrun.errors import FaultrunError
 from faultrun.sdk import transformers as ours
@@ -198,7 +207,7 @@ def test_the_files_are_those_that_trainer_itself_writes(tmp_path: Path) -> None:
     again = training(own, None, save_strategy="steps", save_steps=5)
     again.train()
     there = {path.name for path in Path(asks.saved.path).iterdir()}
-    assert there == {
+    assert there == {"faultrun_state.pt"} | {
         name if name != "model.safetensors" else "pytorch_model.bin"
         for name in (path.name for path in (own / "checkpoint-5").iterdir())
     }
@@ -206,6 +215,123 @@ def test_the_files_are_those_that_trainer_itself_writes(tmp_path: Path) -> None:
     written = json.loads(Path(asks.saved.path, "trainer_state.json").read_text())
     assert written.keys() == theirs.keys()
     assert [one["step"] for one in written["log_history"]] == [one["step"] for one in theirs["log_history"]]
+
+
+class Pulled(torch.optim.SGD):  # type: ignore[misc]
+    """Counts its steps, and pulls parameters to slow ones: both are attributes of its own."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, lr=0.05)
+        self.count = 0
+        self.slow = [one.detach().clone() for one in self.param_groups[0]["params"]]
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def step(self, closure: Any = None) -> Any:
+        loss = super().step(closure)
+        self.count += 1
+        for one, slow in zip(self.param_groups[0]["params"], self.slow, strict=True):
+            one.lerp_(slow, 1 / self.count)
+            slow.copy_(one)
+        return loss
+
+
+class Grows(nn.Module):  # type: ignore[misc]
+    """Has a part that only the optimizer knows, and a buffer that has another shape with each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(1, 4)
+        self.outside = [nn.Linear(4, 1)]
+        self.register_buffer("seen", torch.zeros(0))
+
+    def forward(self, x: Any, labels: Any) -> dict[str, Any]:
+        self.outside[0].zero_grad()  # which Trainer does for the model alone
+        out = self.outside[0](self.layer(x)) + self.seen.sum() / 100
+        if self.training:
+            self.seen = torch.cat([self.seen, out.detach().mean().reshape(1)])
+        return {"loss": (out - labels).square().mean(), "logits": out}
+
+
+def test_what_trainers_own_files_lack_lies_beside_them_and_comes_back(tmp_path: Path) -> None:
+    def job(name: str, worker: Worker | None, *callbacks: Any) -> Any:
+        trainer = training(tmp_path / name, worker, *callbacks)
+        model = trainer.model = trainer.model_wrapped = Grows()
+        trainer.optimizer = Pulled([*model.parameters(), *model.outside[0].parameters()])
+        return trainer
+
+    def all_of(trainer: Any) -> Any:
+        outside = trainer.model.outside[0].weight.detach().tolist()
+        return weights(trainer), outside, trainer.optimizer.optimizer.count
+
+    undisturbed = job("a", None)
+    undisturbed.train()
+    worker = Worker(Session(run_id="r"))
+    asks = Asks(worker, "on_step_begin", 6)
+    job("b", worker, asks).train()
+    assert asks.saved is not None
+    resumed = job("b", Worker(Session(run_id="r")))
+    resumed.train(resume_from_checkpoint=asks.saved.path)
+    assert all_of(resumed) == all_of(undisturbed)
+
+
+def test_trainers_own_checkpoint_holds_the_rest_too(tmp_path: Path) -> None:
+    def job(worker: Worker | None) -> Any:
+        trainer = training(tmp_path, worker, save_strategy="steps", save_steps=5)
+        trainer.optimizer = Pulled(trainer.model.parameters())
+        return trainer
+
+    first = job(Worker(Session(run_id="r")))
+    first.train()
+    resumed = job(Worker(Session(run_id="r")))
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-10"))
+    assert weights(resumed) == weights(first)
+    assert resumed.optimizer.optimizer.count == first.optimizer.optimizer.count == STEPS
+
+
+def words(model: Any, directory: Path, worker: Worker, *callbacks: Any) -> Any:
+    """A training of a small language model."""
+    ids = torch.arange(320).reshape(40, 8) % 31
+    trainer = training(directory, worker, *callbacks, save_strategy="steps", save_steps=5)
+    trainer.model = trainer.model_wrapped = model
+    trainer.train_dataset = [{"input_ids": one, "labels": one} for one in ids]
+    return trainer
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["gasp", "checkpoint"])
+def test_a_mixture_of_experts_goes_on_with_its_own_experts(tmp_path: Path, own: bool) -> None:
+    sizes = dict.fromkeys(("hidden_size", "intermediate_size"), 8)
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "num_hidden_layers": 1}
+
+    def job(worker: Worker, *callbacks: Any) -> Any:
+        config = MixtralConfig(vocab_size=32, num_local_experts=2, **sizes, **heads)
+        return words(MixtralForCausalLM(config), tmp_path, worker, *callbacks)
+
+    worker = Worker(Session(run_id="r"))
+    asks = Asks(worker, "on_step_begin", 10)
+    first = job(worker, asks)
+    first.train()
+    assert asks.saved is not None
+    path = str(tmp_path / "checkpoint-10") if own else asks.saved.path
+    point = ResumePoint(path=path, step=10, epoch=None, reason="fault", incarnation=1)
+    resumed = job(Worker(Session(run_id="r", point=point)))
+    resumed.train(resume_from_checkpoint=path)
+    assert weights(resumed) == weights(first)
+
+
+def test_a_model_that_its_class_refuses_to_save_is_saved_for_trainer(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=32, n_embd=8, n_layer=1, n_head=2, n_positions=8))
+    model.generation_config.num_return_sequences = 4
+    worker = Worker(Session(run_id="r"))
+    asks = Asks(worker, "on_step_end", 3)
+    trainer = words(model, tmp_path, worker, asks)
+    trainer.args.save_strategy = "no"
+    trainer.args.max_steps = 4
+    trainer.train()
+    assert "gasps serve Trainer only, and no from_pretrained: ValueError" in capfd.readouterr().err
+    assert asks.saved is not None
+    assert Path(asks.saved.path, "pytorch_model.bin").is_file()
 
 
 def test_trainers_own_search_and_rotation_do_not_see_the_gasps(tmp_path: Path) -> None:
@@ -255,7 +381,7 @@ def test_what_cannot_be_saved_by_one_rank_is_refused_as_training_begins(tmp_path
     trainer = training(tmp_path, Worker(Session(run_id="r")))
     trainer.is_fsdp_enabled = True
     with pytest.raises(FaultrunError) as refused:
-        ours.callback._refuse_sharded(trainer)
+        ours.callback.refuse_sharded(trainer)
     assert "with FSDP each rank holds a part" in str(refused.value.because)
 
 

@@ -10,7 +10,8 @@ drawn.
 import inspect
 import os
 import re
-import signal
+from collections.abc import Container
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,13 +20,34 @@ from transformers import Trainer, TrainerCallback
 
 from faultrun.errors import CannotNow, FaultrunError
 from faultrun.model.observed.progress import WorkPhase
+from faultrun.sdk.torch.group.same_parameters import SameParameters
 from faultrun.sdk.torch.provider import keep
 from faultrun.sdk.torch.state.boundary import Objects, device_of
 from faultrun.sdk.torch.state.rng import restore_rng
-from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
+from faultrun.sdk.torch.state.state_dict import (
+    Parts,
+    is_compiled,
+    own_states,
+    unwrapped,
+    unwrapped_optimizer,
+)
 from faultrun.sdk.torch.training import Training
-from faultrun.sdk.transformers.folder import TrainerProgress, callbacks_had_stopped, finished_in
+from faultrun.sdk.transformers.folder import (
+    TrainerProgress,
+    callbacks_had_stopped,
+    finished_in,
+    put_back,
+)
+from faultrun.sdk.transformers.hub_names import read_by_class
 from faultrun.sdk.transformers.provider import GaspFolder
+from faultrun.sdk.transformers.trainer_changes import (
+    Last,
+    add_to_saves,
+    as_it_was,
+    put_jit_aside,
+    refuse_sharded,
+    train_no_more,
+)
 from faultrun.sdk.worker.save_files import Folder, Position, SaveWriter
 from faultrun.sdk.worker.training_stages import TrainingFolders, saving_in, told
 from faultrun.sdk.worker.worker import worker
@@ -55,6 +77,7 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         self._worker = worker()
         self._training: Training | None = None
         self._hooks: list[Any] = []
+        self._alike: SameParameters | None = None
         self._trainer: Any = None
         self._output_dir = ""
         self._epoch = self._batches = 0
@@ -93,16 +116,16 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         if self._worker is None:
             return
         trainer = self._trainer = self._caller().f_locals["self"]
-        _refuse_sharded(trainer)
-        _put_jit_aside(trainer)
-        vars(trainer).pop("_run_epoch", None)
+        refuse_sharded(trainer)
+        put_jit_aside(trainer)
+        as_it_was(trainer)
         resumed, point = _resumed_from(self._caller()), self._worker.session.point
         goes_on = point is not None and resumed == point.path
         stopped = goes_on and callbacks_had_stopped(
             trainer.callback_handler.callbacks, state.stateful_callbacks
         )
         if stopped or 0 < state.max_steps <= state.global_step:
-            _train_no_more(trainer)
+            train_no_more(trainer)
         for hook in self._hooks:
             hook.remove()  # of another training in this process, or of the same with larger batches
         self._output_dir = args.output_dir
@@ -110,10 +133,20 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         self._worker.stages.begins(self._place(), resumed)
         writer = SaveWriter(Folder(directory=self._gasps(), keep=self._keep), self._worker.session)
         self._training = training = Training(lambda: _parts(trainer), self._worker, writer)
+        written: Container[str] = ()
+        if resumed is not None:
+            if goes_on:
+                read_by_class(Path(resumed), training.parts.model)
+            written = put_back(Path(resumed), training.parts)
         self._hooks = training.watch(training.before_update, training.after_forward)
-        keep(training, self._worker, GaspFolder(training, trainer))
+        self._alike = SameParameters(training.parts, self._worker.session, ())
+        form = GaspFolder(training, trainer, written)
+        keep(training, self._worker, form)
+        add_to_saves(trainer, lambda folder: form.write_rest(folder, training.state_now()))
+        Last.follows(trainer.callback_handler, partial(self._ends_step, training))
         if resumed is not None:
             training.tell_whose_buffers(_rank_of(resumed), training.parts.model.state_dict())
+            training.parts.updated.tell_what_is_anew(self._worker.session.world_size)
         self._find_place(state)
         if state.global_step == (point.step if point is not None else 0):
             training.begin_here()  # what it begins from is its first place to go on from
@@ -143,11 +176,11 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         if self._training is not None:
             self._takes_a_batch()
 
-    def on_step_end(self, _args: Any, state: Any, control: Any, **_others: Any) -> None:
+    def _ends_step(self, training: Training, state: Any, control: Any) -> None:
         """The update is complete: its state is what a request is answered with."""
-        if self._training is None:
-            return
-        self._training.step(state.global_step, self._epoch)
+        training.step(state.global_step, self._epoch)
+        if self._alike is not None:
+            self._alike.stepped(state.global_step)
         if control.should_evaluate:
             self._works_at(WorkPhase.EVALUATING)
         elif control.should_save:
@@ -265,45 +298,14 @@ def _parts(trainer: Any) -> Parts:
     return Parts(
         model=model,
         optimizers=(unwrapped_optimizer(trainer.optimizer),),
-        objects=Objects(objects if scaler is None else {**objects, "scaler": scaler}),
+        objects=Objects(
+            {
+                **objects,
+                **({} if scaler is None else {"scaler": scaler}),
+                **own_states((trainer.optimizer,)),
+            }
+        ),
+        wrapped=(trainer.model_wrapped,),
         device=device_of(model),
         watched=() if is_compiled(trainer.model_wrapped) else (model,),
     )
-
-
-def _refuse_sharded(trainer: Any) -> None:
-    """FaultrunError where one rank does not hold the whole state."""
-    ways = {
-        "is_deepspeed_enabled": "DeepSpeed",
-        "is_fsdp_enabled": "FSDP",
-        "is_distributed_loading_by_transformers": "the model's tensor or data sharding",
-    }
-    found = [name for sign, name in ways.items() if getattr(trainer, sign, False)]
-    if found:
-        raise FaultrunError(
-            "sdk.transformers.DyingGasp cannot save this training",
-            because=f"with {found[0]} each rank holds a part, and Trainer gathers them in collectives, which"
-            " hang once a rank is dead",
-            hint="leave DyingGasp out: restarts go on from Trainer's checkpoints with faultrun"
-            " --recipe=transformers, and enable_jit_checkpoint=True saves when a stop is asked for",
-        )
-
-
-def _train_no_more(trainer: Any) -> None:
-    """From a finished checkpoint inside an epoch Trainer (5.23) makes a step more: it looks only after it."""
-
-    def ends_at_once(*_: Any, **_others: Any) -> None:
-        trainer.control.should_training_stop = True
-
-    trainer._run_epoch = ends_at_once
-
-
-def _put_jit_aside(trainer: Any) -> None:
-    """Trainer's own save on SIGTERM begins three seconds later, with collectives: ours is over by then."""
-    for callback in trainer.callback_handler.callbacks:
-        manager = getattr(callback, "jit_manager", None)
-        if type(callback).__name__ == "JITCheckpointCallback" and manager is not None:
-            before = manager._original_sigterm_handler
-            signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
-            callback.jit_manager = None
-            told("DyingGasp answers SIGTERM; enable_jit_checkpoint is put aside")

@@ -1,26 +1,34 @@
 """Writes the files of Trainer's ``checkpoint-N`` without Trainer's collectives, and for all ranks.
 
 Source: ``Trainer._save_checkpoint``, ``_save``, ``_save_rng_state`` and what loads them; transformers 5.23.
+Trainer reads back the files that it knows. ``faultrun_state.pt`` beside them holds what else a step changes.
 """
 
 import copy
 import json
 import random
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from transformers.trainer import _is_peft_model
 from transformers.trainer_callback import ExportableState
 
+from faultrun.sdk.torch.group.same_parameters import sample_of
 from faultrun.sdk.torch.state.boundary import with_numbers
+from faultrun.sdk.torch.state.buffers import Buffers
+from faultrun.sdk.torch.state.rest import put_rest
 from faultrun.sdk.torch.state.rng import Rng
+from faultrun.sdk.torch.state.state_dict import Parts
 
 OPTIMIZER = "optimizer.pt"
 SCHEDULER = "scheduler.pt"
+REST = "faultrun_state.pt"
+_MODEL = "pytorch_model.bin"
 _GROWING = frozenset({"log_history", "stateful_callbacks"})
 
 
@@ -68,18 +76,45 @@ def callbacks_had_stopped(callbacks: Sequence[Any], saved: Mapping[str, Any]) ->
     )
 
 
-def write_model(folder: Path, trainer: Any, state: Mapping[str, Any]) -> None:
-    """The model's ``state``, or its adapters, as its own class writes it; of a plain module the dict.
+class ModelFile:
+    """What a gasp holds of a model, under the names by which Trainer looks for it.
 
-    ``trainer.train`` reads ``pytorch_model.bin`` as well as safetensors, which refuse shared memory.
+    ``save_pretrained`` may write others. Parameters below adapters that no step changes are left out: the
+    script has them wherever it begins. ``written``: names in the checkpoint that training goes on from.
     """
+
+    def __init__(self, model: Any, buffers: Buffers, written: Container[str]) -> None:
+        self._buffers = buffers
+        has_adapters = hasattr(model, "peft_config")
+        named = model.named_parameters(remove_duplicate=False) if has_adapters else ()
+        self._base = {
+            name: sample_of(one) for name, one in named if not one.requires_grad and name not in written
+        }
+        self.is_adapters = has_adapters and _is_peft_model(model)
+        """Whether Trainer reads adapters, as their class writes them."""
+
+    def changed(self, model: Mapping[str, Any]) -> dict[str, Any]:
+        """A ``model``'s state without what no step changes."""
+        base = self._base
+        return {name: one for name, one in model.items() if name not in base or base[name] != sample_of(one)}
+
+    def write(self, folder: Path, model: Mapping[str, Any], odd: Container[str]) -> None:
+        """Write it for Trainer, which refuses ``odd`` shapes: for these there is one that it takes."""
+        kept = {name: one if name not in odd else self._buffers.at_first(name) for name, one in model.items()}
+        torch.save({name: one for name, one in kept.items() if one is not None}, folder / _MODEL)
+
+
+def write_export(folder: Path, trainer: Any, state: Mapping[str, Any]) -> None:
+    """What ``from_pretrained`` wants beside a model's ``state``, or adapters; whatever their class raises."""
     model = trainer.accelerator.unwrap_model(trainer.model, keep_torch_compile=False)
-    if hasattr(model, "save_pretrained"):
+    if hasattr(model, "peft_config"):
         model = copy.copy(model)  # which shares all tensors
         model.should_save_on_this_rank = lambda _is_main_process: True  # any rank may be the one that is left
-        model.save_pretrained(folder, state_dict=state, is_main_process=True)
-    else:
-        torch.save(state, folder / "pytorch_model.bin")
+        model.save_pretrained(folder, state_dict=dict(state), is_main_process=True)
+    elif hasattr(model, "save_pretrained"):
+        model.config.save_pretrained(folder)
+        if model.can_generate():
+            model.generation_config.save_pretrained(folder)
 
 
 def write_checkpoint(
@@ -103,6 +138,24 @@ def write_checkpoint(
     }
     text = json.dumps(told, indent=2, sort_keys=True)
     (folder / "trainer_state.json").write_text(f"{text}\n", encoding="utf-8")
+
+
+def put_back(folder: Path, parts: Parts) -> Container[str]:
+    """Put back what is in ``folder`` once Trainer has read what it knows; the names in our own model file.
+
+    Of a checkpoint that Trainer wrote without the callback there is nothing to put back.
+    """
+    if not (folder / REST).is_file():
+        return ()
+    rest, optimizer = _read(folder / REST), _read(folder / OPTIMIZER)
+    model = _read(folder / _MODEL) if (folder / _MODEL).is_file() else {}
+    put_rest(parts, rest, model, optimizer)
+    return {*model, *rest["model"]}
+
+
+def _read(path: Path) -> Any:
+    """What lies there, of which only what is looked at is read."""
+    return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
 
 
 def finished_in(output_dir: Path) -> Path | None:

@@ -74,7 +74,7 @@ class SameParameters:
         names = {}
         for name, one in self._parts.model.named_parameters():
             names[id(one)] = name
-            yield name, {_VALUES: _sample(one)}
+            yield name, {_VALUES: sample_of(one)}
         places = {one: place for place, one in enumerate(names)}
         for number, optimizer in enumerate(self._parts.optimizers):
             trained = (one for group in optimizer.param_groups for one in group["params"])
@@ -111,10 +111,12 @@ def _apart(theirs: dict[str, _Sample], mine: dict[str, _Sample], steps: int) -> 
 def _samples_of(state: Any) -> dict[str, _Sample]:
     """What an optimizer keeps for one parameter: its tensors, and the names of all else."""
     kept = state if isinstance(state, dict) else {}
-    return {f"{name}": _sample(one) if isinstance(one, torch.Tensor) else _NONE for name, one in kept.items()}
+    return {
+        f"{name}": sample_of(one) if isinstance(one, torch.Tensor) else _NONE for name, one in kept.items()
+    }
 
 
-def _sample(parameter: Any) -> _Sample:
+def sample_of(parameter: Any) -> _Sample:
     """Add up a sample of this rank's piece with signs by chance; nothing where it has no memory to read."""
     local = local_of(parameter.detach())
     if local.layout != torch.strided or local.is_meta or not local.numel():

@@ -99,6 +99,11 @@ class Buffers:
         """Whether it has another shape or type than when training began, or was not there then."""
         return self._first is not None and self._first.get(name) != _form_of(tensor)
 
+    def at_first(self, name: str) -> Any:
+        """A tensor of the shape and type that it had when training began; None for what was not there."""
+        form = (self._first or {}).get(name)
+        return None if form is None else torch.zeros(form[0], dtype=form[1])
+
     def now(self) -> dict[str, Any]:
         """By name, where they are at this moment."""
         found = {}

@@ -8,7 +8,6 @@
 import gc
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import torch
@@ -43,7 +42,8 @@ class Carried:
         """Put hooks on these modules and optimizers; each hook has ``remove``."""
         for optimizer in optimizers:
             trained = (one for group in optimizer.param_groups for one in group["params"])
-            some = [*islice((one for one in trained if _is_plain(one)), _LOOKED_AT)]
+            plain = [*filter(_is_plain, trained)]
+            some = [*plain[:_LOOKED_AT], *plain[_LOOKED_AT:][-1:]]  # the last may be a criterion's
             for one in some:
                 with torch.enable_grad():
                     accumulates = one.view_as(one).grad_fn.next_functions[0][0]
