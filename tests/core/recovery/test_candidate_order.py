@@ -83,6 +83,23 @@ def test_a_best_file_has_its_place_by_what_it_tells_and_the_last_place_if_it_tel
     ]
 
 
+def test_a_best_file_that_tells_only_its_step_is_before_no_save_that_tells_only_its_epoch() -> None:
+    best = entry("best", 30, kind=Kind.BEST, mtime_ns=9)
+    epochs = [entry(f"epoch_{epoch}", None, epoch, mtime_ns=epoch) for epoch in (3, 4)]
+    assert newest_first(best, *epochs) == ["epoch_4", "epoch_3", "best"]
+    assert newest_first(best, *epochs, entry("step_20", 20))[:2] == ["best", "step_20"], "steps compare"
+
+
+def test_of_what_was_written_together_the_best_file_is_second() -> None:
+    best, epoch = entry("best", 30, kind=Kind.BEST, written=1), entry("epoch_3", None, 3, written=1)
+    assert newest_first(best, epoch) == ["epoch_3", "best"]
+
+
+def test_a_best_file_that_tells_nothing_is_as_new_as_it_was_seen_to_be_written() -> None:
+    told = entry("best_83", 30, kind=Kind.BEST, written=3)
+    assert newest_first(told, entry("best_84", kind=Kind.BEST, written=4)) == ["best_84", "best_83"]
+
+
 def test_a_name_that_counts_saves_puts_a_silent_file_behind_the_save_before_it() -> None:
     told = [entry(f"ck/{save}", 10 * save, series="#", save_number=save) for save in (1, 2)]
     silent = [entry(f"ck/{save}", series="#", save_number=save, mtime_ns=99 - save) for save in (3, 4)]

@@ -26,7 +26,7 @@ from faultrun.checkpoints.saves.numbered_saves import (
     with_ranks,
 )
 from faultrun.checkpoints.saves.save_names import inside, masked
-from faultrun.checkpoints.saves.steps_of_saves import at_step
+from faultrun.checkpoints.saves.steps_of_saves import at_steps
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen
 
@@ -119,7 +119,7 @@ def grouped(
     for path, with_it in beside.items():
         order[path] = max(order.get(file, 0) for file in (path, *with_it))
     entries = [replace(one, written=order.get(one.path, 0)) for one in found.values()]
-    return Grouped([at_step(one, seen, roots) for one in entries], beside, loose)
+    return Grouped(at_steps(entries, seen, roots), beside, loose)
 
 
 def _seen_as_one(

@@ -13,15 +13,29 @@ from faultrun.model.observed.saves import SavesSeen, SeenSave
 _NEAR = 2
 
 
-def at_step(entry: Entry, seen: SavesSeen, roots: Sequence[str]) -> Entry:
-    """``entry`` at the step at which it was seen written, where neither name nor contents say one.
+def at_steps(entries: Sequence[Entry], seen: SavesSeen, roots: Sequence[str]) -> list[Entry]:
+    """``entries`` at the steps at which they were seen written, or to which their numbers lead on.
+
+    What is no newer than a save that was seen was written before it, whatever its number is.
+    """
+    saves = {one.path: _seen_in(one.path, seen) for one in entries}
+    newest_ns = max((one.mtime_ns for one in entries if saves[one.path] is not None), default=0)
+    known, found = seen.order, list[Entry]()
+    for one in entries:
+        if (save := saves[one.path]) is not None:
+            found.append(_at_step(one, save, seen, roots))
+        else:
+            newer = one.mtime_ns > newest_ns and one.path not in known
+            found.append(_continued(one, seen, roots) if newer else one)
+    return found
+
+
+def _at_step(entry: Entry, save: SeenSave, seen: SavesSeen, roots: Sequence[str]) -> Entry:
+    """``entry`` at the step of ``save``, where neither name nor contents say one.
 
     A number of its name that is near that step is the step, as the script counts it; one that says less than
     half of it counts something else. A file without a number stands behind those of its save that have one.
     """
-    save = _seen_in(entry.path, seen)
-    if save is None:
-        return _continued(entry, seen, roots)
     if save.step is None:
         return entry
     if entry.identity.tells and (
@@ -43,21 +57,23 @@ def at_step(entry: Entry, seen: SavesSeen, roots: Sequence[str]) -> Entry:
 
 
 def _continued(entry: Entry, seen: SavesSeen, roots: Sequence[str]) -> Entry:
-    """A save that nobody saw, at the step to which its number leads on from those that were seen."""
+    """A save that nobody saw, at the step to which its number leads on from those that were seen.
+
+    A number that did not grow with the steps, as that of a loss does not, leads nowhere.
+    """
     shards = shards_in(seen.saves, roots)
     kind, number = kind_of_file(inside(entry.path, roots), shards)
     known = [
         (one.number, one.step)
         for one in seen.saves
         if one.number is not None
+        and one.step is not None
         and kind in (kind_of_file(inside(path, roots), shards)[0] for path in one.files)
     ]
     told = entry.identity.tells or entry.global_step is not None or entry.epoch is not None
-    if told or number is None or not known or number <= max(one for one, _ in known):
+    if told or number is None or not known or known != sorted(known) or number <= known[-1][0]:
         return entry
     (first, began), (last, step) = known[0], known[-1]
-    if step is None or began is None:
-        return entry
     if abs(last - step) > _NEAR:
         rate = (step - began) / (last - first) if last > first else step / last if last else 1.0
         number = step + round((number - last) * rate)

@@ -11,6 +11,9 @@ A file tells its global step, its epoch, both or neither. Two rules follow:
   within an epoch the larger step.
   A file that tells only its step is of the newest epoch known to have begun by then.
 
+Beside saves that tell only epochs, the step of a file that is kept for its quality says nothing of which is
+older: it counts as one that tells neither.
+
 So, where two files of one writer tell both, the greater (epoch, step) is newer. Files that tell neither come
 last, by modification time: nowhere else does a clock count, and a name only where the contents are silent. A
 name that counts saves says more than the clock: such a file stands behind the save before it. Every file has
@@ -85,11 +88,12 @@ def _saved_together(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
 def _as_written(groups: Iterable[CandidateGroup]) -> Iterator[CandidateGroup]:
     """``groups``, those that were seen written one after the other in that order, whatever they tell.
 
-    One that is kept for its quality stays where it is; what was written after it is newer all the same.
+    One that is kept for its quality stays where it is, if it tells how far it is; what was written with or
+    after it is newer all the same.
     """
     highest: tuple[int, ...] = ()
-    for group in sorted(groups, key=lambda one: one.written):
-        if group.written and group.is_kept_for_quality:
+    for group in sorted(groups, key=lambda one: (one.written, not one.is_kept_for_quality)):
+        if group.written and group.is_kept_for_quality and group.place[1] != _NO_TIME:
             highest = max(highest, group.place)
             yield group
         elif not group.written or group.place > highest:
@@ -179,10 +183,14 @@ class _ByStep:
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._steps_before = _Latest((epoch, step) for epoch, step, _ in _telling_both(entries))
+        periodic = [one for one in entries if one.kind is Kind.PERIODIC and one.identity.tells]
+        self._epochs_only = bool(periodic) and all(one.global_step is None for one in periodic)
 
     def place(self, entry: Entry) -> TrainingPoint:
-        if entry.global_step is not None:
-            return (_KNOWN, entry.global_step, 0, 0, 0)
+        if (step := entry.global_step) is not None:
+            if self._epochs_only and entry.kind is Kind.BEST and entry.epoch is None:
+                return (_NO_TIME, entry.saved_ns or entry.mtime_ns, step, 0, 0)
+            return (_KNOWN, step, 0, 0, 0)
         epoch, step_in_epoch = entry.epoch or 0, entry.step_in_epoch or 0
         if (step := self._steps_before.before(epoch)) is None:
             return (_ONLY_EPOCH, epoch, step_in_epoch, 0, 0)
