@@ -95,6 +95,7 @@ def test_a_save_of_which_a_part_is_torn_or_missing_is_refused_and_the_older_one_
         ("--resume={checkpoint_dir}/step_{step}_rank{rank}.pt", "step_{n}_rank{r}.pt"),
         ("--resume={checkpoint_dir}/step_{step}.pt --rank={rank}", "rank_{r}/step_{n}.pt"),
         ("--resume={checkpoint_dir}", "step_{n}/rank{r}.pt"),
+        ("--resume={checkpoint_dir}/../rank_{rank}/{checkpoint_name}", "rank_{r}/step_{n}.pt"),
     ],
 )
 def test_ranks_that_load_files_of_their_own_get_those_of_the_newest_save_that_all_have(
@@ -118,3 +119,17 @@ def test_files_in_place_of_which_one_rank_wrote_a_save_more_are_no_save(tmp_path
     point, why = run.resumes()
     assert point is None
     assert "no whole file for rank 1" in why
+
+
+@pytest.mark.parametrize(
+    "told", ["--resume=out/rank_{rank}/last.pt", "--resume={checkpoint_dir}/../rank_{rank}/last.pt"]
+)
+def test_an_older_file_under_another_name_than_each_rank_is_told_is_no_recovery_point(
+    told: str, tmp_path: Path
+) -> None:
+    run = Run(tmp_path / "out", told, workers=2)
+    for step, name, rank in ((5, "last", 0), (5, "last", 1), (5, "prev", 0), (10, "last", 0)):
+        run.writes(step, f"rank_{rank}/{name}.pt")
+    point, why = run.resumes()
+    assert point is None
+    assert "prev.pt the option that tells each rank its file names another" in why

@@ -12,6 +12,7 @@ that passed the same step did not compute the same state.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -140,8 +141,9 @@ def _unfit(entry: Entry, moment: CandidateGroup, need: Need) -> str:
     """Why ``entry`` must not be used, whatever its bytes are; '' if it may."""
     if any(one.accuses(entry.path, entry.identity) for one in need.doubt.quarantine):
         return "quarantined: two restarts made no progress past it"
-    if entry.lacks:
-        return entry.lacks
+    own_name = need.world.own_name if entry.rank is not None else ""
+    if entry.lacks or (own_name and not re.fullmatch(own_name, entry.path.rpartition("/")[2])):
+        return entry.lacks or "the option that tells each rank its file names another"
     serves_any = serves_any_world(entry, need.world.groups, need.world.resharded)
     if entry.world_size not in (None, need.world.size) and not serves_any:
         return f"written by {entry.world_size} ranks, this run has {need.world.size}{_why_not_any(entry)}"

@@ -16,6 +16,7 @@ class World:
     ``elastic``: the run may go on with another number, so the point has to say whether it can be resumed so.
     ``resized``: it does, by hand, so nothing else will do. ``own_files``: each rank is told a path with
     its number in it; None: a folder, and no file in it: so it loads its own, where ranks have such.
+    ``own_name`` is the pattern of that file's name, where it is one for all saves.
     """
 
     size: int
@@ -24,6 +25,7 @@ class World:
     elastic: bool = False
     resized: bool = False
     own_files: bool | None = False
+    own_name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """What the user asked for, validated: the command line, environment and config file become this once."""
 
 import math
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -223,10 +224,23 @@ class Recovery:
     @property
     def own_files(self) -> bool | None:
         """Whether each rank is told a path with its number in it; None: a folder, and no file in it."""
-        told = " ".join((*self.resume_args, *(text for _, text in self.resume_environment)))
-        if "{checkpoint}" in told or "{checkpoint_file}" in told or "{checkpoint_name}" in told:
+        texts = self._texts
+        told = " ".join(texts)
+        named = any("{checkpoint_name}" in text and "{rank}" not in text for text in texts)
+        if "{checkpoint}" in told or "{checkpoint_file}" in told or named:
             return False
         return "{rank}" in told or (None if "{checkpoint_dir}" in told else False)
+
+    @property
+    def own_name(self) -> str:
+        """What the file of each rank is called, as a pattern; '' where the recovery point says it."""
+        names = (text.rpartition("/")[2] for text in self._texts if "{rank}" in text and "/" in text)
+        fixed = (name.split("{rank}") for name in names if "." in name and not re.search(r"{(?!rank})", name))
+        return next((r"\d+".join(map(re.escape, parts)) for parts in fixed), "")
+
+    @property
+    def _texts(self) -> tuple[str, ...]:
+        return (*self.resume_args, *(text for _, text in self.resume_environment))
 
 
 class SignalAnswer(Enum):

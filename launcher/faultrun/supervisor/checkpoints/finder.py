@@ -264,6 +264,7 @@ class CheckpointFinder:
                 elastic=self._spec.resizes,
                 resized=request.before > 0,
                 own_files=self._spec.recovery.own_files,
+                own_name=self._spec.recovery.own_name,
             ),
             whose=Whose(
                 run_id=None if resume_any else self._spec.run_id,
