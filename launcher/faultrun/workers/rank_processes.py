@@ -5,14 +5,15 @@ threads.
 """
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from faultrun.files import text_of
+from faultrun.files import readable, text_of
 from faultrun.workers.proc_reader import Member, above, members, to_ask
-from faultrun.workers.sweep import Strangers, carries_tag, cleans_up, told_by
+from faultrun.workers.sweep import Strangers, carries_tag, cleans_up, kill_tagged, pidfd_of, tagged, told_by
 
 _PROC = Path("/proc")
 _COPIES = (b"--multiprocessing-fork", b"multiprocessing.forkserver", b"compile_worker")
@@ -21,6 +22,7 @@ _COPIES = (b"--multiprocessing-fork", b"multiprocessing.forkserver", b"compile_w
 Passed = tuple[frozenset[int], Strangers]
 """Sessions of others, and processes that are known to be none of ours."""
 
+_LOOK_AGAIN_S, _STANDS_STILL_S = 0.1, 3.0
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -77,15 +79,46 @@ def below(rank: int, leader: int, boot: str, passed: Passed, roots: Sequence[str
             cleans_up(pid) or any(word in told_by(pid, "cmdline") for word in _COPIES)
         )
         found[pid] = replace(one, program=program)
-    return Below(found=found, writing=frozenset(pid for pid in found if _writes(pid, roots)))
+    return Below(found=found, writing=frozenset(pid for pid in found if written(pid, roots)))
 
 
-def _writes(pid: int, roots: Sequence[str]) -> bool:
-    """Whether it has a file in one of these folders open to be written."""
+def sweep_session(leader: int, boot: str, roots: Sequence[str]) -> tuple[()]:
+    """SIGKILL what is left in the session that ``leader`` began, one look; not who cleans up after the rest.
+
+    Nor who writes a checkpoint. The leader has ended, and may be reaped: what carries the tag is of no later
+    session with its number. Returns nothing to tell.
+    """
+    for entry in os.scandir(_PROC):
+        with suppress(OSError, ValueError):
+            if os.getsid(pid := int(entry.name)) == leader and not (cleans_up(pid) or written(pid, roots)):
+                kill_tagged(pid, frozenset({boot}))
+    return ()
+
+
+def let_write(boots: frozenset[str], roots: Sequence[str], spare: frozenset[int], patience_s: float) -> None:
+    """Wait for the processes of ``boots`` that write a checkpoint, each as long as it gets on.
+
+    One that has merely inherited an open file from the dead stands still.
+    """
+    until_s, moved_s, last = time.monotonic() + patience_s, time.monotonic(), dict[int, list[str]]()
+    while roots and (now_s := time.monotonic()) < until_s:
+        found = ((pid, written(pid, roots)) for pid in set(tagged(boots)) - spare)
+        if not (writes := {pid: places for pid, places in found if places}):
+            return
+        moved_s, last = (moved_s if writes == last else now_s), writes
+        if now_s - moved_s > _STANDS_STILL_S:
+            return
+        with suppress(OSError), pidfd_of(min(writes)) as pidfd:
+            readable(_LOOK_AGAIN_S, pidfd)
+
+
+def written(pid: int, roots: Sequence[str]) -> list[str]:
+    """How far it is in each file of these folders that it has open to be written."""
+    places = []
     with suppress(OSError):
         for fd in (_PROC / str(pid) / "fd").iterdir() if roots else ():
             if str(fd.readlink()).startswith(tuple(f"{root}/" for root in roots)):
                 info = text_of(_PROC / str(pid) / "fdinfo" / fd.name).split()
                 if "flags:" in info and int(info[info.index("flags:") + 1], 8) & os.O_ACCMODE:
-                    return True
-    return False
+                    places.append(f"{fd.name} {info[info.index('pos:') + 1]}")
+    return places

@@ -229,19 +229,6 @@ def left_running(boot: str, may_s: float, spare: frozenset[int]) -> LeftRunning:
     return LeftRunning(pids=pids, lives_on=may_s == math.inf, words=words)
 
 
-def sweep_session(leader: int, boot: str) -> tuple[()]:
-    """SIGKILL what is left in the session that ``leader`` began, one look; not who cleans up after the rest.
-
-    It has ended, and may be reaped: what carries the tag is of no later session with its number. Returns
-    nothing to tell.
-    """
-    for entry in os.scandir(_PROC):
-        with suppress(OSError, ValueError):
-            if os.getsid(pid := int(entry.name)) == leader and not cleans_up(pid):
-                kill_tagged(pid, frozenset({boot}))
-    return ()
-
-
 def cleans_up(pid: int) -> bool:
     """Whether it waits for the end of others, to remove what they shared or to write what they told it.
 

@@ -114,3 +114,45 @@ def test_the_children_of_a_dead_rank_die_at_once_and_not_with_the_survivors(laun
     run.event("StopRequested")
     run.signal(signal.SIGINT)
     assert run.ends() == 130
+
+
+SAVER = """
+os.makedirs("ck", exist_ok=True)
+if os.environ["FAULTRUN_INCARNATION"] == "1":
+    say(open("ck/last.txt").read()[-5:])
+elif rank == 1 and os.fork() == 0:
+    with open("ck/last.txt", "w", buffering=1) as file:
+        while not os.path.exists("goes_on"):
+            file.write("writes\\n")
+            say("writes")
+            time.sleep(0.02)
+        file.write("whole")
+    os._exit(0)
+train_in_the_first_life()
+"""
+
+
+def test_a_forked_saver_of_a_killed_rank_writes_its_checkpoint_to_the_end(launcher: Launcher) -> None:
+    run = launcher.run("import time\n" + SAVER, "--grace=600s", "--checkpoint_dir=ck").trains(range(2))
+    run.said(1, "writes")
+    run.kill(1)
+    run.event("WorkerExit")
+    (launcher.folder / "goes_on").touch()
+    assert run.ends() == 0, run.text
+    assert "whole" in run.log(0, 1)
+
+
+def test_who_has_only_inherited_an_open_checkpoint_is_not_waited_for(
+    launcher: Launcher,
+) -> None:
+    run = launcher.run(
+        "os.makedirs('ck', exist_ok=True)\n"
+        "file = open('ck/last.txt', 'w')\n"
+        "if os.fork() == 0:\n"
+        "    while True: signal.pause()\n"
+        "train_in_the_first_life()",
+        *("--grace=600s", "--checkpoint_dir=ck"),
+        workers=1,
+    )
+    run.trains(range(1)).kill(0)
+    assert run.ends() == 0, run.text

@@ -15,6 +15,7 @@ on a disk. No rank is asked for an older step, for none holds one (docs/decision
 
 from dataclasses import replace
 
+from faultrun.model.actions import RequestGasp, Sweep
 from faultrun.model.incident import Cause, Save, Unsaved
 from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified
 from faultrun.model.run import Drain, Life, Promise, Run, RunState
@@ -64,6 +65,12 @@ def for_memory(state: RunState) -> Deadline:
     if drain is None or (drain.incident is not None and drain.incident.cause is Cause.FENCE):
         return NO_TIME
     return NO_DEADLINE if state.stop is None else drain.deadline
+
+
+def to_write_on(order: Sweep, asked: RequestGasp | None, windows: Windows, now_s: float) -> float:
+    """For how many seconds what the dead have left may write on: as long as ranks that were ``asked``."""
+    own = after_fault(windows, now_s) if asked is None else asked.deadline
+    return min(order.write_by, own).left_s(now_s)
 
 
 def source(state: RunState) -> str:

@@ -41,9 +41,9 @@ from faultrun.workers.launch import Launch
 from faultrun.workers.logs.log_files import LogFiles
 from faultrun.workers.priority import as_usual, without_preempting
 from faultrun.workers.process import Process, reap_strangers, start, undisturbed, why_not_started
-from faultrun.workers.rank_processes import Below, below
+from faultrun.workers.rank_processes import Below, below, let_write, sweep_session
 from faultrun.workers.shared_deadline import boottime
-from faultrun.workers.sweep import LeftRunning, Strangers, left_running, sweep, sweep_ranks, sweep_session
+from faultrun.workers.sweep import LeftRunning, Strangers, left_running, sweep, sweep_ranks
 
 _SWEEP_PATIENCE_S = 10.0
 _OVERDUE = "etcd, or this supervisor, did not answer in time"
@@ -214,16 +214,16 @@ class WorkerGroup:
     def clean_up(self, order: Sweep, kept: KeptStates) -> Iterable[Event]:
         """End what escaped, write what is ``kept``, read the last words of the dead; in the helper thread."""
         logs, page = self.incarnation.logs, self.incarnation.page
-        boots, spare = frozenset({self._env.boot}), self.standbys.pids()
-        patience_s, strangers = _SWEEP_PATIENCE_S, self._strangers
-        may_s = self._spec.supervision.leave_running_s
-        left = left_running(self._env.boot, may_s, spare) if order.finished else LeftRunning()
+        boots, spare, rules = frozenset({self._env.boot}), self.standbys.pids(), self._spec.supervision
+        left = left_running(self._env.boot, rules.leave_running_s, spare) if order.finished else LeftRunning()
         if left.lives_on:
             self._env.leave()
             spare |= left.pids
-        swept, stragglers = sweep(boots, patience_s=patience_s, spare=spare, strangers=strangers)
-        now_s, windows = self._reactor.now(), self._spec.supervision.windows
-        yield from kept.write(order, grace_window.after_fault(windows, now_s), now_s)
+        may_s = grace_window.to_write_on(order, self.request, rules.windows, self._reactor.now())
+        let_write(boots, self._roots, spare, may_s)
+        swept, stragglers = sweep(boots, patience_s=_SWEEP_PATIENCE_S, spare=spare, strangers=self._strangers)
+        now_s = self._reactor.now()
+        yield from kept.write(order, grace_window.after_fault(rules.windows, now_s), now_s)
         notes: tuple[DeathNote, ...] = ()
         if logs is not None and page is not None:
             with contextlib.suppress(OSError):
@@ -305,7 +305,7 @@ class WorkerGroup:
         ended = ended or worker.ended_as()
         if ended and not ended_well(ended, done=done):
             self._env.exits.saw(rank, worker.pid, ended)
-            self.looks.send(lambda: sweep_session(worker.pid, self._env.boot))
+            self.looks.send(lambda: sweep_session(worker.pid, self._env.boot, self._roots))
         worker.reap()
         assert ended is not None, "a readable pidfd is a process that ended"
         del self._workers[rank], self.incarnation.pids[rank]
