@@ -90,6 +90,15 @@ def test_a_best_file_that_tells_only_its_step_is_before_no_save_that_tells_only_
     assert newest_first(best, *epochs, entry("step_20", 20))[:2] == ["best", "step_20"], "steps compare"
 
 
+def test_of_what_was_written_together_a_file_that_tells_nothing_is_second() -> None:
+    model, extra = entry("model_30", 30, written=2), entry("extra_30", mtime_ns=9, written=2)
+    assert newest_first(entry("model_20", 20, written=1), model, extra) == [
+        "model_30",
+        "extra_30",
+        "model_20",
+    ]
+
+
 def test_of_what_was_written_together_the_best_file_is_second() -> None:
     best, epoch = entry("best", 30, kind=Kind.BEST, written=1), entry("epoch_3", None, 3, written=1)
     assert newest_first(best, epoch) == ["epoch_3", "best"]

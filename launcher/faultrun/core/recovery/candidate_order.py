@@ -92,7 +92,7 @@ def _as_written(groups: Iterable[CandidateGroup]) -> Iterator[CandidateGroup]:
     after it is newer all the same.
     """
     highest: tuple[int, ...] = ()
-    for group in sorted(groups, key=lambda one: (one.written, not one.is_kept_for_quality)):
+    for group in sorted(groups, key=lambda one: (one.written, not one.is_kept_for_quality, one.place)):
         if group.written and group.is_kept_for_quality and group.place[1] != _NO_TIME:
             highest = max(highest, group.place)
             yield group
