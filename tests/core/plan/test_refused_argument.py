@@ -10,7 +10,7 @@ from faultrun.core.diagnosis.signatures import recognise
 from faultrun.model.events import Timer
 from faultrun.model.exits import Exited
 from faultrun.model.observed.evidence import DeathNote, Raised
-from faultrun.model.observed.saves import CheckpointsOpened
+from faultrun.model.observed.saves import BY_OTHERS, CheckpointsOpened
 from support.stories.story import Story, checkpoint
 
 OURS = ("--pre_trained={checkpoint}", "--is_recover=1")
@@ -90,11 +90,18 @@ def test_two_lives_that_fail_alike_on_the_argument_and_open_nothing_are_our_erro
     "otherwise",
     [
         {"opens": (checkpoint(9).path,)},
+        {"opens": (BY_OTHERS,)},
         {"raised": Raised(kind="ConnectionError", message="refused", frame="train.py:3 in main")},
         {"raised": Raised(kind="MemoryError", message="", frame="train.py:3 in main")},
         {"args": ()},
     ],
-    ids=["it was opened", "the network failed", "there was no memory", "nothing was given"],
+    ids=[
+        "it was opened",
+        "others read, too",
+        "the network failed",
+        "there was no memory",
+        "nothing was given",
+    ],
 )
 def test_otherwise_it_is_not_ours(otherwise: Any) -> None:
     assert dies_before_it_opens_anything(2, **otherwise).state.exit_code != 78

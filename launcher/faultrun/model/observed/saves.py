@@ -11,6 +11,10 @@ MOST_FILES = 24
 """Files of one save that are remembered; of many ranks one stands for all."""
 
 
+BY_OTHERS = ""
+"""Stands among opened files where others read checkpoints, too: nobody knows what the script opened."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenSave:
     """The files that were written as one save, in that order, and the newest step of training by then.

@@ -23,13 +23,10 @@ _MOST_BYTES = 1 << 16
 
 
 class _Opens(Protocol):
-    """What a script opened before its first step, if that could be seen ``whole``."""
+    """What a script opened before its first step; None: nobody can tell."""
 
     @property
-    def whole(self) -> bool: ...
-
-    @property
-    def opened(self) -> tuple[str, ...]: ...
+    def opened(self) -> tuple[str, ...] | None: ...
 
 
 class ResumeCheck:
@@ -56,8 +53,8 @@ class ResumeCheck:
             self._origin = place_of(first)
         elif not plan.kept:
             opened = Opened()
-            if plan.point is not None and self._saves.whole:
-                opened = opened_of(self._saves.opened, plan.point, several=not plan.of_one_node)
+            if plan.point is not None and (paths := self._saves.opened) is not None:
+                opened = opened_of(paths, plan.point, several=not plan.of_one_node)
             if self._workers.logs is not None:
                 opened = replace(opened, refused=_refused(self._workers.logs.folder))
             self._reactor.post(check(first, plan.point, self._recovery, self._origin, opened))

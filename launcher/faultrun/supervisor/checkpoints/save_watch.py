@@ -16,13 +16,13 @@ from faultrun.checkpoints.reading import contents_digest
 from faultrun.checkpoints.saves.growing_save import GrowingSave
 from faultrun.checkpoints.saves.save_learner import SaveLearner
 from faultrun.checkpoints.saves.save_names import is_of_a_save, masked
-from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import Event, FirstStep, IncarnationStarted, PlanAdopted
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.observed.saves import CheckpointsOpened, FirstSaveTold, SavesObserved, SavesSeen
 from faultrun.model.run import Phase, Run, RunState, Step
 from faultrun.platforms.folder_watch import FileSeen, FileUse, FolderWatch
 from faultrun.supervisor.checkpoints.finder import SavesKnown
+from faultrun.supervisor.checkpoints.opened_files import OpenedFiles
 from faultrun.supervisor.hangs.log_watch import LogPlace, LogWatch
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 
@@ -71,13 +71,12 @@ class SaveWatch(SavesKnown):
         self._found: list[FileSeen] = []
         self._early: dict[str, LogPlace] = {}
         self._times: Counter[str] = Counter()
-        self._opened: dict[str, None] = {}
+        self._opened = OpenedFiles()
         self._unstepped: list[tuple[GrowingSave, str, LogPlace]] = []
         self._told, self._kinds = run.seen, self._learner.kinds
         self._unmet = {path for save in run.seen.saves for path in save.paths}
         self._described, self._shape = frozenset[str](), ""
         self._elsewhere: dict[str, None] = {}
-        self._point: RecoveryPoint | None = None
         self._tries = 0
 
     @property
@@ -91,9 +90,9 @@ class SaveWatch(SavesKnown):
         return self._life >= 0
 
     @property
-    def opened(self) -> tuple[str, ...]:
-        """The files of checkpoints that were read since the workers started, until the first step."""
-        return tuple(filter(self._is_of_a_checkpoint, self._opened))
+    def opened(self) -> tuple[str, ...] | None:
+        """The files of checkpoints that the script read before its first step; None: nobody can tell."""
+        return self._opened.paths if self.whole else None
 
     def attach(self, errands: BackgroundTasks, describe: Describe, note: Callable[[SavesSeen], None]) -> None:
         """Let ``errands`` do what may take its time, such as ``describe``: what would be handed over.
@@ -135,11 +134,13 @@ class SaveWatch(SavesKnown):
         """Follow the incarnation: loads count up to its first step, saves up to its end."""
         match event:
             case PlanAdopted() if step.state.plan is not None:
+                self._hear_all()
                 self._learner.elsewhere = step.state.plan.seen
-                self._point = step.state.plan.point
+                self._opened.begin(step.state.plan.point)
                 self._starts(step.state.plan.incarnation, kept=bool(step.state.plan.kept))
             case IncarnationStarted(incarnation=life) if life == self._life and self._could_see(step.state):
-                self._reactor.post(CheckpointsOpened(at_s=self._reactor.now(), incarnation=life))
+                paths = self._opened.at_start
+                self._reactor.post(CheckpointsOpened(at_s=self._reactor.now(), incarnation=life, paths=paths))
             case FirstStep() | FirstStepLogged() if event.incarnation == self._life and not self._trained:
                 self._hear_all()
                 self._trains()
@@ -160,7 +161,7 @@ class SaveWatch(SavesKnown):
         with self._lock:
             self._learner.begins_life(kept=kept)
         self._began_s = self._reactor.now()
-        self._early, self._opened, self._trained, self._covered = {}, {}, kept, self._begun
+        self._early, self._trained, self._covered = {}, kept, self._begun
         self._steps = False
         self._described, self._times = frozenset(), Counter()
         self._watch.tell_reads(not kept)
@@ -178,7 +179,8 @@ class SaveWatch(SavesKnown):
         self._trained = self._steps = True
         self._watch.tell_reads(False)
         with self._lock:
-            self._learner.resumed_from(self.opened, "" if self._point is None else self._point.path)
+            point = self._opened.point
+            self._learner.resumed_from(self.opened or (), "" if point is None else point.path)
         if self._early:
             self._settle()
 
@@ -205,9 +207,7 @@ class SaveWatch(SavesKnown):
                 if seen.was and self._learner.moved(seen.was, seen.path):
                     continue
             if seen.use is FileUse.READ and not self._trained:
-                if seen.path not in self._opened and self._is_of_a_checkpoint(seen.path):
-                    read.append(seen.path)
-                self._opened[seen.path] = None
+                read += [seen.path] if self._opened.read(seen.path, lives=self._running) else []
             elif seen.use is FileUse.WRITTEN and self._is_after_a_step(seen.path):
                 self._wrote(seen.path)
             elif seen.use is FileUse.WRITTEN and len(self._early) < _MOST_EARLY and is_of_a_save(seen.path):
@@ -219,10 +219,6 @@ class SaveWatch(SavesKnown):
                     self._settle_soon()
         if read and self._watch.whole:
             yield CheckpointsOpened(at_s=self._reactor.now(), incarnation=self._life, paths=tuple(read))
-
-    def _is_of_a_checkpoint(self, path: str) -> bool:
-        """By its name, or because it was handed over: a name that the user gave a pattern for is any."""
-        return is_of_a_save(path) or (self._point is not None and self._point.holds(path))
 
     def _is_after_a_step(self, path: str) -> bool:
         """Whether it is a save already; of a run's first one the log of its writer is asked later."""
