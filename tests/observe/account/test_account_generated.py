@@ -58,6 +58,7 @@ class Truth:
     faults: int = 0
     stops: int = 0
     fault_s: float | None = None
+    """Later by the time in which no supervisor lived since."""
     recoveries_s: list[float] = field(default_factory=list)
 
     def live(self, life: Life) -> None:
@@ -106,7 +107,7 @@ class Truth:
             case "stopped":
                 self._heartbeat(life)
                 self.stops += 1
-                self.fault_s = None
+                self._away(5)
                 passes(self.story.told_to_stop(), life.pause_s).killed(0, SIGTERM)
                 self._drained(life)
                 passes(self.story, 5).starts()
@@ -117,6 +118,10 @@ class Truth:
                 self._drained(life)
             case _:
                 self._is_lost(life)
+
+    def _away(self, passed_s: float) -> None:
+        if self.fault_s is not None:
+            self.fault_s += passed_s
 
     def _fails(self, life: Life) -> None:
         self.faults += 1
@@ -138,7 +143,7 @@ class Truth:
     def _is_lost(self, life: Life) -> None:
         """The supervisor is killed; the next reads what the workers left, unless that is gone, too."""
         number, alive_s = self.story.state.incarnation, self.story.now_s
-        self.fault_s = None
+        self._away(life.pause_s + (0 if life.end == "lost" else life.start_s))
         passes(self.story, life.pause_s).starts()
         if life.end == "lost":
             steps = (RankStep(rank=0, step=self.reached),) if life.steps and self.reports != "mute" else ()

@@ -11,7 +11,7 @@ from faultrun.model.events import Timer, WorkerStarted
 from faultrun.model.incident import Cause
 from faultrun.model.run import Phase
 from faultrun.model.spec.assumptions import Assumptions, UsualLauncher
-from faultrun.observe.account.fault_chains import GROWN, NOT_PASSED, ORDERED, STILL_OPEN, UNSEEN
+from faultrun.observe.account.fault_chains import GIVEN_UP, GROWN, NOT_PASSED, ORDERED, STILL_OPEN, UNSEEN
 from faultrun.observe.account.savings import Savings, savings
 from faultrun.observe.account.savings_words import savings_document, what_it_saved
 from support.places import DATA
@@ -183,9 +183,22 @@ def test_a_fault_whose_recovery_was_stopped_is_not_counted_when_the_run_goes_on(
     story = dies_at(begins(Story(1)), 95)
     passes(story, 2).drained().told_to_stop().chose(checkpoint(90))
     assert story.phase is Phase.FINISHED
+    assert saved(story).left_out == {NOT_PASSED: 1}
+    passes(story, 500).starts().chose(checkpoint(90)).prepared().all_run()
+    assert saved(story).left_out == {STILL_OPEN: 1}
+    first_step(passes(story, 4), 91)
+    (fault,) = account_of(lines_of(ends_at(story, 140))).faults
+    assert (fault.end, fault.recovery_s, fault.lost_steps) == ("training again", pytest.approx(2 + 4), 5)
+    assert what_it_saved(saved(story)) == "saved nothing: 1 fault that a stop left unfinished"
+
+
+def test_a_fault_for_which_the_run_was_given_up_is_not_one_that_training_never_got_past() -> None:
+    story = dies_at(begins(Story(1, policy=rule(max_restarts=0))), 95).drained().chose(checkpoint(90))
+    assert saved(story).left_out == {NOT_PASSED: 1}
     passes(story, 500).starts().chose(checkpoint(90)).prepared().all_run()
     first_step(passes(story, 4), 91)
-    assert saved(ends_at(story, 140)).left_out == {NOT_PASSED: 1}
+    assert saved(story).left_out == {STILL_OPEN: 1}
+    assert saved(ends_at(story, 140)).left_out == {GIVEN_UP: 1}
 
 
 def test_a_stop_is_no_fault_and_what_it_interrupts_is_not_counted() -> None:

@@ -103,6 +103,16 @@ def test_a_script_that_begins_elsewhere_is_said_to_on_the_console_and_on_the_car
     assert f"resume    {why}; lost 1215 steps" in (tmp_path / "incident_1.txt").read_text()
 
 
+def test_a_supervisor_that_takes_up_a_stopped_recovery_says_that_training_goes_on(tmp_path: Path) -> None:
+    story = Story(2).begins().reported(r0=1215, r1=1215).killed(1).told_to_stop().killed(0, SIGTERM).drained()
+    story.steps.clear()
+    story.starts().chose(checkpoint(1200)).prepared().all_run()
+    first = FirstStep(at_s=story.now_s, incarnation=1, step=1201, began=1201)
+    story.tell(first).tell(check(first, checkpoint(1200), Recovery(script_asks=True), None))
+    lines, _ = told(story, tmp_path)
+    assert lines[-1] == "training again at step 1201, as chosen"
+
+
 def test_a_second_fault_after_progress_says_that_the_restart_before_was_given_back(tmp_path: Path) -> None:
     story = Story(1).begins().reported(r0=5).killed(0, after_s=5).recovers(checkpoint(4))
     story.reported(r0=9).killed(0, after_s=5).drained().chose(checkpoint(8))

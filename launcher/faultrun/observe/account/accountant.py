@@ -47,9 +47,12 @@ from faultrun.observe.account.incarnations import (
     SUPERVISOR_LOST,
     IncarnationRecord,
 )
+from faultrun.observe.account.fault_chains import CUT_SHORT
 from faultrun.observe.account.records import (
     FAILED_AGAIN,
     NOT_OVER,
+    RUN_ENDED,
+    RUN_STOPPED,
     RUNNING_AGAIN,
     TRAINING_AGAIN,
     Account,
@@ -139,7 +142,7 @@ class Accountant:
                     self._fault.judged(line.judged)
                 self._end_life("ended")
                 self._settle()
-                self._close_fault("the run ended")
+                self._close_fault(RUN_STOPPED if line.event.stopped else RUN_ENDED)
 
     def _pass_time(self, line: JournalLine) -> None:
         at_s, gap_s = self._clock.passes(line)
@@ -262,7 +265,10 @@ class Accountant:
     def _planned(self, plan: Plan) -> None:
         self._end_life("ended")
         self._settle()
-        if plan.reason is Reason.CONTINUED and plan.aftermath is None:
+        faults = self._account.faults
+        if self._fault is None and faults and faults[-1].end in CUT_SHORT:
+            self._fault = replace(faults[-1], cut=faults.pop().end)  # it goes on, until training does
+        elif self._fault and not self._fault.cut and plan.reason is Reason.CONTINUED and not plan.aftermath:
             self._close_fault(STOPPED)  # what this node took for one, the nodes together know to be a stop
         self._life = IncarnationRecord(
             number=plan.incarnation,

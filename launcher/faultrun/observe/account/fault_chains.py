@@ -9,6 +9,8 @@ from faultrun.observe.account.incarnations import FINISHED, SUPERVISOR_LOST, Inc
 from faultrun.observe.account.records import (
     FAILED_AGAIN,
     NOT_OVER,
+    RUN_ENDED,
+    RUN_STOPPED,
     RUNNING_AGAIN,
     TRAINING_AGAIN,
     Account,
@@ -21,7 +23,12 @@ STILL_OPEN = "training has not got past yet"
 ORDERED = "the platform, or a change of the scheduler, asked for"
 GROWN = "only took back workers or nodes"
 UNSEEN = "a lost supervisor left unfinished"
+CUT = "a stop left unfinished"
+GIVEN_UP = "the run was given up for"
 """Other reasons not to count some."""
+
+CUT_SHORT = {SUPERVISOR_LOST: UNSEEN, RUN_STOPPED: CUT, RUN_ENDED: GIVEN_UP}
+"""Why those are not counted that ended so for a supervisor, and that training got past under a later one."""
 
 _SEEN_THROUGH = (TRAINING_AGAIN, RUNNING_AGAIN, FAILED_AGAIN)
 
@@ -88,15 +95,20 @@ def chains(account: Account) -> Iterator[FaultChain]:
         if last.end not in (*_SEEN_THROUGH, NOT_OVER):
             # The run ended before a step was seen: well, if nothing was left to train.
             done = any(life.end == FINISHED and life.after_fault == last.number for life in open_lives)
-            why = UNSEEN if last.end == SUPERVISOR_LOST else "" if done else NOT_PASSED
+            why = UNSEEN if last.end == SUPERVISOR_LOST else _cut(open_faults) if done else NOT_PASSED
             yield FaultChain(faults=open_faults, lives=open_lives, left_out=why)
             open_faults, open_lives = [], []
         elif any(_past(open_faults, account.lives, index) for index in range(first, at)):
-            yield FaultChain(faults=open_faults, lives=open_lives)
+            yield FaultChain(faults=open_faults, lives=open_lives, left_out=_cut(open_faults))
             open_faults, open_lives = [], []
     if open_faults:
         why = STILL_OPEN if account.ended is None else NOT_PASSED
         yield FaultChain(faults=open_faults, lives=open_lives, left_out=why)
+
+
+def _cut(faults: Sequence[IncidentRecord]) -> str:
+    """Why faults are not counted that training got past; empty if one supervisor saw to all of them."""
+    return next((CUT_SHORT[fault.cut] for fault in faults if fault.cut), "")
 
 
 def _past(faults: Sequence[IncidentRecord], lives: Sequence[IncarnationRecord], at: int) -> bool:

@@ -35,6 +35,9 @@ NOT_OVER = "not over"
 TRAINING_AGAIN = "training again"
 """How an incident ends that the run got over: every rank has done a step."""
 
+RUN_ENDED, RUN_STOPPED = "the run ended", "the run was stopped"
+"""How it ends that no plan answers before the run is given up for it, or is told to stop."""
+
 RUNNING_AGAIN = "running again"
 """How it ends where no rank reports steps: workers run, and nobody knows when they trained."""
 
@@ -56,7 +59,8 @@ class IncidentRecord:
     ``RecoveryTimed`` tells, in seconds, by name and in order, ``timed_s`` its total. ``resume`` says where
     the next one began, beside where it should have; empty while nobody knows. ``periodic_step``: see
     ``RecoveryPointChosen``. ``ordered``: see ``Incident``. ``stayed`` names a recovery in which workers keep
-    their processes. ``place``: by the logs. ``is_judged``: the newest statement of the node has it.
+    their processes. ``place``: by the logs. ``is_judged``: the newest statement of the node has it. ``cut``:
+    how it had ended for a supervisor, before the next took it up.
     """
 
     number: int
@@ -81,11 +85,12 @@ class IncidentRecord:
     ordered: bool = False
     stayed: str = ""
     is_judged: bool = False
+    cut: str = ""
     place: StartPlace | None = None
 
     @property
     def recovery_s(self) -> float | None:
-        """From the fault until every rank had done a step again; None where nobody saw that."""
+        """From the fault until every rank had done a step again, under a supervisor; None: nobody saw it."""
         if self.end != TRAINING_AGAIN:
             return None
         return sum(self.spent.values()) if self.timed_s is None else self.timed_s
@@ -126,6 +131,8 @@ class IncidentRecord:
     def closed(self, timeline: Timeline, end: str) -> None:
         """It is over, or asked about; what was spent since is read off the timeline."""
         self.end, self.spent = end, timeline.within(self.at_s)
+        if self.cut:
+            self.spent.pop(Spending.AWAY, None)
         if end == TRAINING_AGAIN:
             self.resume = self.stayed
         running_s = sum(self.spent.pop(kind, 0.0) for kind in (Spending.TRAINING, Spending.RECOMPUTE))

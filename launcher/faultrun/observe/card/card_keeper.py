@@ -43,10 +43,15 @@ class CardKeeper:
         self._spec, self._log_dir, self._say = spec, log_dir, say
         self._card: Card | None = None
         self._began_s = 0.0
+        self._timed: int | None = None
         self._text_stays = False
 
-    def began(self, incident: Incident, at_s: float) -> None:
-        """It is ``at_s`` run-seconds now; the clock on the wall tells when ``incident`` was."""
+    def began(self, incident: Incident, at_s: float, *, timed: bool) -> None:
+        """It is ``at_s`` run-seconds now; the clock on the wall tells when ``incident`` was.
+
+        ``timed``: this supervisor saw it begin, and will tell how long the recovery took.
+        """
+        self._timed = incident.number if timed else None
         self._moment = self._now() - timedelta(seconds=max(0.0, at_s - incident.at_s))
 
     def restarting(self, state: RunState, refused: tuple[Refusal, ...], plan: Plan, now_s: float) -> None:
@@ -122,11 +127,11 @@ class CardKeeper:
             self._update(replace(self._card, healed_after_s=after_s))
 
     def checked(self, event: ResumeChecked) -> bool:
-        """Where the script began; whether that was after an incident."""
+        """Where the script began; whether ``timed`` will tell it, because that was after an incident."""
         if self._card is None or self._card.incident.incarnation >= event.incarnation:
             return False
         self._update(replace(self._card, checked=event))
-        return True
+        return self._card.incident.number == self._timed
 
     def timed(self, event: RecoveryTimed) -> None:
         """The recovery is over: one number, wherever it is told."""

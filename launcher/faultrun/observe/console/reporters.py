@@ -97,7 +97,7 @@ class ConsoleReporter:
         self._standbys = self._standbys.after(event)
         incident = step.state.life.incident
         if incident is not None and (before is None or before.life.incident is None):
-            self._cards.began(incident, event.at_s)
+            self._cards.began(incident, event.at_s, timed=not isinstance(event, RunStarted))
         self._told(event, before, step)
         self._told_of_nodes(event, before, step)
         if before is not None and step.state.run.native_scheduler and not before.run.native_scheduler:
