@@ -257,6 +257,32 @@ def test_where_another_run_has_the_log_dir_by_now_its_journal_is_left_alone(tmp_
     assert path.read_text() == "another's\n"
 
 
+def test_where_another_run_has_the_name_of_a_moved_log_dir_the_journal_goes_on_where_it_is(
+    tmp_path: Path,
+) -> None:
+    path, moved, story = tmp_path / "log" / "journal.jsonl", tmp_path / "archived", a_story()
+    path.parent.mkdir()
+
+    def begin_again() -> None:
+        raise LogDirError("no", because="run b (pid 7) holds its lock", hint="")
+
+    journal = JournalWriter(path, next_seq=0, node=NODE, boot=BootId("b"), begin_again=begin_again)
+    journal.append(*story.steps[0])
+    path.parent.rename(moved)
+    path.parent.mkdir()
+    path.write_text("another's\n")
+    for event, step in story.steps[1:]:
+        journal.append(event, step)
+    assert (journal.keep_place(), journal.folder) == (False, moved)
+    assert journal.trouble == (
+        f"the log_dir was moved to {moved}, and cannot be made again: run b (pid 7) holds its lock; "
+        "its journal goes on there"
+    )
+    journal.close()
+    assert path.read_text() == "another's\n"
+    assert replay(moved / "journal.jsonl", START).state == story.state
+
+
 def test_where_no_thread_is_to_be_had_the_disk_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     journal = writer(path)

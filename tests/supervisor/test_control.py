@@ -255,6 +255,30 @@ def test_only_our_own_user_may_open_the_socket_and_it_goes_at_the_end(tmp_path: 
     reactor.close()
 
 
+def test_a_socket_that_another_run_has_put_there_is_left_to_it(tmp_path: Path) -> None:
+    reactor = Reactor(RunClock())
+    control = Control(tmp_path, reactor, 30.0, SnapshotMemory(lambda: None))
+    asked: list[bool] = []
+
+    def has_place() -> bool:
+        asked.append(True)
+        return False
+
+    control.has_place = has_place
+    control.path.unlink()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(control.path))
+        until_s = reactor.now() + 30.0
+        while not asked and reactor.now() < until_s:
+            save = SaveRequested(at_s=0.0, incarnation=0, window_s=1.0)
+            reactor.call_at(reactor.now() + 0.1, lambda: [save])
+            reactor.wait()
+        control.close()
+        assert control.path.exists()
+    assert asked
+    reactor.close()
+
+
 def test_a_socket_that_a_killed_supervisor_left_is_replaced(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / "control.sock"))

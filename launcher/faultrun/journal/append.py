@@ -1,5 +1,6 @@
 """The journal's writing end: one line an event, whole or absent."""
 
+import errno
 import json
 import os
 import threading
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.errors import LogDirError
-from faultrun.files import sync_folder
+from faultrun.files import bytes_from, sync_folder
 from faultrun.journal.codec import TAG, encode
 from faultrun.model.events import Event
 from faultrun.model.printable import printable
@@ -19,6 +20,8 @@ from faultrun.model.topology import BootId, NodeId
 
 FILE_NAME = "journal.jsonl"
 BECAUSE = "because"
+_HEAD_BYTES = 512
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 _PLACED = (TAG, "at_s", "incarnation", "why")
 
 
@@ -29,8 +32,8 @@ class JournalWriter:
     is kept and tried again before the next one, and ``trouble`` says so. That the disk did not take what was
     written is said for good: the kernel tells it once, and may have dropped it.
 
-    ``begin_again`` makes the log_dir anew where somebody has removed it, or raises LogDirError where another
-    run has it. Then all lines so far are written there, too.
+    ``begin_again`` makes the log_dir anew where somebody has removed or moved it, or raises LogDirError where
+    another run has it. Then all lines so far are written there, too.
     """
 
     def __init__(
@@ -54,7 +57,7 @@ class JournalWriter:
         self._closing = threading.Event()
         self._later: threading.Thread | None = None
         self._syncs_later = False
-        self._unwritten_why = self._unsynced_why = ""
+        self._unwritten_why = self._unsynced_why = self._lost_why = ""
 
     def append(self, event: Event, step: Step) -> None:
         """Write the line of ``event`` and of the decision it led to; not yet on the disk."""
@@ -68,7 +71,41 @@ class JournalWriter:
     @property
     def trouble(self) -> str:
         """Why lines are not written now, or may not have reached the disk once; empty if they have."""
+        if self._lost_why and not self._is_removed:
+            moved = f"the log_dir was moved to {self.folder}, and cannot be made again: {self._lost_why}"
+            return f"{moved}; its journal goes on there"
         return self._unwritten_why or self._unsynced_why
+
+    @property
+    def folder(self) -> Path:
+        """Where the journal is: not in the log_dir, if that was moved away and another run has its name."""
+        return Path(os.readlink(self._own)).parent if self._lost_why else self._path.parent
+
+    def keep_place(self) -> bool:
+        """Have the log_dir, made again if need be; False where another run has it by now."""
+        try:
+            if not self._is_there():
+                self._write_again()
+            self._lost_why = ""
+        except (OSError, LogDirError) as error:
+            self._lost_why = error.because if isinstance(error, LogDirError) else str(error.strerror)
+        return not self._lost_why
+
+    def _is_there(self) -> bool:
+        """Whether our file has its name, or nobody can tell; where numbers of files change, by what it says."""
+        try:
+            same = os.path.samestat(self._path.stat(), os.fstat(self._fd))
+        except OSError as error:
+            return error.errno not in _GONE
+        return same or bytes_from(self._path, 0, _HEAD_BYTES) == bytes_from(self._own, 0, _HEAD_BYTES)
+
+    @property
+    def _own(self) -> Path:
+        return Path(f"/proc/self/fd/{self._fd}")
+
+    @property
+    def _is_removed(self) -> bool:
+        return not os.fstat(self._fd).st_nlink
 
     def sync(self) -> None:
         """Return once everything written is on the disk."""
@@ -120,13 +157,13 @@ class JournalWriter:
 
     def _flush(self) -> None:
         while self._unwritten:
+            if (self._is_removed or not self._lost_why) and not self.keep_place() and self._is_removed:
+                self._unwritten_why = f"journal not written: {self._lost_why}"
+                return
             try:
-                if not os.fstat(self._fd).st_nlink:
-                    self._write_again()
                 written = os.write(self._fd, self._unwritten)
-            except (OSError, LogDirError) as error:
-                why = error.strerror if isinstance(error, OSError) else error.because
-                self._unwritten_why = f"journal not written: {why}"
+            except OSError as error:
+                self._unwritten_why = f"journal not written: {error.strerror}"
                 return
             self._unwritten = self._unwritten[written:]
             self._all_synced = False
@@ -137,7 +174,7 @@ class JournalWriter:
         self._begin_again()
         fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
-            lines = memoryview(Path(f"/proc/self/fd/{self._fd}").read_bytes())
+            lines = memoryview(self._own.read_bytes())
             while lines:
                 lines = lines[os.write(fd, lines) :]
             os.dup2(fd, self._fd, inheritable=False)

@@ -84,12 +84,13 @@ def claim(
 
 
 def claim_again(claimed: Claimed) -> Claimed:
-    """Make and lock the log_dir of a living run once more, which somebody has removed.
+    """Make and lock the log_dir of a living run once more, which somebody has removed or moved away.
 
     LogDirError where it cannot be written, or another run has it by now.
     """
+    again = replace(claimed, lock=_lock(claimed.path))
     make(claimed.path)
-    return replace(claimed, lock=_lock(claimed.path))
+    return again
 
 
 def make_ours(path: Path) -> None:

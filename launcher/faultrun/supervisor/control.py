@@ -59,7 +59,7 @@ class Control:
         memory: SnapshotMemory,
         next_node: NextNode | None = None,
     ) -> None:
-        self._memory = memory
+        self._memory, self.has_place = memory, lambda: True
         self.next_node = next_node or NextNode(RunId(""), NodeId(""), Rendezvous(), memory, reactor)
         self.next_node.tell = self._tell
         self._stop_window_s = stop_window_s
@@ -180,21 +180,25 @@ class Control:
             self._drop(peer)
         self._stop_listening()
         self._memory.drop()
-        with contextlib.suppress(OSError):
-            self.path.unlink()
+        if identity(self.path) == self._file:
+            with contextlib.suppress(OSError):
+                self.path.unlink()
 
     def _stop_listening(self) -> None:
         self._reactor.forget(self._listener.fileno())
         self._listener.close()
 
     def _look_after(self) -> Iterable[Event]:
-        """Somebody may clean up where the socket lies: it is made again, for who has not connected yet."""
+        """Somebody may clean up where the socket lies: it is made again, for who has not connected yet.
+
+        Not over that of another run, which has the log_dir by now.
+        """
 
         def look() -> Iterable[Event]:
             self._gone = identity(self.path) != self._file
             return ()
 
-        if self._gone:
+        if self._gone and self.has_place():
             with contextlib.suppress(OSError):  # its folder is gone, too, for now
                 _, listener = listen_at(self.path)
                 self._stop_listening()

@@ -4,8 +4,10 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 
-from support.runs import Launcher
+from support.machine.processes import wait_until
+from support.runs import FAULTRUN, Launcher
 
 
 def test_a_run_that_ended_is_set_aside_by_the_next_and_nothing_is_overwritten(launcher: Launcher) -> None:
@@ -32,10 +34,20 @@ def test_a_log_dir_that_is_removed_while_the_run_goes_on_is_made_again_and_gone_
     run.event("IncarnationStarted", incarnation=1)
     run.signal(signal.SIGTERM)
     assert run.ends() == 143
-    assert "was removed while the run goes on; it is made again with its journal" in run.text
+    assert "was removed or moved away while the run goes on; it is made again with its journal" in run.text
     again = launcher.run("")
     assert again.ends() == 0
     assert "after incarnation 1" in again.text
+
+
+def test_a_log_dir_that_is_moved_away_stays_that_of_the_run_which_goes_on(launcher: Launcher) -> None:
+    run = launcher.run("train()").trains(range(2))
+    run.log_dir.rename(run.log_dir.with_name("archived"))
+    wait_until(lambda: (run.log_dir / "control.sock").exists() or None, what="the log_dir")
+    assert launcher.run("train()", "--run_id=other").ends() == 73
+    stop = [*FAULTRUN, "stop", f"--log_dir={run.log_dir}"]
+    assert subprocess.run(stop, cwd=launcher.folder, check=False).returncode == 0
+    assert run.ends() == 143
 
 
 def test_run_json_says_who_runs_and_where_to_talk_to_it(launcher: Launcher) -> None:

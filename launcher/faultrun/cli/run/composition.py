@@ -152,6 +152,7 @@ class Supervisor:
             begin_again=partial(self._begin_again, control),
         )
         journal = self._last.enter_context(closing(writer))
+        control.has_place = journal.keep_place
         environ, originals = self._process.environ, self.log_dir / ORIGINALS
         devices = DeviceAssignment(self._spec, environ, self._say, self.log_dir)
         preparer = Preparer(self._spec, environ, originals, clock, self._say, devices)
@@ -196,7 +197,7 @@ class Supervisor:
         again = partial(supervise, end, world, journal, (narrator,), StandbyState())
         self._look_again = partial(self._ended, end, partial(told.heard_late, pipe, end), again)
         line = "" if narrator.outcome is None else narrator.outcome.line
-        self.stopped = end.stop is not None
+        self.stopped, self.log_dir = end.stop is not None, journal.folder
         code = 1 if end.exit_code is None else end.exit_code
         control.tell_end(line, code)
         return code, line
@@ -332,7 +333,7 @@ class Supervisor:
         self._claimed = claim_again(self._claimed)
         self._write_record(control)
         self._say(
-            f"the log_dir {self.log_dir} was removed while the run goes on; "
+            f"the log_dir {self.log_dir} was removed or moved away while the run goes on; "
             "it is made again with its journal, without the logs and cards of before"
         )
 
