@@ -1,7 +1,7 @@
 """The Unix socket: workers report through it, ``faultrun stop`` and friends command through it."""
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,8 @@ class Control:
         memory: SnapshotMemory,
         next_node: NextNode | None = None,
     ) -> None:
-        self._memory, self.has_place = memory, lambda: True
+        self._memory = memory
+        self.has_place: Callable[[], bool] = lambda: True
         self.next_node = next_node or NextNode(RunId(""), NodeId(""), Rendezvous(), memory, reactor)
         self.next_node.tell = self._tell
         self._stop_window_s = stop_window_s

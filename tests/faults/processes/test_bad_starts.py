@@ -70,6 +70,17 @@ def test_a_fixed_port_that_is_taken_is_named(launcher: Launcher) -> None:
     assert not run.events("WorkerStarted")
 
 
+def test_a_port_that_is_taken_for_the_etcd_of_the_first_node_is_no_bug_of_faultrun(
+    launcher: Launcher,
+) -> None:
+    with a_taken_port() as port:
+        place = ("--nnodes=2", "--node_rank=0", "--master_addr=127.0.0.1", f"--master_port={port}")
+        run = launcher.run("train()", *place, workers=2)
+        assert run.ends() == 69
+    assert "address already in use" in refusal(run)
+    assert "a bug in faultrun" not in refusal(run)
+
+
 @contextmanager
 def a_taken_port() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as server:

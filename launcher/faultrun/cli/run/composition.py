@@ -122,7 +122,7 @@ class Supervisor:
         self._came_to = max((one.step for life in lost for one in life.steps), default=None)
         self._stack, self._last = ExitStack(), ExitStack()
         self._look_again: Callable[[int], tuple[int, str]] = lambda code: (code, "")
-        self.stopped = False
+        self.stopped = self.began = False
 
     @property
     def journal(self) -> Path:
@@ -193,6 +193,7 @@ class Supervisor:
         # Nobody lives any more when the loop ends as it should.
         size, say, left = self._spec.topology.world_size, self._say, self._stack.callback
         left(let_save, group, control, clock, windows=windows, world_size=size, say=say)
+        self.began = True
         end = supervise(self._state, world, journal, listeners, self._standby_state())
         again = partial(supervise, end, world, journal, (narrator,), StandbyState())
         self._look_again = partial(self._ended, end, partial(told.heard_late, pipe, end), again)
