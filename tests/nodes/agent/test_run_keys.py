@@ -9,9 +9,10 @@ from faultrun.model.plan import Ledger, Plan, Reason
 from faultrun.model.spec.nodes_spec import EtcdAccess
 from faultrun.model.topology import BootId, NodeId, RunId, Topology
 from faultrun.nodes.agent.run_keys import ROOT, RunKeys
-from faultrun.nodes.etcd.gateway import Gateway
+from faultrun.nodes.etcd.answers import EtcdReplaced, Json
+from faultrun.nodes.etcd.gateway import WITHIN_S, Answered, Gateway
 from faultrun.nodes.etcd.lease import grant
-from faultrun.nodes.etcd.store import WriteOutcome, read
+from faultrun.nodes.etcd.store import PrefixState, WriteOutcome, read
 from faultrun.nodes.etcd.transactions import Committed, GuardFailed
 from faultrun.nodes.values.membership import (
     BODIES,
@@ -39,6 +40,26 @@ PLAN = Plan(
     start_at_s=4.5,
     ledger=Ledger(),
 )
+
+
+class ReadsOn(Gateway):
+    """A watch of ``keys`` reads what was written since, while the answer is on its way."""
+
+    keys: RunKeys
+
+    def ask(self, path: str, body: Json, *, within_s: float = WITHIN_S) -> Answered:
+        answered = super().ask(path, body, within_s=within_s)
+        self.keys.common(PrefixState(keys={}, revision=int(answered.result["header"]["revision"]) + 1))
+        return answered
+
+
+def test_a_store_that_goes_on_while_it_answers_has_not_gone_back_in_time(gateway: Gateway) -> None:
+    late = ReadsOn(EtcdAccess(endpoints=(gateway.current,)), attempt_s=20.0)
+    late.keys = RunKeys(late, RunId("late"))
+    late.keys.same_store()
+    with pytest.raises(EtcdReplaced, match="gone back in time"):
+        late.keys.same_store()
+    late.close()
 
 
 @pytest.fixture(scope="module")

@@ -44,8 +44,8 @@ class RunKeys:
 
     def same_store(self) -> None:
         """EtcdReplaced where it has lost what was read of it. EtcdError: no answer."""
-        found = store.newest_revision(self._gateway, self._root)
-        store.check_not_behind(self._gateway, found, self._read_to)
+        seen = self._read_to  # by now: while etcd answers, a watch may read what is newer than the answer
+        store.check_not_behind(self._gateway, store.newest_revision(self._gateway, self._root), seen)
 
     def watch(
         self, folder: str, changed: Callable[[], object], troubled: Callable[[Exception], object]
