@@ -90,6 +90,25 @@ def test_slow_starts_evaluations_saves_slower_steps_real_work_early_ends_and_a_f
     assert not run.events("HangDetected")
 
 
+def test_ranks_that_train_on_while_their_supervisor_alone_stands_still_have_not_stood(
+    launcher: Launcher,
+) -> None:
+    run = launcher.run(
+        """
+import time
+for step in range(1, 141):
+    time.sleep(0.1)
+    say(f"step {step} loss 0.5")
+"""
+    )
+    run.said(0, "step 30 loss 0.5")
+    run.signal(signal.SIGSTOP)
+    run.said(0, "step 110 loss 0.5")
+    run.signal(signal.SIGCONT)
+    assert run.ends(within_s=180) == 0
+    assert not run.events("PauseOver", all_stood=True)
+
+
 def test_without_the_sdk_a_silent_log_and_an_idle_tree_are_a_hang_with_all_stacks(launcher: Launcher) -> None:
     code = """
 import time

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from faultrun.core.hangs import detector
 from faultrun.core.hangs.limits import LOGGED, Beat, Sign, Watch, silence
+from faultrun.core.hangs.standstill import AWAKE_S, Tally, of_late, worked
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.observed.hang import (
     HangDismissed,
@@ -27,13 +28,12 @@ from faultrun.model.run import Phase, Step
 from faultrun.supervisor.hangs.log_watch import NOT_GLOBAL, LogWatch
 from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import Reactor
-from faultrun.workers.proc_reader import snapshots, state_of
+from faultrun.workers.proc_reader import processor_s, snapshots, state_of
 
 _LOOK_AT_STATE_S = 5.0
 _GLANCE_SHARE = 0.5
 _STOOD_S = 5.0
 """A supervisor that is so late has been stopped; no busy machine keeps it waiting that long."""
-_AWAKE_S = 1.0
 
 
 class Glances(Protocol):
@@ -70,6 +70,7 @@ class HangWatch:
         self._logged = _by_logs(self._watch)
         self._suspicion: Suspicion | None = None
         self._glanced = False
+        self._tallies: tuple[Tally, ...] = ()
 
     def tell(self, event: Event, step: Step) -> None:
         """Watch for silence from the start of an incarnation until its workers are being ended."""
@@ -105,7 +106,7 @@ class HangWatch:
         """Begin to watch an incarnation; of earlier ones only ``patience`` is known."""
         now_s = self._reactor.now()
         self._life += 1
-        self._beats, self._suspicion, self._glanced = {}, None, False
+        self._beats, self._suspicion, self._glanced, self._tallies = {}, None, False, ()
         self._watch = self._quiet = Watch(policy=self._policy, at_s=now_s, run=patience)
         self._logged = _by_logs(self._watch)
         self._again(self._life)
@@ -130,9 +131,12 @@ class HangWatch:
         now_s = self._reactor.now()
         self._beats = page.beats(self._reactor.clock)
         living = [beat for rank, beat in self._beats.items() if rank in pids]
-        stood_s = now_s - self._watch.at_s - interval_s
+        stood_s, tally = now_s - self._watch.at_s - interval_s, self._tally(pids, now_s)
         if stood_s > max(_STOOD_S, 2 * (self._watch.usual_s or self._logged.usual_s or 0.0)):
-            yield from self._all_stood(pids, now_s, stood_s)
+            if not worked(self._tallies, tally, stood_s):
+                yield from self._all_stood(pids, now_s, stood_s)
+            self._tallies = ()
+        self._tallies = of_late(self._tallies, tally)
         self._watch = detector.observe(self._watch, living, now_s, interval_s)
         self._again(life)
         if self._suspicion is None:
@@ -152,13 +156,28 @@ class HangWatch:
             replace(watch, over=None) for watch in (self._watch, self._quiet, self._logged)
         )
 
+    def _tally(self, pids: Mapping[int, int], now_s: float) -> Tally:
+        """The steps of each rank, what it has printed, and its processor time."""
+        logs, beats = self._workers.logs, self._beats
+        return Tally(
+            at_s=now_s,
+            done={
+                rank: (
+                    beats[rank].step if rank in beats else -1,
+                    logs.size_bytes(rank) if logs is not None else 0,
+                    processor_s(pid),
+                )
+                for rank, pid in pids.items()
+            },
+        )
+
     def _all_stood(self, pids: Mapping[int, int], now_s: float, stood_s: float) -> Iterable[Event]:
         """We were late by that much: so was everybody, unless a rank spoke or printed meanwhile."""
         logs, clock = self._workers.logs, self._reactor.clock
         said_s = [beat.spoke_at_s for rank, beat in self._beats.items() if beat.begun and rank in pids]
         parts = [part for rank in pids for part in logs.parts(rank)] if logs is not None else []
         said_s += [clock.of_utc_ns(part.stat().st_mtime_ns) for part in parts if part.exists()]
-        if not any(now_s - stood_s + _AWAKE_S < at_s < now_s - _AWAKE_S for at_s in said_s):
+        if not any(now_s - stood_s + AWAKE_S < at_s < now_s - AWAKE_S for at_s in said_s):
             yield PauseOver(
                 at_s=now_s,
                 incarnation=self._workers.number,
