@@ -268,9 +268,8 @@ def test_a_socket_that_another_run_has_put_there_is_left_to_it(tmp_path: Path) -
     control.path.unlink()
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(control.path))
-        until_s = reactor.now() + 30.0
+        until_s, save = reactor.now() + 30.0, SaveRequested(at_s=0.0, incarnation=0, window_s=1.0)
         while not asked and reactor.now() < until_s:
-            save = SaveRequested(at_s=0.0, incarnation=0, window_s=1.0)
             reactor.call_at(reactor.now() + 0.1, lambda: [save])
             reactor.wait()
         control.close()

@@ -92,6 +92,11 @@ def catches(pid: int, signum: int) -> bool:
     return _mask(pid, _CAUGHT, signum)
 
 
+def hears(pid: int, signum: int) -> bool:
+    """Whether the process has a handler for ``signum``, or holds it back to wait for it."""
+    return _mask(pid, _HELD, signum)
+
+
 def answers(pid: int, signum: int) -> bool:
     """Whether the program that runs there has a handler of its own for ``signum``."""
     return catches(pid, signum) and not catches(pid, UNANSWERED_SIGNAL)
@@ -133,8 +138,8 @@ def members(leader: int, too: "Callable[[os.DirEntry[str]], bool]" = lambda _: F
                 continue
             if (fields := _stat(pid)) and fields[0] not in "ZX":
                 program = not int(fields[6]) & _FORKED_ONLY
-                hears, began_s = _mask(pid, _HELD, signal.SIGTERM), int(fields[19]) / _TICKS
-                one = Member(pid=pid, parent=int(fields[1]), program=program, hears=hears)
+                asked, began_s = hears(pid, signal.SIGTERM), int(fields[19]) / _TICKS
+                one = Member(pid=pid, parent=int(fields[1]), program=program, hears=asked)
                 found[pid] = replace(one, session=session, began_s=began_s)
     return found
 

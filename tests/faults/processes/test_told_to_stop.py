@@ -12,7 +12,9 @@ from support.runs import FAULTRUN, HELD_SAVE, Launcher, Run
 
 SAVES = "def save(*_):\n    say('saved')\n    sys.exit(143)\nsignal.signal(signal.SIGTERM, save)\ntrain()"
 SAVES_SLOWLY = HELD_SAVE + "signal.signal(signal.SIGTERM, held_save)\ntrain()"
-STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntrain()"
+STUBBORN = "for one in (2, 15): signal.signal(one, signal.SIG_IGN)\ntrain()"
+INTERRUPTED = "try: train()\nexcept KeyboardInterrupt: say('saved')"
+OWN_HANDLER = SAVES.replace("SIGTERM", "SIGINT")
 
 
 @pytest.mark.parametrize(
@@ -30,6 +32,18 @@ def test_a_signal_gives_the_workers_time_to_save_and_starts_nothing_again(
     assert run.text.endswith(
         f"stopped by {signum.name}; no save was reported; exit code {code}, 0 restarts\n"
     )
+
+
+@pytest.mark.parametrize("code", [INTERRUPTED, OWN_HANDLER])
+@pytest.mark.parametrize("shell", [(), ("bash", "-c", '"$@"; true', "wrapper")])
+def test_a_script_that_saves_on_ctrl_c_and_knows_no_sigterm_hears_of_ctrl_c(
+    launcher: Launcher, code: str, shell: tuple[str, ...]
+) -> None:
+    run = launcher.command("--worker_num=2", *shell, *launcher.program(code)).trains(range(2))
+    run.signal(signal.SIGINT)
+    assert run.ends() == 130
+    assert ["saved" in run.log(rank) for rank in range(2)] == [True, True]
+    assert "incident" not in run.text
 
 
 def test_a_second_ctrl_c_cuts_the_window_short_and_says_so(launcher: Launcher) -> None:

@@ -214,7 +214,7 @@ def _supervise(
     running = Supervisor(spec, around, say, ready, row)
     try:
         code, line = running.run()
-    except Exception as error:  # noqa: BLE001  a bug of ours: workers must not outlive it, and its traceback must be kept
+    except Exception as error:
         if isinstance(error, FaultrunError) and not running.began:  # what a person must see to
             _write_termination_message(spec.logs.termination_log, error.what)
             raise

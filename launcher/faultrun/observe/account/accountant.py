@@ -39,6 +39,7 @@ from faultrun.model.observed.standby import StandbyChanged
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.run import Phase
 from faultrun.model.stop import StopRequested, StopSource
+from faultrun.observe.account.fault_chains import CUT_SHORT
 from faultrun.observe.account.incarnations import (
     FINISHED,
     HEALED,
@@ -47,7 +48,6 @@ from faultrun.observe.account.incarnations import (
     SUPERVISOR_LOST,
     IncarnationRecord,
 )
-from faultrun.observe.account.fault_chains import CUT_SHORT
 from faultrun.observe.account.records import (
     FAILED_AGAIN,
     NOT_OVER,

@@ -20,7 +20,7 @@ from faultrun.model.spec.run_spec import SignalAnswer
 from faultrun.model.spec.windows import Deadline
 from faultrun.model.stop import SAME_STOP_S, StopSource
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor, Ready
-from faultrun.workers.proc_reader import answers, is_shell
+from faultrun.workers.proc_reader import answers, catches, hears, is_shell
 from faultrun.workers.process import Process, undisturbed
 from faultrun.workers.rank_processes import Below
 from faultrun.workers.shared_deadline import boottime
@@ -31,7 +31,7 @@ _SENT_TO_ALL: dict[StopSource | None, int] = {
     StopSource.SIGUSR1: 10,
     StopSource.SIGUSR2: 12,
 }
-"""Signals that mean a stop, may come to every process of a job, and are not ours to ask with."""
+"""Signals that mean a stop, and may come to every process of a job."""
 
 Answers = tuple[tuple[int, SignalAnswer], ...]
 _LAST_WORD_S = 5.0
@@ -41,11 +41,23 @@ LookBelow = Callable[[int, int], Below]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """Since when ranks have time to save. ``signum``: the signal that means the stop came to them, too."""
+    """Since when ranks have time to save. ``signum``: the signal that means the stop came to them, too.
+
+    ``interrupted``: the stop is a Ctrl-C, which came to faultrun alone.
+    """
 
     at_s: float
     stop: bool
     signum: int
+    interrupted: bool = False
+
+    def word_for(self, pid: int) -> int:
+        """SIGTERM; Ctrl-C's own signal for a program that takes it and not SIGTERM, as any Python does.
+
+        Other launchers pass on what came. A shell takes it, too, and tells nobody.
+        """
+        passed_on = self.interrupted and catches(pid, signal.SIGINT) and not hears(pid, signal.SIGTERM)
+        return signal.SIGINT if passed_on and not is_shell(pid) else signal.SIGTERM
 
 
 class SessionLeftovers:
@@ -67,16 +79,22 @@ class SessionLeftovers:
         """SIGTERM to the leaders, and SIGCONT in case one was stopped; when the last has it.
 
         Who answers the signal that means the stop has the window for that, and is sent SIGTERM shortly before
-        its end. A leader that has not left by a third of the window has told nobody: then who leads a session
+        its end. So it is where Ctrl-C is passed on. A leader that has not left by a third of the window has told nobody: then who leads a session
         below it is asked, too.
         """
-        asked = _Asked(at_s=boottime(), stop=order.stop is not None, signum=_SENT_TO_ALL.get(order.stop, 0))
+        asked = _Asked(
+            at_s=boottime(),
+            stop=order.stop is not None,
+            signum=_SENT_TO_ALL.get(order.stop, 0),
+            interrupted=order.stop is StopSource.SIGINT,
+        )
         leaders = [workers[rank] for rank in sorted(order.ranks) if rank in workers]
         busy = [worker for worker in leaders if asked.signum and answers(worker.pid, asked.signum)]
         with undisturbed():
             for worker in leaders:
                 if worker not in busy:
-                    worker.signal_leader(signal.SIGTERM)
+                    worker.signal_leader(word := asked.word_for(worker.pid))
+                    busy += [worker] if word != signal.SIGTERM else []
                 worker.signal_leader(signal.SIGCONT)
             done_s = self.reactor.now()
         self._promise(order.ranks, asked)
@@ -210,14 +228,14 @@ class _Left:
         return () if self._pidfds else self.finish()
 
     def tell(self, asked: _Asked, below: Below) -> Iterable[Event]:
-        """SIGTERM to those that nobody above them has told, once."""
+        """The word to those whom nobody above them has told, once."""
         for pid in set(below.to_ask(all_programs=self._wrapper)) - self._told:
             self._told.add(pid)
             with suppress(OSError), pidfd_of(pid) as pidfd:
                 # No other process with the number of one that has ended.
                 same = os.getsid(pid) == below.found[pid].session
                 if same and not (asked.signum and answers(pid, asked.signum)):
-                    signal.pidfd_send_signal(pidfd, signal.SIGTERM)
+                    signal.pidfd_send_signal(pidfd, asked.word_for(pid))
                     signal.pidfd_send_signal(pidfd, signal.SIGCONT)
         return ()
 
