@@ -79,7 +79,7 @@ class JournalWriter:
     @property
     def folder(self) -> Path:
         """Where the journal is: not in the log_dir, if that was moved away and another run has its name."""
-        return Path(os.readlink(self._own)).parent if self._lost_why else self._path.parent
+        return self._own.readlink().parent if self._lost_why else self._path.parent
 
     def keep_place(self) -> bool:
         """Have the log_dir, made again if need be; False where another run has it by now."""
@@ -92,7 +92,7 @@ class JournalWriter:
         return not self._lost_why
 
     def _is_there(self) -> bool:
-        """Whether our file has its name, or nobody can tell; where numbers of files change, by what it says."""
+        """Whether our file has its name, or nobody can tell; where files change numbers, by its text."""
         try:
             same = os.path.samestat(self._path.stat(), os.fstat(self._fd))
         except OSError as error:

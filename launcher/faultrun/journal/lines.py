@@ -19,6 +19,7 @@ from faultrun.journal.read import event_of, line_of_bytes
 from faultrun.model.actions import Publish
 from faultrun.model.events import Event, Heartbeat, PlanAdopted, RunFinished
 from faultrun.model.incident import Aftermath, Incident
+from faultrun.model.observed.agreement import PlanElsewhere
 from faultrun.model.plan import Plan
 from faultrun.model.run import Phase
 
@@ -169,6 +170,8 @@ def _agreed(event: Event | None) -> Incident | None:
     """What several nodes found together; each had told its own part before."""
     match event:
         case PlanAdopted(plan=Plan(aftermath=Aftermath(incident=incident))):
+            return incident
+        case PlanElsewhere(plan=Plan(aftermath=Aftermath(incident=incident))):
             return incident
         case RunFinished(aftermath=Aftermath(incident=incident)):
             return incident

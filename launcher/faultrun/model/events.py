@@ -18,6 +18,7 @@ from faultrun.model.observed.agreement import (
     IncarnationOver,
     LookAgain,
     OwnNodeAside,
+    PlanElsewhere,
 )
 from faultrun.model.observed.dying_gasp import GaspEvent
 from faultrun.model.observed.elastic import ElasticEvent, NodesWaiting
@@ -314,6 +315,6 @@ Event = (
     _OfRun | _OfStart | _OfWorkers | _OfSteps | _OfTrouble | RendezvousEvent | StandbyEvent | AgreementEvent
 )
 
-_OfAgreement = IncarnationOver | LookAgain | AgreementSilent | OwnNodeAside
+_OfAgreement = IncarnationOver | LookAgain | AgreementSilent | OwnNodeAside | PlanElsewhere
 NodesEvent = PlanAdopted | GoGiven | NodesWaiting | RunFinished | _OfAgreement
 """What many nodes agreed on, as one supervisor is told of it."""

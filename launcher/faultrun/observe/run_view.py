@@ -15,7 +15,7 @@ from faultrun.model.events import (
     WorkerExit,
     WorkerStarted,
 )
-from faultrun.model.observed.agreement import IncarnationOver
+from faultrun.model.observed.agreement import IncarnationOver, PlanElsewhere
 from faultrun.model.observed.dying_gasp import GaspRequested
 from faultrun.model.observed.hang import HangDetected, HangDismissed, HangSuspected, HangWarned, PauseOver
 from faultrun.model.observed.rejoin import RankCannotRejoin, RankCanRejoin
@@ -132,8 +132,9 @@ class RunView:
             case RunStarted():
                 self.up.clear()
                 self.stopping, self.ended, self._restarts = False, None, None
-            case PlanAdopted(plan=plan):
-                self.plan, self.first_step, self._begun = plan, None, False
+            case PlanAdopted(plan=plan) | PlanElsewhere(plan=plan):
+                self.plan, self.first_step = plan, None
+                self._begun = isinstance(line.event, PlanElsewhere)
                 self.workers = {rank: one for rank, one in self.workers.items() if rank in plan.kept}
                 self.up &= plan.kept
                 self.missing.planned(plan, line.run_s)
@@ -156,7 +157,7 @@ class RunView:
                 self._restarts = restarts
                 self.stopping |= bool(stopped)
                 self.ended = (code, line.because)
-        if self.last is None or line.phase is not self.phase:
+        if self.last is None or line.phase is not self.phase or isinstance(line.event, PlanElsewhere):
             self.phase, self.phase_why = line.phase, line.why
         self.last = line
 

@@ -1,4 +1,4 @@
-"""Whether ranks worked while their supervisor stood still, by what they had done before and had done behind it."""
+"""Whether ranks worked while their supervisor stood still, by what they had done before and behind it."""
 
 import pytest
 from hypothesis import given

@@ -8,7 +8,7 @@ import pytest
 from faultrun.model.checkpoint import RankFile
 from faultrun.model.events import GoGiven, PlanAdopted, RunFinished
 from faultrun.model.incident import Cause, Incident
-from faultrun.model.observed.agreement import IncarnationOver, LookAgain
+from faultrun.model.observed.agreement import IncarnationOver, LookAgain, PlanElsewhere
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Replacement, Topology
 from faultrun.nodes.protocol.coordinator_input import MOST_COMPARES
@@ -18,6 +18,7 @@ from faultrun.nodes.values.membership import BODIES, SMALL_BODIES, Commit, NodeS
 from faultrun.nodes.values.roster import Alarm, PlanHeader, PlanPhase, Roster, RosterEntry
 from faultrun.nodes.values.transaction import Absent, CreatedAt, NothingNewer, Unchanged
 from support.nodes.etcd_in_memory import RULES, TIMES, Group, Member
+from support.nodes.node_facts import fact_with
 from support.stories.story import checkpoint
 
 
@@ -138,6 +139,32 @@ def test_a_spare_knows_who_trains_and_a_lost_node_that_comes_back_is_one() -> No
     run.members.append(back)
     run.settles()
     assert [one.spare for one in run.members] == ["", "", "nodes a c train; takes the place of a lost one"]
+
+
+def test_a_fenced_node_that_is_a_spare_hears_by_which_plan_the_others_go_on_and_of_their_incident() -> None:
+    run = Group("a", "b", "c").starts()
+    run.is_gone("b")
+    run.settles()
+    heard = Incident(number=1, incarnation=0, at_s=1.0, cause=Cause.ELSEWHERE, rank=None, status=None)
+    run["a"].says(NodeStatus.JOINED, look=0, incident=heard, point=checkpoint(5))
+    run["c"].says(NodeStatus.JOINED, look=0)
+    run.settles()
+    for one in run.members:
+        one.says(NodeStatus.JOINED, look=1)
+    run.settles().prepares(1).runs(1)
+    back = Member(run, "b")
+    fence = replace(heard, cause=Cause.FENCE)
+    back.fact = fact_with(
+        back.fact, boot=BootId("b2"), status=NodeStatus.JOINED, incarnation=0, incident=fence
+    )
+    run.members.append(back)
+    run.settles()
+    (told,) = back.was_told(PlanElsewhere)
+    assert isinstance(told, PlanElsewhere)
+    assert (told.plan.incarnation, [seat.node for seat in told.plan.topology.nodes]) == (1, ["a", "c"])
+    assert told.plan.aftermath is not None
+    assert (told.plan.aftermath.incident.cause, told.plan.aftermath.incident.node) == (Cause.NODE, "b")
+    assert not run["a"].was_told(PlanElsewhere) + run["c"].was_told(PlanElsewhere)
 
 
 def test_a_spare_whose_log_dir_is_of_an_earlier_run_holds_nobody_up_and_can_take_a_place() -> None:

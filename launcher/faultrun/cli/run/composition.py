@@ -144,15 +144,7 @@ class Supervisor:
         neighbour = NextNode(self._spec.run_id, self._spec.node, self._spec.rendezvous, memory, reactor)
         control = self._kept(Control(self.log_dir, reactor, windows.stop_grace_s, memory, neighbour))
         self._write_record(control)
-        writer = JournalWriter(
-            self.journal,
-            next_seq=self._next_seq,
-            node=self._spec.node,
-            boot=self._boot,
-            begin_again=partial(self._begin_again, control),
-        )
-        journal = self._last.enter_context(closing(writer))
-        control.has_place = journal.keep_place
+        journal = self._writer(control)
         environ, originals = self._process.environ, self.log_dir / ORIGINALS
         devices = DeviceAssignment(self._spec, environ, self._say, self.log_dir)
         preparer = Preparer(self._spec, environ, originals, clock, self._say, devices)
@@ -329,6 +321,17 @@ class Supervisor:
             oom_kills=oom_kill_count(memory_group(os.getpid())),
             came_to=self._came_to,
         )
+
+    def _writer(self, control: Control) -> JournalWriter:
+        writer = JournalWriter(
+            self.journal,
+            next_seq=self._next_seq,
+            node=self._spec.node,
+            boot=self._boot,
+            begin_again=partial(self._begin_again, control),
+        )
+        control.has_place = writer.keep_place
+        return self._last.enter_context(closing(writer))
 
     def _begin_again(self, control: Control) -> None:
         self._claimed = claim_again(self._claimed)

@@ -134,6 +134,8 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return begin.spawn(state, event)
         case _, agreement.OwnNodeAside(why=why):
             return Step(state=state, why=f"this node gets no rank: {why}")
+        case _, agreement.PlanElsewhere(plan=plan):
+            return Step(state=state, why=f"the others go on by incarnation {plan.incarnation}")
         # Survivors stay: a rank is replaced, or repaired.
         case Phase.REPLACING, WorkerExit():
             return replace_ranks.another(state, event)

@@ -63,4 +63,11 @@ class OwnNodeAside(FactOfNodes):
     plan: Plan | None = field(default=None, metadata=UNLESS_USED)
 
 
-AgreementEvent = IncarnationOver | MembershipLost | LookAgain | AgreementSilent | OwnNodeAside
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanElsewhere(FactOfNodes):
+    """The others go on by ``plan``, in which this node, which had ranks before, has none: it is a spare."""
+
+    plan: Plan
+
+
+AgreementEvent = IncarnationOver | MembershipLost | LookAgain | AgreementSilent | OwnNodeAside | PlanElsewhere

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from faultrun.model.events import GoGiven, PlanAdopted
-from faultrun.model.observed.agreement import AgreementSilent, IncarnationOver, LookAgain
+from faultrun.model.observed.agreement import AgreementSilent, IncarnationOver, LookAgain, PlanElsewhere
 from faultrun.model.observed.elastic import NodesWaiting
 from faultrun.model.observed.node_fact import NodeFact, NodeReady, WithoutWorkers
 from faultrun.nodes.values.membership import Act, Tell, WarnPeers
@@ -23,6 +23,8 @@ def words_of(act: Act, fact: NodeFact) -> str:
             return ""
         case Tell(event=LookAgain(number=number)):
             return f"look {number} {act.event.incarnation} {boot}"
+        case Tell(event=PlanElsewhere(plan=plan)):
+            return f"elsewhere {plan.incarnation} {boot}"
         case Tell(event=IncarnationOver(stays=True)):
             return f"stay {act.event.incarnation} {boot}"
         case Tell(event=GoGiven(incarnation=incarnation)):

@@ -42,7 +42,13 @@ from faultrun.nodes.protocol.plan_events import heeded
 from faultrun.nodes.protocol.presence import LONGEST_WORDS, QUESTIONS_A_HOLD, present, questions, warned
 from faultrun.nodes.protocol.started_alike import refused
 from faultrun.nodes.protocol.waiting_ends import known_end, patience_over, since
-from faultrun.nodes.protocol.waiting_nodes import nodes_waiting, noted, own_aside, spare_words
+from faultrun.nodes.protocol.waiting_nodes import (
+    nodes_waiting,
+    noted,
+    own_aside,
+    plan_elsewhere,
+    spare_words,
+)
 from faultrun.nodes.values.membership import (
     COORDINATOR_KEY,
     Act,
@@ -137,6 +143,7 @@ def _news(case: JudgeInput) -> Iterator[Tell | Fence]:
         else:
             yield news if isinstance(news, Fence) else Tell(event=news)
     yield from own_aside(case)
+    yield from plan_elsewhere(case)
 
 
 def _tells_of_the_end_soon(case: JudgeInput) -> bool:

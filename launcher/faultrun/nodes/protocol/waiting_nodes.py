@@ -6,7 +6,7 @@ from dataclasses import replace
 from faultrun.core.humanize import node_names
 from faultrun.core.placement.node_seats import set_aside
 from faultrun.core.placement.place import can_sit
-from faultrun.model.observed.agreement import OwnNodeAside
+from faultrun.model.observed.agreement import OwnNodeAside, PlanElsewhere
 from faultrun.model.observed.elastic import Elastic, Grow, NodeAside, NodesWaiting
 from faultrun.model.observed.node_fact import NodeFact, NodeRunning
 from faultrun.model.plan import Plan
@@ -62,6 +62,17 @@ def own_aside(case: JudgeInput) -> Iterator[Tell]:
         if roster is not None and body is not None and body.incarnation == aside.incarnation:
             told = roster.completes(body)
         yield Tell(event=OwnNodeAside(at_s=case.clock.run_s, incarnation=life, why=aside.why, plan=told))
+
+
+def plan_elsewhere(case: JudgeInput) -> Iterator[Tell]:
+    """By which plan the others go on, to a supervisor whose node had ranks before: its cards are theirs."""
+    fact, header, roster, body = case.own.fact, case.header, case.roster, case.body
+    if header is None or header.phase is PlanPhase.FINISHED or roster is None or body is None:
+        return
+    before = 0 <= fact.incarnation < header.incarnation
+    if fact.is_free and before and roster.entry(fact.node) is None and who_is_aside(case) is None:
+        life, plan = fact.incarnation, roster.completes(body)
+        yield Tell(event=PlanElsewhere(at_s=case.clock.run_s, incarnation=life, plan=plan))
 
 
 def who_is_aside(case: JudgeInput) -> NodeAside | None:

@@ -30,7 +30,7 @@ from faultrun.model.events import (
     WorkersLost,
     WorkerStarted,
 )
-from faultrun.model.observed.agreement import IncarnationOver
+from faultrun.model.observed.agreement import IncarnationOver, PlanElsewhere
 from faultrun.model.observed.dying_gasp import GaspSaved
 from faultrun.model.observed.evidence import DeathNote
 from faultrun.model.observed.hang import HangDetected, HangSuspected, PauseOver
@@ -49,6 +49,7 @@ from faultrun.observe.account.incarnations import (
     IncarnationRecord,
 )
 from faultrun.observe.account.records import (
+    ELSEWHERE,
     FAILED_AGAIN,
     NOT_OVER,
     RUN_ENDED,
@@ -108,6 +109,10 @@ class Accountant:
                 self._close_fault(SUPERVISOR_LOST)
             case PlanAdopted(plan=plan):
                 self._planned(plan)
+            case PlanElsewhere():
+                if line.judged is not None and self._fault is not None:
+                    self._fault.judged(line.judged)
+                self._close_fault(ELSEWHERE)
             case WorkersLost():
                 self._found_lost(line.event)
             case StandbyChanged(state=state):

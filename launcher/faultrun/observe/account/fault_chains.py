@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from faultrun.model.incident import Cause
 from faultrun.observe.account.incarnations import FINISHED, SUPERVISOR_LOST, IncarnationRecord
 from faultrun.observe.account.records import (
+    ELSEWHERE,
     FAILED_AGAIN,
     NOT_OVER,
     RUN_ENDED,
@@ -27,6 +28,7 @@ CUT = "a stop left unfinished"
 GIVEN_UP = "the run was given up for"
 """Other reasons not to count some."""
 
+_NOT_SEEN = {SUPERVISOR_LOST: UNSEEN, ELSEWHERE: "the other nodes went on from"}
 CUT_SHORT = {SUPERVISOR_LOST: UNSEEN, RUN_STOPPED: CUT, RUN_ENDED: GIVEN_UP}
 """Why those are not counted that ended so for a supervisor, and that training got past under a later one."""
 
@@ -95,7 +97,8 @@ def chains(account: Account) -> Iterator[FaultChain]:
         if last.end not in (*_SEEN_THROUGH, NOT_OVER):
             # The run ended before a step was seen: well, if nothing was left to train.
             done = any(life.end == FINISHED and life.after_fault == last.number for life in open_lives)
-            why = UNSEEN if last.end == SUPERVISOR_LOST else _cut(open_faults) if done else NOT_PASSED
+            seen = _NOT_SEEN.get(last.end, "")
+            why = seen or (_cut(open_faults) if done else NOT_PASSED)
             yield FaultChain(faults=open_faults, lives=open_lives, left_out=why)
             open_faults, open_lives = [], []
         elif any(_past(open_faults, account.lives, index) for index in range(first, at)):

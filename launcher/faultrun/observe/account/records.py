@@ -38,6 +38,9 @@ TRAINING_AGAIN = "training again"
 RUN_ENDED, RUN_STOPPED = "the run ended", "the run was stopped"
 """How it ends that no plan answers before the run is given up for it, or is told to stop."""
 
+ELSEWHERE = "the other nodes went on"
+"""How it ends on a node that has no ranks any more."""
+
 RUNNING_AGAIN = "running again"
 """How it ends where no rank reports steps: workers run, and nobody knows when they trained."""
 

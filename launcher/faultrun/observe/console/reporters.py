@@ -34,7 +34,7 @@ from faultrun.model.events import (
 from faultrun.model.exits import Signaled
 from faultrun.model.incident import Cause
 from faultrun.model.line_tone import Tone, toned
-from faultrun.model.observed.agreement import IncarnationOver, MembershipLost, OwnNodeAside
+from faultrun.model.observed.agreement import IncarnationOver, MembershipLost, OwnNodeAside, PlanElsewhere
 from faultrun.model.observed.dying_gasp import GaspRequested, GaspSaved
 from faultrun.model.observed.elastic import NodesWaiting
 from faultrun.model.observed.hang import HangDetected, HangElsewhere, HangWarned, PauseOver
@@ -191,6 +191,8 @@ class ConsoleReporter:
                 self._warn(step.why)
                 if plan is not None and plan.aftermath is not None:
                     self._cards.agreed(plan, plan.aftermath, step.state, event.at_s)
+            case PlanElsewhere(plan=plan) if plan.aftermath is not None:
+                self._cards.agreed(plan, plan.aftermath, step.state, event.at_s)
             case IncarnationOver(why=why, node=node, stop=StopSource()):
                 self._say(f"node {node}: {why}" if node else why)
             case IncarnationOver() if before is not None and step.state.phase is not before.phase:

@@ -79,8 +79,8 @@ class SessionLeftovers:
         """SIGTERM to the leaders, and SIGCONT in case one was stopped; when the last has it.
 
         Who answers the signal that means the stop has the window for that, and is sent SIGTERM shortly before
-        its end. So it is where Ctrl-C is passed on. A leader that has not left by a third of the window has told nobody: then who leads a session
-        below it is asked, too.
+        its end. So it is where Ctrl-C is passed on. A leader that has not left by a third of the window has
+        told nobody: then who leads a session below it is asked, too.
         """
         asked = _Asked(
             at_s=boottime(),
