@@ -14,7 +14,7 @@ FAULTS ?= 500
 MINUTES ?= 60
 WALKS ?= 10
 
-.PHONY: help setup deepspeed demo docs check check-model test test-all tensorflow pythons bench bench-all bench-scale bench-nodes soak soak-containers soak-gasps soak-day soak-everything soak-hostile soak-layouts soak-loops soak-nodes soak-pauses soak-properties soak-slurm soak-stay matrix codes format clean
+.PHONY: help setup deepspeed demo docs check check-model test test-all tensorflow pythons bench bench-all bench-scale bench-nodes soak soak-containers soak-gasps soak-day soak-everything soak-hostile soak-layouts soak-loops soak-nodes soak-pauses soak-places soak-properties soak-slurm soak-stay matrix codes format clean
 
 help:
 	@echo "make demo    install into .venv, train on 4 workers, kill two, watch a warm restart and a cold one"
@@ -142,6 +142,10 @@ soak-nodes: $(STAMP)
 soak-stay: $(STAMP)
 	PYTHONPATH=launcher:tests:. $(BIN)/python -m benchmarks.campaigns.everything --preset stay --faults $(N) --seed $(SEED) \
 		--keep benchmarks/results/attempts/soak-stay-$(SEED).jsonl --page benchmarks/results/soak_stay.md
+
+soak-places: $(STAMP)
+	PYTHONPATH=launcher:tests:. $(BIN)/python -m benchmarks.campaigns.everything --preset places --faults $(N) --seed $(SEED) --minutes $(MINUTES) \
+		--keep benchmarks/results/attempts/soak-places-$(SEED).jsonl --page benchmarks/results/soak_places.md
 
 soak-everything: $(STAMP)
 	PYTHONPATH=launcher:tests:. $(BIN)/python -m benchmarks.campaigns.everything --faults $(N) --seed $(SEED) --minutes $(MINUTES) \

@@ -39,14 +39,14 @@ class Steps:
     """Each step once and with its own bits: fed with all lines as they come.
 
     Ranks that were left out in between round otherwise: from the first smaller incarnation on, sums are held
-    to what is right within ``_NEAR``, and the samples of a step to those of all ranks.
+    to what is right within ``_NEAR``, and the samples and losses of a step to those of all ranks.
     """
 
     def __init__(self, law: Law, full: int) -> None:
         self._law, self._full = law, full
         self._worlds: dict[int, int] = {}
         self._last: dict[tuple[int, int], int] = {}
-        self._seen: dict[tuple[int, int], dict[int, list[int]]] = {}
+        self._seen: dict[tuple[int, int], dict[int, tuple[float, list[int]]]] = {}
 
     def wrong(self, fresh: Iterable[Told]) -> list[str]:
         """What is not right in ``fresh``; the first few of it."""
@@ -56,15 +56,16 @@ class Steps:
     def _of(self, one: Told) -> Iterator[str]:
         key = one.life, one.rank
         if one.what == "begin":
-            self._worlds[one.life] = int(one.path)
+            self._worlds[one.life] = len(one.path.split())
             self._last[key] = one.step
-        if one.what != "step":
+        if one.what not in ("step", "taken"):
             return
         last = self._last.get(key)
         if last is not None and one.step != last + 1:
             yield f"{_who(one)}: step {one.step} came after step {last}"
         self._last[key] = one.step
-        yield from self._differs(one)
+        if one.what == "step":  # else this rank had it from those that have done it
+            yield from self._differs(one)
 
     def _differs(self, one: Told) -> Iterator[str]:
         digest, loss, *more = one.path.split()
@@ -78,10 +79,20 @@ class Steps:
             yield f"{_who(one)}: step {one.step} ended with weights of {more[0]} instead of {right.total!r}"
         if more and right.samples:
             seen = self._seen.setdefault((one.life, one.step), {})
-            seen[one.rank] = [int(word) for word in more[1:]]
-            together = sorted(sample for own in seen.values() for sample in own)
-            if len(seen) == world and together != sorted(right.samples):
-                yield f"step {one.step} of incarnation {one.life} read {together}"
+            seen[one.rank] = float(loss), [int(word) for word in more[1:]]
+            if len(seen) == world:
+                yield from self._differs_together(one, sorted(right.samples), seen)
+
+    def _differs_together(
+        self, one: Told, samples: list[int], seen: Mapping[int, tuple[float, list[int]]]
+    ) -> Iterator[str]:
+        step = f"step {one.step} of incarnation {one.life}"
+        together = sorted(sample for _, own in seen.values() for sample in own)
+        if together != samples:
+            yield f"{step} read {together}"
+        losses = sum(loss for loss, _ in seen.values())
+        if not _near(losses, due := sum(self._law(one.step, rank).loss for rank in range(self._full))):
+            yield f"{step} had losses of {losses!r} instead of {due!r}"
 
 
 def out_of_step(told: Sequence[Told], since_life: int) -> Iterator[str]:
@@ -223,7 +234,10 @@ def way_back(journal: Sequence[Line], since_life: int, life: int, worlds: Mappin
     if life <= since_life:
         return "went on by itself"
     before, now = worlds.get(since_life, 0), worlds.get(life, 0)
-    if any(size < before for one, size in worlds.items() if since_life < one <= life):
+    smaller = [one for one, size in worlds.items() if since_life < one <= life and size < before]
+    if any(map(kept_by(journal).get, smaller)):
+        return "trained on" if now < before else "trained on and healed"
+    if smaller:
         return "shrunk" if now < before else "shrunk and grown"
     if now > before:
         return "grown"

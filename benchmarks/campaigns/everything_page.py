@@ -34,7 +34,8 @@ PROMISES = {
     "cards": "cards that differ between nodes",
 }
 WAYS = (
-    *("survivors stayed", "warm restart", "partly warm restart", "cold restart"),
+    *("survivors stayed", "trained on", "trained on and healed"),
+    *("warm restart", "partly warm restart", "cold restart"),
     *("shrunk", "grown", "shrunk and grown", "went on by itself", "ended"),
 )
 _LONGEST = 100

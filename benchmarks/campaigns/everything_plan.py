@@ -15,6 +15,7 @@ class Way(Enum):
     CONFIG = "no SDK, a configuration"
     STAYS = "SDK, survivors stay"
     SHRINKS = "SDK, fewer ranks"
+    TRAINS_ON = "SDK, others train on"
 
 
 class Kind(Enum):
@@ -64,6 +65,8 @@ class When(Enum):
     FIRST = "in the next one's start"
     COMPILE = "before the next one's first step"
     REPAIR = "in the repair"
+    EMPTY = "while a place is empty"
+    COMES = "while a newcomer comes"
 
 
 class Whom(Enum):
@@ -81,8 +84,11 @@ HANGS = frozenset({Kind.STOP, Kind.SLEEP, Kind.SPIN})
 ARMED = {When.FIRST: "startup", When.COMPILE: "compile"}
 """Ordered beforehand, from whoever comes there in a later incarnation."""
 
-PHASES = tuple(one for one in When if one not in (When.TRAINING, When.REPAIR))
+PHASES = tuple(When)[1 : tuple(When).index(When.REPAIR)]
 """Those of a restart."""
+
+OF_A_REPAIR = ("heard", "raised", "dropped", "join", "formed", "restored")
+_WHILE_MISSING = (When.AT_ONCE, When.DRAINING, When.REPAIR, When.EMPTY, When.EMPTY, When.COMES, When.COMES)
 
 IS_NO_FAULT = frozenset({Kind.WELL})
 PLACES = ("step", "step", "inside", "save", "saved")
@@ -116,6 +122,20 @@ _USUAL = {
     Kind.SAVE_DISK: 1,
 }
 _HANGING = {Kind.STOP: 1, Kind.SLEEP: 1}
+_OF_PLACES = {
+    Kind.KILL: 6,
+    Kind.SEGV: 1,
+    Kind.RAISE: 1,
+    Kind.STOP: 1,
+    Kind.RANK: 6,
+    Kind.TWO: 3,
+    Kind.ALL: 1,
+    Kind.STANDBY: 4,
+    Kind.SUPERVISOR: 1,
+}
+_COMES_S = 6.0
+"""The imports of a newcomer."""
+
 _OF_NODES = {
     Kind.HOST: 3,
     Kind.POWER: 3,
@@ -142,7 +162,7 @@ class Setting:
     def name(self) -> str:
         """In a few words."""
         where = "3 nodes" if self.nodes > 1 else f"1 node, {self.ranks} ranks"
-        each = f", {self.ranks // SEATS} a node" if self.ranks > SEATS else ""
+        each = f", {self.ranks // SEATS} a node" if self.nodes > 1 and self.ranks > SEATS else ""
         return f"{self.code}, {where}, {self.way.value}{each}"
 
     @property
@@ -177,6 +197,7 @@ SETTINGS = (
     Setting(code="mindspore", nodes=1, ranks=2, way=Way.WARM),
     Setting(code="mindspore", nodes=1, ranks=2, way=Way.BARE),
     Setting(code="mindspore", nodes=3, ranks=3, way=Way.COLD),
+    Setting(code="ddp", nodes=1, ranks=4, way=Way.TRAINS_ON),
     Setting(code="ddp", nodes=3, ranks=3, way=Way.SHRINKS),
 )
 
@@ -216,7 +237,12 @@ def draw(number: int, seed: int) -> Session:
     """Run ``number``: the same for the same seed. Every setting comes once in a turn, the last one last."""
     turn, at = divmod(number, len(SETTINGS))
     order = [*random.Random(f"{seed}:{turn}").sample(SETTINGS[:-1], len(SETTINGS) - 1), SETTINGS[-1]]
-    setting, chance = order[at], random.Random(f"{seed}:run:{number}")
+    return draw_of(order[at], number, seed)
+
+
+def draw_of(setting: Setting, number: int, seed: int) -> Session:
+    """Run ``number``, of this setting."""
+    chance = random.Random(f"{seed}:run:{number}")
     wanted = 8 if setting.nodes > 1 or setting.code == "mindspore" else 12
     faults = [_fault(chance, setting, first=place == 0) for place in range(wanted)]
     return Session(number=number, setting=setting, faults=tuple(_with_devices(faults, chance, setting)))
@@ -240,6 +266,8 @@ def _with_devices(faults: list[Fault], chance: random.Random, setting: Setting) 
 
 def kinds_of(setting: Setting) -> dict[Kind, int]:
     """What befalls it, and how often beside the others."""
+    if setting.way is Way.TRAINS_ON:
+        return dict(_OF_PLACES)
     kinds = dict(_USUAL)
     if setting.sdk:
         kinds |= _HANGING
@@ -253,12 +281,13 @@ def kinds_of(setting: Setting) -> dict[Kind, int]:
 
 
 def _fault(chance: random.Random, setting: Setting, *, first: bool) -> Fault:
-    inside = not first and chance.random() < 0.35
+    missing = setting.way is Way.TRAINS_ON
+    inside = not first and chance.random() < (0.6 if missing else 0.35)
     kinds = kinds_of(setting)
     kind = chance.choices(tuple(kinds), tuple(kinds.values()))[0]
     when = When.TRAINING
     if inside:
-        when = chance.choice(PHASES)
+        when = chance.choice(_WHILE_MISSING if missing else PHASES)
     if when in ARMED and kind not in AT_A_PLACE:
         kind = Kind.KILL
     if when in ARMED and kind in (Kind.TORN, Kind.SLOW, *HANGS):
@@ -269,6 +298,8 @@ def _fault(chance: random.Random, setting: Setting, *, first: bool) -> Fault:
         kind = Kind.SUPERVISOR
     whom = chance.choice((Whom.FIRST, Whom.OTHER, Whom.OTHER, Whom.SPARE))
     place = "saved" if kind is Kind.TORN else chance.choice(PLACES)
+    if when is When.REPAIR:
+        kind, place = Kind.KILL, chance.choice(OF_A_REPAIR)
     rank = round(chance.random(), 4)
     return Fault(
         kind=kind,
@@ -277,7 +308,7 @@ def _fault(chance: random.Random, setting: Setting, *, first: bool) -> Fault:
         place=place,
         chance=rank,
         ready=rank < _READY,
-        after_s=round(chance.choice((0.0, chance.uniform(0.0, 0.5))), 3),
+        after_s=round(chance.choice((0.0, chance.uniform(0.0, _COMES_S if when is When.COMES else 0.5))), 3),
         for_s=round(chance.uniform(0.2, 2.5 * LEASE_S), 2),
     )
 

@@ -8,6 +8,7 @@ from benchmarks.campaigns.everything_plan import (
     ENDS,
     HANG_S,
     LEASE_S,
+    OF_A_REPAIR,
     SEATS,
     SETTINGS,
     Fault,
@@ -18,6 +19,7 @@ from benchmarks.campaigns.everything_plan import (
     When,
     Whom,
     draw,
+    draw_of,
 )
 
 REJOIN_S = 30
@@ -25,7 +27,6 @@ OF_A_STEP = (
     *("loader", "begin", "forward", "backward", "collective"),
     *("update", "updated", "end", "after", "saving"),
 )
-OF_A_REPAIR = ("heard", "raised", "dropped", "join", "formed", "restored")
 OF_A_NEWCOMER = OF_A_REPAIR[OF_A_REPAIR.index("join") :]
 
 _NODE_FAULTS = {
@@ -153,6 +154,11 @@ def of_phases(number: int, seed: int) -> Session | None:
     return Session(number=number, setting=_EXACT[number], faults=tuple(faults))
 
 
+def of_places(number: int, seed: int) -> Session:
+    """Draw faults, most of them deaths, over a training that goes on while places are empty."""
+    return draw_of(next(one for one in SETTINGS if one.way is Way.TRAINS_ON), number, seed)
+
+
 def of_kills(number: int, seed: int) -> Session:
     """Draw one rank that is killed, in a training that is handed its checkpoint, or finds it configured."""
     chance = random.Random(f"{seed}:kills:{number}")
@@ -221,6 +227,13 @@ training that nobody disturbed; nobody waits longer than --rejoin_timeout ({REJO
 beginning anew; survivors keep their process. A DistributedDataParallel that began anew is judged up
 to there: wrapped anew it adds up in another order, with faultrun or without."""
 
+_OF_PLACES = f"""\
+`make soak-places N={{faults}} SEED={{seed}}`: four torch ranks under `faultrun --while_missing=train`, no
+standby; most faults are deaths, of one rank or two, more than half of them while places are empty, in the
+repair, or as a newcomer comes, which may be killed itself. {_JUDGED} Asked besides: the samples of each
+step, whoever did it, are those of all ranks, and its losses their sum; once a place was empty, weights are
+held to those of all within 1e-5; all places are taken again within 150 s of the last fault."""
+
 _OF_KILLS = f"""\
 `make soak N={{faults}} SEED={{seed}}`: trainings of two torch ranks without the SDK, each with one rank
 killed. {_JUDGED} Asked besides: recovered at the first restart, and the killed rank blamed."""
@@ -239,6 +252,7 @@ PRESETS = {
     "thousand": Preset(title="A thousand faults", method=_METHOD, draw=draw),
     "nodes": Preset(title="Random faults over three nodes and a spare", method=_OF_NODES, draw=of_nodes),
     "stay": Preset(title="Deaths in trainings whose survivors stay", method=_OF_SURVIVORS, draw=of_survivors),
+    "places": Preset(title="Deaths in trainings that go on", method=_OF_PLACES, draw=of_places),
     "kills": Preset(title="A rank killed in each training", method=_OF_KILLS, draw=of_kills),
     "standbys": Preset(title="Kills as soon as standbys are ready", method=_OF_STANDBYS, draw=of_standbys),
     "day": Preset(title="A day of faults", method=_OF_A_DAY, draw=of_a_day),

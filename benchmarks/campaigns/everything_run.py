@@ -40,6 +40,9 @@ _PHASE_S, _GONE_S, _SHOWS_S, _LOOK_S = 6.0, 5.0, 0.3, 0.02
 _READY_S, _SURELY_READY_S = 25.0, 400.0
 """So long standbys are waited for, and where all restarts have to be warm."""
 
+_EMPTY_S = 20.0
+"""Within so much the others train on, if they do."""
+
 _SPARE = "spare of run"
 _CANNOT_START = 71
 _LAST_LINES, _STEPS_LEFT = 100, 800
@@ -86,6 +89,7 @@ class Passage:
                 wrong.recovery.append(f"the run ended: {self._last_words()}")
         else:
             wrong.recovery += self._amiss(before, since_life, rows[0], struck)
+            wrong.recovery += self._left(before, {fault.kind for _, fault in faults})
         for row in rows:
             wrong.recovery += row.pop("wrong", [])
         rows.sort(key=lambda row: float(row["at_s"]))
@@ -126,6 +130,14 @@ class Passage:
             newest = site.steps.newest_life()
             return list(recovered_otherwise(site.journal(), int(row["life"]), newest, struck.rank))
         return []
+
+    def _left(self, before: Sequence[Life], kinds: set[Kind]) -> list[str]:
+        """Those that had gone although nobody had struck them, and enough for training were left."""
+        struck = {one.pid for one in self._site.steps.struck} | self._striker.killed
+        spared = [one for one in before if one.pid not in struck]
+        is_held = self._setting.way is Way.TRAINS_ON and Kind.SUPERVISOR not in kinds
+        enough = len(spared) * 2 >= self._setting.ranks
+        return list(deserters(before, struck, 0)) if is_held and enough else []
 
     def ends(self) -> Row:
         """End the run as planned; a row about it."""
@@ -186,6 +198,10 @@ class Passage:
                 site.wait(lambda: not any(one.lives() for one in ranks), _PHASE_S)
             case When.STARTING:
                 site.wait(lambda: any(one.life > life for one in site.census.lives), _PHASE_S)
+            case When.EMPTY | When.COMES:
+                site.wait(self._trains_on, _EMPTY_S)
+                if fault.when is When.COMES:
+                    site.wait(lambda: bool(self._striker.waiting()), _PHASE_S)
             case When.TRAINING if fault.ready:
                 site.wait(site.has_standbys, _SURELY_READY_S if site.session.watched else _READY_S)
             case _:
@@ -222,8 +238,13 @@ class Passage:
     def _is_full(self) -> bool:
         """Whether all nodes take part; a device of one node waits for its own word."""
         steps, setting = self._site.steps, self._setting
-        may_be_less = setting.way is not Way.SHRINKS or setting.nodes == 1
-        return may_be_less or steps.world(steps.newest_life()) == setting.ranks
+        needs_all = setting.way is Way.TRAINS_ON or (setting.way is Way.SHRINKS and setting.nodes > 1)
+        return not needs_all or steps.world(steps.newest_life()) == setting.ranks
+
+    def _trains_on(self) -> bool:
+        """Whether those that are there have done a step while a place is empty."""
+        steps, life = self._site.steps, self._site.steps.newest_life()
+        return steps.world(life) < self._setting.ranks and steps.trained_in(life, 0.0) is not None
 
     def _all_are_here(self) -> bool:
         """Whether every supervisor is the run's: one that comes when the run is over begins another."""

@@ -104,14 +104,17 @@ class Site(Stage):
         standbys = {Way.WARM: setting.ranks, Way.STAYS: 1 if setting.nodes > 1 else setting.ranks}.get(way)
         options = [
             *(f"--framework={framework}", f"--standby={standbys or 'none'}", "--grace=6s"),
-            *("--backoff=10ms..50ms", "--max_restarts=1000", f"--checkpoint_dir={self.folder / 'ckpt'}"),
+            *("--backoff=10ms..50ms", "--max_restarts=1000", "--leave_running=none"),
+            f"--checkpoint_dir={self.folder / 'ckpt'}",
             f"--log_dir={self.folder / 'logs' / node.name}",
         ]
         if setting.sdk and not setting.small:
             options.append(f"--hang_timeout={HANG_S}s")
         if setting.exact:
             options.append(f"--rejoin_timeout={REJOIN_S}s")
-        if way is not Way.STAYS:
+        if way is Way.TRAINS_ON:
+            options += ["--while_missing=train", f"--rejoin_timeout={REJOIN_S}s"]
+        elif way is not Way.STAYS:
             options.append("--on_fault=restart")
         if way is Way.CONFIG:
             options.append(f"--rewrite={self.folder / 'config.yaml'}:pre_trained")

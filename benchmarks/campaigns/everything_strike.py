@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from benchmarks.campaigns.everything_plan import ARMED, AT_A_PLACE, ENDS, Fault, Kind, When
 from benchmarks.campaigns.everything_site import Site
-from benchmarks.campaigns.ledgers import Life, Told
+from benchmarks.campaigns.ledgers import Told
 from benchmarks.campaigns.strike_nodes import NodeStriker, killed
 from benchmarks.harness.procfs import environment
 from benchmarks.jobs.everything_notes import boot_s
@@ -22,6 +22,7 @@ _STANDS_S = 0.03
 """For so long a rank that is struck from outside stands at its place."""
 
 _FROZEN_S = (0.05, 0.15, 0.3)
+_WAITING = {"FAULTRUN_STANDBY_CHANNEL", "FAULTRUN_REJOIN"}
 _AT_ITS_PLACE = frozenset({Kind.RANK, Kind.STUCK, Kind.TWO})
 
 
@@ -106,9 +107,9 @@ class Striker:
         self._site.tick()
 
     def _rank_of(self, fault: Fault) -> int:
-        if fault.place in ("save", "saved") and self._site.session.setting.code == "ddp":
-            return 0  # who saves
         ranks = sorted(one.rank for one in self._site.census.newest())
+        if ranks and fault.place in ("save", "saved") and self._site.session.setting.code == "ddp":
+            return ranks[0]  # who saves
         return ranks[int(fault.chance * len(ranks))] if ranks else 0
 
     def _order(self, fault: Fault, rank: int, trigger: str, above: int) -> int:
@@ -130,7 +131,7 @@ class Striker:
             self._site.well.touch()
             return Struck("every device", at_s)
         if fault.kind is Kind.STANDBY:
-            return Struck(self._standby(living, fault.chance), at_s)
+            return Struck(self._standby(fault.chance), at_s)
         first = int(fault.chance * len(living))
         wanted = {Kind.TWO: 2, Kind.ALL: len(living)}.get(fault.kind, 1)
         turned = [*living[first:], *living[:first]]
@@ -139,12 +140,16 @@ class Striker:
         whom = f"rank{'s' * (len(gone) > 1)} {' '.join(map(str, gone))}" if gone else ""
         return Struck(whom, at_s, *gone[:1])
 
-    def _standby(self, living: list[Life], chance: float) -> str:
-        """A process that waits for a rank, or in the place of one."""
-        ranks = {one.pid for one in living}
+    def waiting(self) -> list[int]:
+        """The processes that wait for a rank, or in the place of one, or are on their way there."""
+        ranks = {one.pid for one in tuple(self._site.census.lives)}
+        ranks |= {one.step for one in self._site.steps.lines if one.what == "child"}
         hosts = [self._site.net[name] for name in self._site.nodes]
         pids = [pid for host in hosts for pid in host.pids if pid not in ranks]
-        waiting = [pid for pid in pids if "FAULTRUN_STANDBY_CHANNEL" in environment(pid)]
+        return [pid for pid in pids if _WAITING & environment(pid).keys()]
+
+    def _standby(self, chance: float) -> str:
+        waiting = self.waiting()
         return "a standby" if waiting and killed(waiting[int(chance * len(waiting))]) else ""
 
 

@@ -37,7 +37,7 @@ class Ledgers:
         self._folder = folder
         self._seen: dict[Path, int] = {}
         self._firsts: dict[int, dict[int, list[float]]] = {}
-        self._worlds: dict[int, int] = {}
+        self._ranks: dict[int, list[int]] = {}
         self.lines: list[Told] = []
         self.struck: list[Told] = []
 
@@ -55,7 +55,7 @@ class Ledgers:
             if one.what == "struck":
                 self.struck.append(one)
             if one.what == "begin":
-                self._worlds[one.life] = int(one.path)
+                self._ranks[one.life] = [int(word) for word in one.path.split()]
         return fresh
 
     @property
@@ -66,11 +66,15 @@ class Ledgers:
 
     def newest_life(self) -> int:
         """The newest incarnation of which a rank has begun; -1: none."""
-        return max(self._worlds, default=-1)
+        return max(self._ranks, default=-1)
+
+    def ranks(self, life: int) -> list[int]:
+        """Those that it has; of one that never began, those of the one before."""
+        return next((self._ranks[one] for one in range(life, -1, -1) if one in self._ranks), [])
 
     def world(self, life: int) -> int:
-        """How many ranks it has; of one that never began, as many as the one before."""
-        return next((self._worlds[one] for one in range(life, -1, -1) if one in self._worlds), 0)
+        """How many it has."""
+        return len(self.ranks(life))
 
     def trains_since(self, at_s: float) -> float | None:
         """When every rank of the newest incarnation had done a step after ``at_s``; None: not yet."""
@@ -137,8 +141,8 @@ class Census:
         """The last process that came for each rank of the newest incarnation: survivors go on in theirs."""
         ranks = [one for one in tuple(self.lives) if one.is_rank]
         last = {one.rank: one for one in sorted(ranks, key=lambda one: (one.life, one.born_s))}
-        world = self._ledgers.world(self._ledgers.newest_life())
-        return [one for rank, one in sorted(last.items()) if rank < world or not world]
+        there = self._ledgers.ranks(self._ledgers.newest_life())
+        return [one for rank, one in sorted(last.items()) if rank in there or not there]
 
     def _run(self) -> None:
         while not self._over.is_set():

@@ -135,7 +135,7 @@ class Job:
         if self._incarnation != self._told_of:
             self._told_of = self._incarnation
             NOTES.moves(self._told_of)
-            NOTES.note("begin", step, str(NOTES.world))
+            NOTES.note("begin", step, NOTES.everyone)
 
     def _watch(self, _module: Any, _inputs: Any, output: Any) -> None:
         if output.requires_grad:

@@ -72,6 +72,7 @@ class Notes:
 
     def __init__(self, folder: Path) -> None:
         self.rank, self.world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self.everyone = " ".join(map(str, range(self.world)))
         self.life = int(next(filter(None, map(os.environ.get, _LIVES)), 0))
         self._told, self._orders = folder / "told", folder / "orders"
         self._finish = folder / "finish", folder / "finish_at"
@@ -104,7 +105,7 @@ class Notes:
     def begins(self, step: int, there: int) -> None:
         """Where this rank goes on, and the newest step that is whole on the disk; -1: none."""
         self.note("there", there)
-        self.note("begin", step, str(self.world))
+        self.note("begin", step, self.everyone)
 
     def at(self, trigger: str, path: str = "") -> None:
         """The script is there: if something is due, it befalls this process now."""

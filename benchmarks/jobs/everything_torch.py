@@ -31,7 +31,9 @@ from torch.utils.data import DataLoader, Dataset  # noqa: E402
 from torch.utils.data.distributed import DistributedSampler  # noqa: E402
 
 from benchmarks.jobs import everything_numbers as numbers  # noqa: E402
+from benchmarks.jobs.times import Times  # noqa: E402
 from faultrun import sdk  # noqa: E402
+from faultrun.sdk.torch.group.process_group import training_group  # noqa: E402
 from faultrun.sdk.torch.state.shards import local_of  # noqa: E402
 from faultrun.sdk.worker.worker import worker  # noqa: E402
 
@@ -75,8 +77,8 @@ class Job:
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=1.0, momentum=numbers.MOMENTUM)
         self.loss = 0.0
         self.seen: list[int] = []
-        self.parts = 0
-        """Of this step, as far as it has come."""
+        self.ended = False
+        """Of this step, as far as it has come; whether that is to its end."""
 
     def backward(self, samples: list[int], epoch: int, weight: float = 1.0) -> None:
         """What this rank contributes."""
@@ -86,21 +88,24 @@ class Job:
         loss.backward()
         self.loss += loss.item()
         self.seen += samples if weight else []
-        self.parts += 1
 
     def starts(self) -> None:
         """A step begins, or begins again."""
         self.optimizer.zero_grad()
-        self.loss, self.seen, self.parts = 0.0, [], 0
+        self.loss, self.seen, self.ended = 0.0, [], False
 
     def told(self, step: int) -> None:
-        """It is done."""
+        """It is done, by this rank or by others alone."""
+        if not self.ended:
+            NOTES.note("taken", step)
+            return
         weights = [local_of(layer.weight.detach()).numpy() for layer in self.net.layers]
         states = [self.optimizer.state[layer.weight] for layer in self.net.layers]
         momentum = [local_of(one["momentum_buffer"]).numpy() for one in states]
         total = sum(float(abs(one).sum()) for one in weights)
         seen = " ".join(map(str, sorted(self.seen)))
-        NOTES.note("step", step, f"{numbers.digest(weights, momentum)} {self.loss!r} {total!r} {seen}")
+        loss = self.loss * FULL / NOTES.world  # whose sum over ranks is one for any number of them
+        NOTES.note("step", step, f"{numbers.digest(weights, momentum)} {loss!r} {total!r} {seen}")
         print(f"step {step} loss {self.loss}", flush=True)
 
 
@@ -134,6 +139,8 @@ def guarded(job: Job) -> None:
     guard = sdk.torch.protect(job.model, job.optimizer, directory=CKPT)
     there = newest_whole(CKPT, parts) if not PARKS else -1
     guard.resume()
+    if (this := worker()) is not None:
+        this.regroup.times = Times(repairs)
     sampler = DistributedSampler(Samples(), NOTES.world, NOTES.rank, shuffle=False)
     loader: Any = DataLoader(Samples(), numbers.BATCH, sampler=sampler)
     if not PARKS:
@@ -141,7 +148,7 @@ def guarded(job: Job) -> None:
     for step in steps(job, guard, loader):
         job.told(step)
         NOTES.at("step")
-        if step % SAVE_EVERY == 0 and (CODE == "fsdp" or NOTES.rank == 0):
+        if step % SAVE_EVERY == 0 and (CODE == "fsdp" or guard.leads):
             NOTES.at("save")
             own = CKPT / f"periodic_{NOTES.rank}"
             saved = guard.save(own / f"step-{step}.pt")
@@ -159,30 +166,47 @@ def steps(job: Job, guard: Any, loader: Any) -> Iterator[int]:
         for samples in guard.batches(loader, epoch):
             if this is not None and (this.session.incarnation != NOTES.life or not NOTES.is_born):
                 arrives(this.session.incarnation, guard.global_step)
-            step = guard.global_step + 1
+                job.starts()
+            step, more = guard.global_step + 1, guard.accumulating
             if first:
                 NOTES.at("compile")
-            if NOTES.world == FULL or not job.parts:
-                job.starts()
             with guard.attempt():
                 time.sleep(STEP_S)
                 job.backward(samples.tolist(), epoch, guard.weight)
                 NOTES.at(INSIDE)
-                if not guard.accumulating:
+                if not more:
                     job.optimizer.step()
+                    job.ended = True
             first = False
+            if more and guard.accumulating:  # else all parts of the step come again
+                continue
             if guard.global_step == step:
                 yield step
-                job.starts()
+            job.starts()
 
 
 def arrives(life: int, step: int) -> None:
     """In an incarnation that others have begun, or were kept for."""
+    comes(life)
+    NOTES.moves(life)
+    group = training_group()
+    members = range(NOTES.world) if group is None else group.places.members
+    NOTES.note("begin", step, " ".join(map(str, members)))
+
+
+def comes(life: int) -> None:
+    """A newcomer is somebody from now on."""
     if PARKS and not NOTES.is_born:
         NOTES.life = life
         NOTES.born()
-    NOTES.moves(life)
-    NOTES.note("begin", step, str(NOTES.world))
+
+
+def repairs(place: str, _at_s: float) -> None:
+    """In the main thread, or in the SDK's own."""
+    if place == "join" and (this := worker()) is not None:
+        comes(this.session.incarnation)
+    if NOTES.is_born:
+        NOTES.at(place)
 
 
 def by_hand(job: Job) -> None:

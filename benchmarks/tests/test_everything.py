@@ -3,7 +3,7 @@
 import json
 import struct
 import zipfile
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -24,9 +24,9 @@ from benchmarks.campaigns.everything_judge import (
     way_back,
 )
 from benchmarks.campaigns.everything_law import law_of
-from benchmarks.campaigns.everything_plan import PHASES, SETTINGS, Kind, Way, When, draw, rounds
-from benchmarks.campaigns.everything_presets import of_a_day, of_kills, of_standbys
-from benchmarks.campaigns.ledgers import Life, Told
+from benchmarks.campaigns.everything_plan import SETTINGS, Kind, Way, When, draw, rounds
+from benchmarks.campaigns.everything_presets import of_a_day, of_kills, of_places, of_standbys
+from benchmarks.campaigns.ledgers import Ledgers, Life, Told
 from benchmarks.jobs import everything_notes
 from benchmarks.jobs import everything_numbers as numbers
 from benchmarks.jobs.everything_notes import PAGE
@@ -39,6 +39,7 @@ from benchmarks.tests.campaign import carried_out
     [
         pytest.param(("--faults=2", "--seed=1", "--only=8"), id="thousand", marks=pytest.mark.torch),
         pytest.param(("--preset=stay", "--faults=2", "--seed=3"), id="stay", marks=pytest.mark.torch),
+        pytest.param(("--preset=places", "--faults=3", "--seed=2"), id="places", marks=pytest.mark.torch),
         pytest.param(("--preset=nodes", "--faults=6", "--seed=11"), id="nodes"),
         pytest.param(("--preset=kills", "--faults=1", "--seed=7"), id="kills", marks=pytest.mark.torch),
         pytest.param(("--preset=day", "--faults=5", "--seed=7"), id="day"),
@@ -56,7 +57,7 @@ def test_a_seed_draws_the_same_faults_and_all_that_there_are() -> None:
     faults = [fault for session in drawn for fault in session.faults]
     assert len(faults) >= 1000
     assert {fault.kind for fault in faults} == set(Kind) - {Kind.STUCK}
-    assert {fault.when for fault in faults} == {When.TRAINING, *PHASES}
+    assert {fault.when for fault in faults} == set(When)
     assert {session.setting.way for session in drawn} == set(Way) - {Way.CONFIG}
     assert all(session.faults[0].when is When.TRAINING for session in drawn)
     for session in drawn:
@@ -87,7 +88,7 @@ def done(life: int, rank: int, step: int, more: str = "", digest: str = "") -> T
     return told(life, rank, "step", step, f"{digest or f'd{step}'} 1.0 6.0 {more or rank}")
 
 
-BEGUN = [told(1, rank, "begin", 4, "2") for rank in (0, 1)]
+BEGUN = [told(1, rank, "begin", 4, "0 1") for rank in (0, 1)]
 
 
 def test_steps_with_their_own_bits_and_samples_are_not_accused() -> None:
@@ -112,20 +113,38 @@ def test_a_step_that_is_not_right_is_seen(line: Told, said: str) -> None:
 def test_samples_read_twice_are_seen_and_a_smaller_world_is_held_to_its_sums() -> None:
     judge = Steps(right, full=2)
     assert "read [0, 0]" in " ".join(judge.wrong([*BEGUN, done(1, 0, 5), done(1, 1, 5, more="0")]))
-    smaller = [told(2, 0, "begin", 5, "1"), done(2, 0, 6, more="0 1", digest="rounded")]
+    smaller = [told(2, 0, "begin", 5, "0"), told(2, 0, "step", 6, "rounded 2.0 6.0 0 1")]
     assert judge.wrong(smaller) == []
-    assert "weights of 7.0" in " ".join(judge.wrong([told(2, 0, "step", 7, "x 9.0 7.0 0 1")]))
+    assert "had losses of 1.0 instead of 2.0" in " ".join(judge.wrong([done(2, 0, 7, more="0 1")]))
+    assert "weights of 7.0" in " ".join(judge.wrong([told(2, 0, "step", 8, "x 2.0 7.0 0 1")]))
+
+
+def test_a_step_that_others_have_done_is_judged_by_their_words_alone() -> None:
+    judge = Steps(right, full=2)
+    assert judge.wrong([*BEGUN, told(1, 0, "taken", 5), done(1, 0, 6)]) == []
+
+
+def test_who_is_missing_is_no_rank_of_an_incarnation_that_trains_without_it(tmp_path: Path) -> None:
+    lines = [told(1, rank, "begin", 4, "0 2 3") for rank in (0, 2, 3)]
+    lines += [done(1, rank, 5) for rank in (0, 2)]
+    ledgers = Ledgers(tmp_path)
+    for at, one in enumerate([*lines, done(1, 3, 5)]):
+        assert ledgers.trains_since(-1.0) is None
+        path = tmp_path / f"{at}.notes"
+        path.write_text(json.dumps(asdict(one)) + "\n")
+        ledgers.read()
+    assert (ledgers.ranks(1), ledgers.trains_since(-1.0)) == ([0, 2, 3], 0.0)
 
 
 def test_ranks_that_do_not_begin_alike_or_at_an_old_save_are_seen() -> None:
     there = told(1, 0, "there", 4)
     assert not list(out_of_step([*BEGUN, there], since_life=0))
-    assert "began at steps [3, 4]" in " ".join(out_of_step([*BEGUN, told(1, 1, "begin", 3, "2")], 0))
+    assert "began at steps [3, 4]" in " ".join(out_of_step([*BEGUN, told(1, 1, "begin", 3, "0 1")], 0))
     assert "and 5 was whole" in " ".join(out_of_step([*BEGUN, told(1, 1, "there", 5)], 0))
     assert "has a wrong weight at step 4" in " ".join(out_of_step([*BEGUN, told(1, 1, "wrong", 4)], 0))
     stuck = [told(number, 0, "there", 5) for number in (1, 2)]
     assert "and 5 was whole" in " ".join(out_of_step([done(0, 0, 5), *BEGUN, *stuck], 0))
-    again = [told(3, 0, "there", 5), told(3, 0, "begin", 4, "2")]
+    again = [told(3, 0, "there", 5), told(3, 0, "begin", 4, "0 1")]
     assert "incarnation 3" not in " ".join(out_of_step([done(0, 0, 5), *BEGUN, *stuck, *again], 0))
     assert lost_steps([done(0, 0, 6), *BEGUN], 0, 1) == 2
 
@@ -168,6 +187,8 @@ def test_a_seed_draws_the_same_kills() -> None:
     assert {session.setting.way for session in drawn} == {Way.BARE, Way.CONFIG}
     assert {session.faults[0].kind for session in drawn} == {Kind.KILL, Kind.RANK}
     assert len({fault.kind for fault in of_a_day(0, seed=1).faults}) == 4
+    places = [fault for number in range(9) for fault in of_places(number, seed=1).faults]
+    assert {When.EMPTY, When.COMES, When.REPAIR, When.AT_ONCE} <= {fault.when for fault in places}
     kills = of_standbys(0, seed=1)
     assert kills.watched
     assert {fault.kind for fault in kills.faults} == {Kind.RANK, Kind.STANDBY}
@@ -202,6 +223,8 @@ def test_the_way_back_is_told_by_the_journal() -> None:
     assert way_back([started(0, standby=False)], 0, 1, same) == "cold restart"
     assert way_back([], 0, 1, {0: 2, 1: 1}) == "shrunk"
     assert way_back([], 0, 1, {0: 1, 1: 2}) == "grown"
+    assert way_back([kept], 0, 1, {0: 2, 1: 1}) == "trained on"
+    assert way_back([kept], 0, 2, {0: 2, 1: 1, 2: 2}) == "trained on and healed"
 
 
 def a_row(run: str, **more: object) -> dict[str, object]:
