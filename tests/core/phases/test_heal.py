@@ -185,6 +185,14 @@ def test_a_rank_that_finds_that_it_cannot_go_on_alone_has_all_wait_for_the_newco
     assert len(story.plan.ledger.restarts) == 1
 
 
+def test_a_newcomer_for_whom_all_wait_has_the_whole_time_for_it_is_not_at_its_first_step_yet() -> None:
+    story = shares(without(1), 2, why="all_gather needs rank 1")
+    story.performed(StartTimer)
+    story.rang(Timer.HEAL)
+    waits = [one.at_s - story.now_s for one in story.performed(StartTimer) if one.timer is Timer.REJOIN]
+    assert waits == [SHARING.rejoin_s] * 2
+
+
 def test_a_newcomer_that_dies_as_it_comes_in_costs_a_pause_and_no_restart() -> None:
     story = standby(without(1), 1).rang(Timer.HEAL).rejoined(0, 2)
     charged = story.plan.ledger.restarts

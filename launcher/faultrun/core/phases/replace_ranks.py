@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from faultrun.core.diagnosis.diagnose import conclude, new_incident, open_incident
 from faultrun.core.phases import drain
-from faultrun.core.phases.may_stay import elsewhere, repair_refusal, unkept, why_not_stay
+from faultrun.core.phases.may_stay import elsewhere, repair_refusal, unkept, why_not_stay, why_not_train_on
 from faultrun.core.phases.node_statement import statement
 from faultrun.model import actions
 from faultrun.model.events import PlanAdopted, Timer, TimerFired, WorkerExit
@@ -330,7 +330,7 @@ def _heals(state: RunState) -> bool:
     plan, life = state.plan, state.life
     if state.phase is Phase.REPLACING:
         return life.incident is None
-    return plan is not None and plan.heals and bool(life.rejoining) and not life.waits
+    return plan is not None and plan.heals and bool(life.rejoining) and not why_not_train_on(state)
 
 
 def anew(state: RunState, now_s: float, why: str) -> Step:
@@ -341,10 +341,11 @@ def anew(state: RunState, now_s: float, why: str) -> Step:
 
 
 def _came_to_heal(state: RunState) -> frozenset[int]:
-    """Who has come to an empty place and is not in the group yet."""
+    """Who has come to an empty place and is not in the group yet; nobody where all wait for who is to come."""
     plan = state.plan
-    heals = plan is not None and plan.heals and not state.life.waits
-    return state.life.rejoining & plan.newcomers if heals and plan is not None else frozenset()
+    if plan is None or not plan.heals or why_not_train_on(state):
+        return frozenset()
+    return state.life.rejoining & plan.newcomers
 
 
 def _ended_in_vain(state: RunState, now_s: float, rank: int, why: str) -> Step:
