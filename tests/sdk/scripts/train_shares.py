@@ -4,8 +4,9 @@
 The words on the command line are the number of epochs, of samples, and of samples a batch, ``ddp`` or
 ``hand``, and what else: ``workers`` (of the loader), ``bn``, ``meets`` (between two epochs), ``ignores``
 (weights and parts), ``counts`` (in a buffer), ``own`` (generator of the dataset), ``steps`` (without a
-loader), ``function``, ``gathers-STEP`` (from it on), ``waits-STEP`` (behind it), ``kill-RANK-STEP-PHASE``
-(once).
+loader), ``function``, ``zeroes`` or ``drops`` (gradients as a step begins), ``gathers-STEP``,
+``evaluates-STEP``, ``logs-STEP`` (behind the update), ``broadcasts-STEP`` (from it on), ``waits-STEP``
+(behind it), ``kill-RANK-STEP-PHASE`` (once).
 """
 
 import os
@@ -31,7 +32,7 @@ MODE, *WORDS = sys.argv[4:]
 OUT = Path(os.environ["OUT"])
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 WIDTH = 16
-GATHERS_FROM = next((int(word.split("-")[1]) for word in WORDS if word.startswith("gathers-")), 1 << 30)
+FROM = {word.split("-")[0]: int(word.split("-")[1]) for word in WORDS if word.count("-") == 1}
 
 
 class Numbers(Dataset):  # type: ignore[misc]
@@ -122,6 +123,16 @@ class Job:
 
     def one(self, inputs: Any, labels: Any, weight: float, more: bool) -> None:
         self.at("begin")
+        if "zeroes" in WORDS:
+            self.optimizer.zero_grad()
+        if "drops" in WORDS:
+            self.net.zero_grad()
+        if self.does("evaluates"):
+            self.net.eval()
+            dist.all_reduce(torch.ones(1))
+            self.net.train()
+        if self.does("broadcasts"):
+            dist.broadcast(torch.ones(1), src=0)
         loss = cross_entropy(self.model(inputs), labels) * weight
         if not more:
             self.tell_samples()
@@ -133,12 +144,18 @@ class Job:
             for parameter in self.net.parameters():
                 dist.all_reduce(parameter.grad)
                 parameter.grad /= WORLD
-        if self.step >= GATHERS_FROM:
+        if self.does("gathers"):
             dist.all_gather([torch.zeros(1) for _ in range(WORLD)], torch.ones(1))
         self.at("update")
         self.optimizer.step()
         self.at("updated")
-        self.optimizer.zero_grad()
+        if self.does("logs"):
+            dist.all_reduce(loss.detach())
+        if not {"zeroes", "drops"} & {*WORDS}:
+            self.optimizer.zero_grad()
+
+    def does(self, what: str) -> bool:
+        return self.step >= FROM.get(what, 1 << 30)
 
     def at(self, phase: str) -> None:
         struck = OUT / f"struck_{RANK}_{self.step}_{phase}"

@@ -341,7 +341,7 @@ def anew(state: RunState, now_s: float, why: str) -> Step:
 
 
 def _came_to_heal(state: RunState) -> frozenset[int]:
-    """Who has come to an empty place and is not in the group yet; nobody where all wait for who is to come."""
+    """Who has come to an empty place and is not in the group yet; nobody where all wait."""
     plan = state.plan
     if plan is None or not plan.heals or why_not_train_on(state):
         return frozenset()

@@ -65,6 +65,7 @@ class Training(Boundaries):
         """That optimizer has stepped."""
         now = self.under_way
         now.updates[number] += 1
+        self.in_parts.updated()
         if self.carried.is_late or now.whole.looks:
             self.note_under_way(updated=True)
         self.end()

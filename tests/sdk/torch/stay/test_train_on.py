@@ -175,19 +175,43 @@ def test_a_newcomer_that_dies_as_it_comes_costs_the_others_nothing(tmp_path: Pat
         assert set(stage.missing) == {1}
 
 
-def test_where_a_step_needs_every_rank_all_that_live_wait_for_the_missing_one(tmp_path: Path) -> None:
-    expected = undisturbed(tmp_path, DDP)
-    with stage_of(tmp_path / "hit", *DDP, "gathers-5", "waits-3") as stage:
+def test_zero_grad_at_the_beginning_of_a_step_drops_nothing_of_its_earlier_parts(tmp_path: Path) -> None:
+    words = (*DDP, "zeroes")
+    expected = undisturbed(tmp_path, words)
+    with stage_of(tmp_path / "hit", *words, "waits-3", "waits-6") as stage:
         stage.begin()
         stage.wait_able()
         stage.kill(1)
         stage.goes_on_behind(3)
+        stage.wait_trained(1)
+        stage.heal(1)
+        stage.goes_on_behind(6)
+        assert_is_that_of(stage, expected)
+
+
+@pytest.mark.parametrize(
+    ("word", "dead", "why"),
+    [
+        ("gathers-5", 1, "its steps call all_gather, which takes a part of every rank"),
+        ("evaluates-5", 1, "its steps call all_reduce as the model evaluates"),
+        ("logs-5", 1, "its steps call all_reduce before a backward pass or behind an update"),
+        ("broadcasts-5", 0, "its steps call broadcast, which needs rank 0"),
+        ("drops", 1, "its steps drop the gradients of their earlier parts"),
+    ],
+    ids=lambda one: one if isinstance(one, str) and " " not in one else "",
+)
+def test_where_a_step_needs_every_rank_all_that_live_wait_for_the_missing_one(
+    word: str, dead: int, why: str, tmp_path: Path
+) -> None:
+    expected = undisturbed(tmp_path, DDP)
+    with stage_of(tmp_path / "hit", *DDP, word, "waits-3") as stage:
+        stage.begin()
+        stage.wait_able()
+        stage.kill(dead)
+        stage.goes_on_behind(3)
         stage.wait_for(lambda: any(stage.refusals().values()), "a rank that cannot train on")
-        assert set(stage.refusals().values()) <= {
-            "",
-            "its steps call all_gather, which takes a part of every rank",
-        }
-        stage.wait_together(1)
+        assert set(stage.refusals().values()) <= {"", why}
+        stage.wait_together(dead)
         assert_is_that_of(stage, expected)
 
 
@@ -197,6 +221,8 @@ def test_where_a_step_needs_every_rank_all_that_live_wait_for_the_missing_one(tm
         (("ddp", "bn"), "2 (BatchNorm1d) trains, and is no sum over samples"),
         (("ddp", "counts"), "steps change buffers (2.passes)"),
         (("ddp", "gathers-1"), "its steps call all_gather, which takes a part of every rank"),
+        (("ddp", "evaluates-2"), "its steps call all_reduce as the model evaluates"),
+        (("hand", "logs-1"), "its steps call all_reduce before a backward pass or behind an update"),
         (("hand", "meets"), "its ranks meet outside of guard.attempt() (all_reduce)"),
         (("ddp", "ignores"), "its steps do not ask for guard.weight and guard.accumulating"),
         (("ddp", "own"), "its loader draws from generators, or keeps counts, of its own"),

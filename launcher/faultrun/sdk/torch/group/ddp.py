@@ -7,6 +7,7 @@ and the Reducer can be used again; an update first asks for ``failed``.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -75,6 +76,8 @@ class Averaging:
         self._before_first, self.adds_up = before_first, adds_up
         self.places: Callable[[], RankPlaces] | None = None
         """Tells which ranks there are; None where none is ever missing."""
+        self.meets: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Around what ranks say to each other of gradients."""
         self._hooks: list[_Hook] = []
         self.under_way: set[_Hook] = set()
         self.in_group = False
@@ -201,7 +204,8 @@ class _Hook:
         """Average like DistributedDataParallel: multiply by 1/n, then add up; bit for bit the same."""
         try:
             flat.mul_(1.0 / dist.get_world_size())
-            work = dist.all_reduce(flat, async_op=True)
+            with self._all.meets():
+                work = dist.all_reduce(flat, async_op=True)
             return work.get_future().then(lambda future: self._noticed(future, flat))
         except RuntimeError as error:
             self._fail(error)

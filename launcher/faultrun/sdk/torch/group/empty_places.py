@@ -6,7 +6,7 @@ see a group of the whole world; only the backend in it knows the members, by the
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch.distributed as dist
@@ -34,8 +34,12 @@ class ScriptMeetings:
         """Whether the script is in a step that can be taken back."""
         self.why = ""
         """What it has done that a world with an empty place could not; "" if nothing."""
+        self.no_gradients: Callable[[], str] = str
+        """Says why what is summed up now is no gradient of the step, which those that live have whole."""
+        self.tell: Callable[[], object] = str
+        """Tells the supervisor ``why`` at once."""
         self._looks = False
-        self._ours = 0
+        self._ours = self._averages = 0
 
     def begin(self) -> None:
         """Training begins: look from here on, for what came before is done once."""
@@ -50,16 +54,39 @@ class ScriptMeetings:
         finally:
             self._ours -= 1
 
-    def sees(self, name: str, *, needs_all: bool = False) -> bool:
-        """Note a collective by its name; whether it is the script's."""
-        if self._ours:
-            return False
-        if self._looks and not self.why:
-            if needs_all:
-                self.why = f"its steps call {name}, which takes a part of every rank"
-            elif not self.in_attempt:
-                self.why = f"its ranks meet outside of guard.attempt() ({name})"
-        return True
+    @contextlib.contextmanager
+    def averages(self) -> Iterator[None]:
+        """What is summed up in it is known to be gradients."""
+        self._averages += 1
+        try:
+            yield
+        finally:
+            self._averages -= 1
+
+    def sees(
+        self, name: str, missing: tuple[int, ...], *, sums: bool = False, needs_all: bool = False
+    ) -> None:
+        """Note a collective by its name. NeedsAllRanks: without the ``missing`` it would be another."""
+        if self._ours or not self._looks:
+            return
+        against = self._against(name, sums=sums, needs_all=needs_all)
+        if against and missing:
+            self.refuse(against)
+        self.why = self.why or against
+
+    def refuse(self, why: str) -> None:
+        """Have all that live wait for the missing from here on. NeedsAllRanks."""
+        self.why = self.why or why
+        self.tell()
+        raise NeedsAllRanks(f"{why}, and a place in the process group is empty")
+
+    def _against(self, name: str, *, sums: bool, needs_all: bool) -> str:
+        if needs_all:
+            return f"its steps call {name}, which takes a part of every rank"
+        if not self.in_attempt:
+            return f"its ranks meet outside of guard.attempt() ({name})"
+        no_gradients = self.no_gradients() if sums and not self._averages else ""
+        return no_gradients and f"its steps call {name} {no_gradients}"
 
 
 class GroupOfMembers(dist.ProcessGroup):  # type: ignore[misc]  # torch has no types here
@@ -86,56 +113,54 @@ class GroupOfMembers(dist.ProcessGroup):  # type: ignore[misc]  # torch has no t
 
     def allreduce(self, tensors: Any, *how: Any) -> Any:
         """Sum, or what is asked for, of the members."""
-        self.meetings.sees("all_reduce")
+        self._meets("all_reduce", sums=True)
         return self.plain.allreduce(tensors, *self._summed(tensors, *how))
 
     def allreduce_coalesced(self, tensors: Any, *how: Any) -> Any:
         """Sum several, like ``allreduce``."""
-        self.meetings.sees("all_reduce")
+        self._meets("all_reduce", sums=True)
         return self.plain.allreduce_coalesced(tensors, *self._summed(tensors, *how))
 
     def reduce(self, tensors: Any, options: Any) -> Any:
         """Sum for a rank that is there."""
-        self.meetings.sees("reduce")
+        self._meets("reduce", sums=True)
         options.rootRank = self._number("reduce", options.rootRank)
         return self.plain.reduce(tensors, *self._summed(tensors, options))
 
     def broadcast(self, tensors: Any, options: Any) -> Any:
         """Take from a rank that is there."""
-        self.meetings.sees("broadcast")
+        self._meets("broadcast")
         options.rootRank = self._number("broadcast", options.rootRank)
         return self.plain.broadcast(tensors, options)
 
     def barrier(self, *how: Any, **named: Any) -> Any:
         """Wait for the members."""
-        self.meetings.sees("barrier")
+        self._meets("barrier")
         return self.plain.barrier(*how, **named)
 
     def allgather(self, outputs: Any, inputs: Any, *how: Any) -> Any:
         """Gather from the members where the SDK itself asks: what the missing would give stays as it is."""
-        if self.meetings.sees("all_gather", needs_all=True):
-            self._refuse_if_missing("all_gather")
+        self._meets("all_gather", needs_all=True)
         members = self.places.members
         return self.plain.allgather([[one[rank] for rank in members] for one in outputs], inputs, *how)
 
     def send(self, tensors: Any, to: int, tag: int = 0) -> Any:
         """Give to a rank that is there."""
-        self.meetings.sees("send")
+        self._meets("send")
         return self.plain.send(tensors, self._number("send", to), tag)
 
     def recv(self, tensors: Any, source: int, tag: int = 0) -> Any:
         """Take from a rank that is there."""
-        self.meetings.sees("recv")
+        self._meets("recv")
         return self.plain.recv(tensors, self._number("recv", source), tag)
+
+    def _meets(self, name: str, **how: bool) -> None:
+        self.meetings.sees(name, self.places.missing, **how)
 
     def _number(self, name: str, rank: int) -> int:
         if rank in self.places.missing:
-            raise NeedsAllRanks(f"{name} needs rank {rank}, whose place in the process group is empty")
+            self.meetings.refuse(f"its steps call {name}, which needs rank {rank}")
         return self.places.number(rank)
-
-    def _refuse_if_missing(self, name: str) -> None:
-        if self.places.missing:
-            raise NeedsAllRanks(f"{name} needs {self.places}, whose place in the process group is empty")
 
     def _summed(self, tensors: Any, options: Any = None, *more: Any) -> tuple[Any, ...]:
         """What to ask the backend for: its average would be through the number of members."""
@@ -150,8 +175,7 @@ class GroupOfMembers(dist.ProcessGroup):  # type: ignore[misc]  # torch has no t
 
 def _needing_all(name: str) -> Any:
     def call(self: Any, *what: Any, **how: Any) -> Any:
-        if self.meetings.sees(name, needs_all=True):
-            self._refuse_if_missing(name)
+        self._meets(name, needs_all=True)
         return getattr(self.plain, name)(*what, **how)
 
     return call

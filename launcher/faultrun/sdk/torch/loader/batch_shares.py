@@ -2,7 +2,8 @@
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
@@ -24,10 +25,62 @@ class InParts:
         """What ``Guard.accumulating`` returns."""
         self.asked: set[str] = set()
         """Which of both the script has asked for."""
+        self.has_gradients = False
+        """Whether a backward pass of the part under way has begun, and no update behind it."""
+        self._added = False
+        """Whether there are gradients of parts of a step that goes on."""
+        self._held: list[tuple[Any, Any, int]] = []
+        """Those as the last part ended."""
+        self._parameters: list[Any] = []
+        self._lost: Callable[[], object] = str
 
     def end(self) -> None:
         """No step in parts is under way."""
         self.weight, self.accumulating = 1.0, False
+        self._added, self._held = False, []
+
+    def watch(self, optimizers: Iterable[Any], lost: Callable[[], object]) -> None:
+        """See when gradients come, and call ``lost`` where those of a step's earlier parts are dropped.
+
+        An optimizer's ``zero_grad``, which many loops begin a step with, does nothing between two parts.
+        """
+        if self._parameters:
+            return
+        self._lost = lost
+        for one in optimizers:
+            one.zero_grad = partial(self._zero, one.zero_grad)
+            self._parameters += [each for group in one.param_groups for each in group["params"]]
+        for each in self._parameters:
+            if each.requires_grad:
+                each.register_hook(self._comes)
+
+    def begins(self) -> None:
+        """A part begins, or a step of one part."""
+        self.has_gradients = False
+
+    def ends(self) -> None:
+        """A part has ended, and more of its step follow."""
+        self._added = bool(self._parameters)
+        self._held = [(one, one.grad, one.grad._version) for one in self._parameters if one.grad is not None]
+        if self.has_gradients and not self._held:
+            self._lost()
+
+    def updated(self) -> None:
+        """An optimizer has stepped."""
+        self.has_gradients = self._added = False
+
+    def _zero(self, zero_grad: Callable[..., None], *how: Any, **named: Any) -> None:
+        if not self._added or (self.has_gradients and not self.accumulating):
+            zero_grad(*how, **named)
+
+    def _comes(self, _: Any) -> None:
+        if self.has_gradients:
+            return
+        self.has_gradients = True
+        self._added |= self.accumulating
+        held, self._held = self._held, []
+        if any(one.grad is not grad or grad._version != version for one, grad, version in held):
+            self._lost()
 
     def check_update(self) -> None:
         """FaultrunError for an update in the middle of a step: it would be another training."""
@@ -37,6 +90,15 @@ class InParts:
                 because="ranks were left out, and this one does a step in several parts (guard.accumulating)",
                 hint="loss * guard.weight, and `if not guard.accumulating:` before optimizer.step, zero_grad",
             )
+
+
+def lost_parts() -> None:
+    """Refuse to go on with the last part of a step alone. FaultrunError."""
+    raise FaultrunError(
+        "gradients of a step were dropped before its global batch was complete",
+        because="ranks were left out, and this one does a step in several parts (guard.accumulating)",
+        hint="optimizer.zero_grad(), or drop them behind optimizer.step() alone",
+    )
 
 
 def sharing_of(session: Session) -> Sharing | None:

@@ -24,6 +24,7 @@ from faultrun.sdk.stay.common_step import NOTHING, nothing_common, of_replicas, 
 from faultrun.sdk.stay.next_group import Join
 from faultrun.sdk.torch.group import stuck_thread
 from faultrun.sdk.torch.group.ddp import Averaging
+from faultrun.sdk.torch.group.empty_places import NeedsAllRanks
 from faultrun.sdk.torch.group.fsdp2 import Sharded
 from faultrun.sdk.torch.group.group_store import PeerLost
 from faultrun.sdk.torch.group.process_group import training_group
@@ -107,7 +108,7 @@ class Rejoin:
                 raise CannotNow("this rank cannot take a dead one's place", because=why, hint=hint)
             return
         self._able, self._alike = True, alike
-        self.train_on.begin(self._averaging)
+        self.train_on.begin(self._averaging, self._say_if_able)
         self._averaging.hook(self._unable.ddps, in_group=not newcomer)
         if self._sharded is not None:
             self._sharded.between_steps(has_run=False)
@@ -200,10 +201,10 @@ class Rejoin:
                 regroup.times.pop("raised")
                 return False
         elif not regroup.is_lost(self.incarnation):
-            if self._training.missing.places.missing:
-                self._say_if_able()  # it may be the first word of what needs a rank that is not there
             hopeful = tells_of_a_dead_peer(error) and self._said
-            if not hopeful or not regroup.wait_lost(self.incarnation, self._verdict_s):
+            # That all wait is certain where a step has asked for a rank that is not there.
+            verdict_s = regroup.patience_s if isinstance(error, NeedsAllRanks) else self._verdict_s
+            if not hopeful or not regroup.wait_lost(self.incarnation, verdict_s):
                 regroup.times.pop("raised")
                 return False
         self._undone = error

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from faultrun.errors import FaultrunError
 from faultrun.sdk.torch.group.fsdp2 import groups_of
 from faultrun.sdk.torch.group.process_group import training_group
-from faultrun.sdk.torch.loader.batch_shares import shared_out
+from faultrun.sdk.torch.loader.batch_shares import lost_parts, shared_out
 from faultrun.sdk.torch.loader.loader_position import opened, opened_after, set_epoch
 from faultrun.sdk.torch.state.check import BEGINNING
 from faultrun.sdk.torch.state.rng import restore_rng
@@ -117,12 +117,17 @@ class Loops:
     def _shares(self, loaded: Iterator[Any], epoch: int) -> Iterator[Any]:
         """Among fewer ranks: a step ends with its last part."""
         now, begins = self.training.in_parts, True
+        if not self.training.is_shard:
+            now.watch(self.training.parts.optimizers, lost_parts)
         for content, part, more in loaded:
             if begins:
                 self.training.takes_batch(epoch)
             now.weight, now.accumulating, begins = part.weight, more, not more
+            now.begins()
             yield content
-            if not more:
+            if more:
+                now.ends()
+            else:
                 self.step_if_changed()
                 self.goes_on()
         now.end()
@@ -166,6 +171,7 @@ class Loops:
                 content, loader, epoch, batch.step_in_epoch or 0
             ):
                 now.weight, now.accumulating = weight, more
+                now.begins()
                 redo.attempted = False
                 yield part
                 if training.position is not given:
@@ -287,6 +293,7 @@ class StepAttempt:
     def _ends(self) -> None:
         training, rejoin = self._loops.training, self._loops.rejoin
         if training.in_parts.accumulating:
+            training.in_parts.ends()
             return
         goes_on = _adds_up(training)
         if goes_on and rejoin is not None and not training.redo.in_function:

@@ -5,7 +5,9 @@ needs a rank that is not there, would be another training.
 """
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from torch.nn.modules.batchnorm import _NormBase
@@ -34,11 +36,19 @@ class TrainOn:
         self._buffers: dict[str, Any] = {}
         self._changing = ""
 
-    def begin(self, averaging: Averaging) -> None:
-        """Training begins: the ranks of the script meet in its steps from here on."""
-        if (group := self._group) is not None and group.meetings is not None:
-            group.meetings.begin()
-            averaging.places = lambda: group.places
+    def begin(self, averaging: Averaging, tell: Callable[[], object]) -> None:
+        """Training begins: ranks meet in the script's steps from here on; ``tell`` tells of ``fields``."""
+        if (group := self._group) is not None and (meetings := group.meetings) is not None:
+            meetings.begin()
+            meetings.tell, meetings.no_gradients = tell, self._no_gradients
+            averaging.places, averaging.meets = lambda: group.places, meetings.averages
+            dropped = partial(meetings.refuse, "its steps drop the gradients of their earlier parts")
+            self._training.in_parts.watch(self._training.parts.optimizers, dropped)
+
+    def _no_gradients(self) -> str:
+        if not self._training.parts.model.training:
+            return "as the model evaluates"
+        return "" if self._training.in_parts.has_gradients else "before a backward pass or behind an update"
 
     def meets(self) -> AbstractContextManager[None]:
         """What ranks say in it to each other is the SDK's own."""
