@@ -109,6 +109,15 @@ def weighted(one: Any) -> list[int]:
     return [int(number) % SIZE for number in drawn]
 
 
+def shuffled(one: Any) -> list[int]:
+    one.rng.shuffle(one.pool)
+    return [first for first, *_ in one.pool[:SIZE]]
+
+
+def by_many(one: Any) -> list[int]:
+    return [int(number) % SIZE for number in torch.multinomial(one.many, SIZE)]
+
+
 def endless(one: Any) -> Iterator[int]:
     one.stream = one.stream or (number for seed in itertools.count() for number in order(seed))
     return itertools.islice(one.stream, SIZE)
@@ -139,6 +148,10 @@ KEPT: dict[str, Callable[[], Any]] = {
     "another order in it": lambda: loader(
         sampler=Own(lambda one: one.inner, inner=Own(counting, seen={"epochs": 0}, seeds=deque()))
     ),
+    "lists that are shuffled in place": lambda: loader(
+        sampler=Own(shuffled, pool=[[n % SIZE] * 8 for n in range(80)], rng=random.Random(5))
+    ),
+    "weights that are made anew": lambda: loader(sampler=Own(by_many, many=torch.ones(4000))),
     "weights": lambda: loader(sampler=Own(weighted, weights=torch.ones(SIZE))),
     "two side by side": lambda: Both(
         loader(shuffle=True), loader(sampler=Own(weighted, weights=torch.ones(SIZE)))
@@ -183,6 +196,8 @@ class Loop:
                 if self.guard.global_step == last:
                     return self
                 self.step(batch)
+            if (many := getattr(getattr(self.loader, "sampler", None), "many", None)) is not None:
+                self.loader.sampler.many = many.roll(1) + self.guard.global_step
         return self
 
     def back(self, folder: Path, make: Callable[[], Any]) -> "Loop":
@@ -217,6 +232,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "endless data": (lambda: loader(rows=Stream()), "dataset.numbers"),
     "drawn as it goes": (lambda: loader(sampler=Own(as_it_goes)), "Own draws"),
     "drawn ahead": (lambda: loader(sampler=Own(as_it_goes), num_workers=1), "Own draws"),
+    "too many weights": (
+        lambda: loader(sampler=Own(by_many, many=torch.ones(40_000))),
+        "bytes would have to be kept",
+    ),
     "large weights": (lambda: loader(sampler=Own(weighted, weights=torch.ones(2000))), "sampler.weights"),
 }
 

@@ -191,8 +191,10 @@ class EpochPlace:
         """The loop over an epoch has ended, behind this boundary; ``early``: before its loader has."""
         self._ended = boundary
         self._left = position if early else None
-        if not early and self.generator is not None and self._notes is not None:
-            self.generator.check_settled(ends=True)
+        if self.generator is not None and self._notes is not None:
+            self.generator.ends()
+            if not early:
+                self.generator.check_settled(ends=True)
 
     def was_left(self, position: Position) -> bool:
         """Whether the loop does not go on at ``position``, although its loader may."""

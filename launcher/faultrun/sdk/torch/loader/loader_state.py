@@ -14,8 +14,6 @@ What cannot be positioned is refused by name.
 import io
 import pickle
 import random
-import zlib
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,15 +21,13 @@ import torch
 
 from faultrun.errors import FaultrunError
 from faultrun.sdk.torch.loader import held_objects
-from faultrun.sdk.torch.loader.held_objects import MOST_ELEMENTS, PLAIN, attributes, is_of_library
+from faultrun.sdk.torch.loader.held_objects import PLAIN, attributes, is_of_library
+from faultrun.sdk.torch.loader.kept_values import LARGE, SMALL, elements_of, is_kept, put_field, sight_of
 from faultrun.sdk.torch.state.rng import NumpyRng, PythonRng, Rng, restore_rng
 from faultrun.sdk.worker.training_stages import told
 
 _MOST_BYTES = 48 * 1024
 """Noted at every step."""
-_SMALL, _LARGE, _WATCHED = 512, _MOST_BYTES // 16, 1 << 20
-"""Elements: looked at at every step, of an order that is another list each time, and in a digest."""
-_OF_NUMPY = (torch.float32, torch.float64, torch.bool, torch.uint8, torch.int8, torch.int32, torch.int64)
 _MARK = b"faultrun loader\n"
 _PARTS = frozenset({"", "dataset", "sampler", "batch_sampler", "collate_fn"})
 _Place = tuple[str, str]
@@ -54,6 +50,10 @@ class LoaderState:
         """What samplers had first: all that is not too large to be put back, else a digest."""
         self._settled: dict[_Place, Any] = {}
         """What is not small, once an epoch has begun."""
+        self._ended: dict[_Place, Any] = {}
+        """What was large as the last epoch ended."""
+        self._made_between: set[_Place] = set()
+        """What the script has made anew between two epochs, and no random numbers alone."""
         self._looks = 0
         self._fetched_with: Any = None
         self._last: tuple[bytes, Any] = b"", None
@@ -85,8 +85,13 @@ class LoaderState:
                 self._samplers[path] = one
             if part in _PARTS and hasattr(one, "load_state_dict") and not isinstance(one, torch.nn.Module):
                 self._stateful[path] = one
+        large = self._large()
+        for place, one in self._ended.items():
+            if one is not large.get(place, one) and not hasattr(self._samplers[place[0]], "set_epoch"):
+                self._made_between.add(place)
+        self._ended = {}
         for place, value in self._fields():
-            self._first.setdefault(place, _sight(value))
+            self._first.setdefault(place, sight_of(value))
         self._find_generators(found)
 
     def _find_generators(self, found: dict[str, Any]) -> None:
@@ -155,8 +160,8 @@ class LoaderState:
         ``opening``: as the loader is opened, with what is of use only then.
         """
         read = [read() for read in self._readers.values()]
-        fields = {place: value for place, value in self._fields() if opening or _size(value) <= _SMALL}
-        seen = read, {place: _sight(value) for place, value in fields.items()}, self._fetched_with, opening
+        fields = {place: value for place, value in self._fields() if opening or elements_of(value) <= SMALL}
+        seen = read, {place: sight_of(value) for place, value in fields.items()}, self._fetched_with, opening
         if not opening:
             self.check_settled()
         if self._seen == seen:
@@ -193,10 +198,10 @@ class LoaderState:
         for place, one in self._first.items():
             if isinstance(one, bytes) and one[:1] == pickle.PROTO:
                 value = _Unpickler(io.BytesIO(one)).load()
-                first |= {place: value} if opening or _size(value) <= _SMALL else {}
+                first |= {place: value} if opening or elements_of(value) <= SMALL else {}
         for (path, name), value in {**first, **fields}.items():
             if path in self._samplers and not (comes_by_itself and isinstance(value, PLAIN)):
-                _put_field(self._samplers[path], name, value)
+                put_field(self._samplers[path], name, value)
         for path in generators.keys() & self._generators.keys():
             if not (comes_by_itself and "sampler" in path):
                 _put_state(self._generators[path], generators[path])
@@ -205,26 +210,41 @@ class LoaderState:
     def _fields(self) -> Iterator[tuple[_Place, Any]]:
         """What samplers keep in attributes: numbers, words, short containers, and orders.
 
-        Not a large order that is another list each time: it is taken to follow from random numbers alone.
+        Not a large order that is another list each time, made as the loader is opened: it is taken to follow
+        from random numbers alone.
         """
         for path, one in self._samplers.items():
             for name, value in attributes(one).items():
-                if _is_kept(value):
-                    first = self._orders.setdefault((path, name), value) if _size(value) > _LARGE else value
-                    if first is value:
-                        yield (path, name), value.numpy() if isinstance(value, torch.Tensor) else value
+                if is_kept(value):
+                    place = path, name
+                    first = self._orders.setdefault(place, value) if elements_of(value) > LARGE else value
+                    if first is value or place in self._made_between:
+                        yield place, value.numpy() if isinstance(value, torch.Tensor) else value
+
+    def _large(self) -> dict[_Place, Any]:
+        """What is large among these attributes, itself: kept, so that no other is taken for it."""
+        return {
+            (path, name): value
+            for path, one in self._samplers.items()
+            for name, value in attributes(one).items()
+            if is_kept(value) and elements_of(value) > LARGE
+        }
+
+    def ends(self) -> None:
+        """The loop over an epoch has ended; what the script makes from here on is of no loop."""
+        self._ended = self._large()
 
     def check_settled(self, *, ends: bool = False) -> None:
         """FaultrunError for what steps have changed and is too large to be noted at each."""
         self._looks += 1
         if self._looks & (self._looks - 1) and not ends:
             return  # in the first step, the second, the fourth
-        now = {place: _sight(value) for place, value in self._fields() if _size(value) > _SMALL}
+        now = {place: sight_of(value) for place, value in self._fields() if elements_of(value) > SMALL}
         self._settled = self._settled or now
         for place in self._settled.keys() & now.keys():
             if self._settled[place] != now[place]:
                 because = "steps change it, and it is too large to be noted at each"
-                hint = f"change it between two epochs, or have {_SMALL} numbers in it at most"
+                hint = f"change it between two epochs, or have {SMALL} numbers in it at most"
                 raise _refusal(".".join(place), because, hint)
 
 
@@ -281,58 +301,6 @@ def _put_state(one: Any, state: Any) -> None:
         one.set_state(state)
     else:
         getattr(one, "bit_generator", one).state = state
-
-
-def _size(value: Any) -> int:
-    """Elements of a list or an array; of what is short anyway 0."""
-    shape = getattr(value, "shape", None)
-    if shape is None:
-        return len(value) if isinstance(value, list) and len(value) > MOST_ELEMENTS else 0
-    size = 1
-    for one in shape:
-        size *= one
-    return size
-
-
-def _is_kept(value: Any) -> bool:
-    """Whether it consists of numbers and words."""
-    if isinstance(value, PLAIN):
-        return True
-    if type(value) is list and len(value) > MOST_ELEMENTS:
-        return all(isinstance(one, int | float) for one in value[:1])
-    if type(value) in (dict, list, tuple, set, deque):
-        parts = [*value, *value.values()] if isinstance(value, dict) else value
-        kept = all(_is_kept(one) and not isinstance(one, torch.Tensor) for one in parts)
-        return kept and len(value) <= MOST_ELEMENTS
-    if isinstance(value, torch.Tensor):
-        is_here = value.device.type == "cpu" and value.layout is torch.strided and not value.requires_grad
-        return is_here and value.dtype in _OF_NUMPY
-    return hasattr(value, "tobytes") and not getattr(getattr(value, "dtype", None), "hasobject", True)
-
-
-def _sight(value: Any) -> Any:
-    """What tells it from others: itself, all of it in bytes, or a digest of what is large."""
-    if isinstance(value, PLAIN):
-        return value
-    if (size := _size(value)) > _WATCHED:
-        value = (value if isinstance(value, list) else value.reshape(-1))[:: size // _WATCHED]
-    content = pickle.dumps(value, protocol=4)
-    return content if size <= _LARGE else b"%d" % zlib.crc32(content)
-
-
-def _put_field(one: Any, name: str, value: Any) -> None:
-    now = getattr(one, name, None)
-    if isinstance(now, torch.Tensor) and now.shape == value.shape:
-        now.copy_(torch.as_tensor(value))
-    elif isinstance(now, torch.Tensor):
-        object.__setattr__(one, name, torch.as_tensor(value))
-    elif isinstance(now, list) and isinstance(value, list):
-        now[:] = value  # others may know it, too
-    elif isinstance(now, dict | set | deque) and type(now) is type(value):
-        now.clear()
-        (now.extend if isinstance(now, deque) else now.update)(value)
-    else:
-        object.__setattr__(one, name, value)
 
 
 def _packed(state: Any) -> bytes:
