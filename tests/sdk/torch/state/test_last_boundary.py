@@ -14,6 +14,7 @@ from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.provider import GaspFile, TorchProvider
 from faultrun.sdk.torch.snapshots.last_boundary import LastBoundary
 from faultrun.sdk.torch.state.trees import copied, same
+from faultrun.sdk.torch.stay.live_state import LiveState
 from faultrun.sdk.worker.state_provider import SaveOrder
 from faultrun.sdk.worker.update_lock import NotSaved
 from sdk.support.protected import protected
@@ -188,5 +189,8 @@ def test_what_changes_before_the_update_has_the_last_step_copied(
     found = job.saved(peers_lost=True)
     assert same(found["model"], there["model"])
     assert same(found["optimizer"], there["optimizer"])
-    job.guard.training.parts.updated.go_home()
+    live = LiveState(job.guard.training, lambda: None)
+    live.interrupted()
+    assert live.is_whole
+    assert [same(job.state()[name], there[name]) for name in ("model", "optimizer")] == [True, True]
     assert job.nets[1].weight.data_ptr() == where

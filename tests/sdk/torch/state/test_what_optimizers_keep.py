@@ -12,6 +12,7 @@ from torch import nn  # noqa: E402
 
 from faultrun.errors import FaultrunError  # noqa: E402
 from faultrun.sdk.torch.guard import Guard  # noqa: E402
+from faultrun.sdk.torch.state.own_optimizers import own_states  # noqa: E402
 from sdk.support.protected import protected  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -88,3 +89,11 @@ def test_what_no_save_can_hold_is_refused_in_the_step_in_which_it_comes(tmp_path
         patched.setattr(Counting, "kept", staticmethod(np.float32))
         with pytest.raises(FaultrunError, match="seen is a float32"):
             step(*job(tmp_path, Counting))
+
+
+@pytest.mark.parametrize(("module", "is_own"), [("lightning_optim", True), ("lightning.pytorch.core", False)])
+def test_a_module_of_the_script_is_no_librarys_because_its_name_begins_alike(
+    monkeypatch: pytest.MonkeyPatch, module: str, is_own: bool
+) -> None:
+    monkeypatch.setattr(Counting, "__module__", module)
+    assert bool(own_states([Counting([nn.Parameter(torch.ones(1))], lr=0.1)])) is is_own

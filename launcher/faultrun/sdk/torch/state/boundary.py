@@ -36,7 +36,10 @@ from faultrun.sdk.worker.training_stages import told
 _LOOK_S = 0.002
 _SOON = 3
 """Boundaries: a step has ended."""
-OF_LIBRARIES = ("torch.", "accelerate.", "transformers.", "lightning", "pytorch_lightning.", "faultrun.")
+OF_LIBRARIES = (
+    *("torch.", "accelerate.", "transformers.", "faultrun."),
+    *("lightning.", "lightning_fabric.", "pytorch_lightning."),
+)
 
 NOT_GIVEN = "faultrun."
 """What the names of objects begin with that the script has not given, and an earlier save need not have."""

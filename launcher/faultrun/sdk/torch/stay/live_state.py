@@ -106,6 +106,7 @@ class LiveState:
     def _survived(self) -> bool:
         training = self._training
         if training.lock.phase is UpdatePhase.CLEAN:
+            training.parts.updated.go_home()
             return bool(training.history) and not training.is_touched
         if training.lock.phase is not UpdatePhase.UPDATED or not training.history:
             return False
