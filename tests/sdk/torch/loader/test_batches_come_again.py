@@ -114,6 +114,11 @@ def shuffled(one: Any) -> list[int]:
     return [first for first, *_ in one.pool[:SIZE]]
 
 
+def batched(one: Any) -> list[list[int]]:
+    one.rng.shuffle(one.pool)
+    return [*one.pool[: SIZE // BATCH]]
+
+
 def by_many(one: Any) -> list[int]:
     return [int(number) % SIZE for number in torch.multinomial(one.many, SIZE)]
 
@@ -150,6 +155,9 @@ KEPT: dict[str, Callable[[], Any]] = {
     ),
     "lists that are shuffled in place": lambda: loader(
         sampler=Own(shuffled, pool=[[n % SIZE] * 8 for n in range(80)], rng=random.Random(5))
+    ),
+    "batches that are shuffled in place": lambda: DataLoader(
+        Rows(), batch_sampler=Own(batched, pool=[[n % SIZE] * 2 for n in range(800)], rng=random.Random(5))
     ),
     "weights that are made anew": lambda: loader(sampler=Own(by_many, many=torch.ones(4000))),
     "weights": lambda: loader(sampler=Own(weighted, weights=torch.ones(SIZE))),

@@ -146,6 +146,11 @@ class EpochPlace:
 
     def read(self, batches: Iterator[Any], loader: Any, epoch: int, done: int) -> Iterator[Any]:
         """What ``batches`` has of ``epoch`` after ``done``, each noted. FaultrunError: it is another now."""
+        if self.generator is not None:
+            self.generator.is_opened()
+        return self._read(batches, loader, epoch, done)
+
+    def _read(self, batches: Iterator[Any], loader: Any, epoch: int, done: int) -> Iterator[Any]:
         apart, before = bool(getattr(loader, "num_workers", 0)), done
         while True:
             if self.generator is not None:

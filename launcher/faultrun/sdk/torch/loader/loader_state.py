@@ -230,6 +230,10 @@ class LoaderState:
             if is_kept(value) and elements_of(value) > LARGE
         }
 
+    def is_opened(self) -> None:
+        """Orders have been drawn: from here on steps must not change what is large."""
+        self._settled, self._looks = {}, 0
+
     def ends(self) -> None:
         """The loop over an epoch has ended; what the script makes from here on is of no loop."""
         self._ended = self._large()
