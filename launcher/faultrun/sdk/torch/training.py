@@ -166,7 +166,8 @@ class Training(Boundaries):
         if self.carried.is_late and not any(self.recorder.are_same(one, ended.rng) for one in before):
             told(
                 f"step {step} draws random numbers behind the model's forward pass, or beside it, or changes"
-                " objects; of a rank that dies there it is taken that it drew as many as in the step before"
+                " objects or its sampler; of a rank that dies there it is taken that it drew as many as in"
+                " the step before"
             )
 
     def takes_batch(self, epoch: int) -> None:

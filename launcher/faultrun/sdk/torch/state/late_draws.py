@@ -49,6 +49,11 @@ def drawn_as_before(now: Rng, then: Rng, end: Rng) -> Rng | None:
     return found
 
 
+def numbers_of(rng: Rng) -> tuple[Any, ...]:
+    """The random numbers of all, without the loader's own."""
+    return rng.cpu, rng.python, rng.numpy, rng.cuda
+
+
 def names_changed(then: bytes, end: bytes) -> list[str]:
     """Names of the script's own objects that are not as ``then``; both as ``Objects.noted`` packs them."""
     before, after = (dict(map(from_bytes, from_bytes(one))) if one else {} for one in (then, end))

@@ -21,8 +21,9 @@ from typing import Any
 
 import torch
 
-from faultrun.sdk.torch.state.late_draws import drawn_as_before, names_changed
+from faultrun.sdk.torch.state.late_draws import drawn_as_before, names_changed, numbers_of
 from faultrun.sdk.torch.state.rng import AREA_BYTES, NumpyRng, PythonRng, Rng, current_rng, restore_rng
+from faultrun.sdk.torch.state.trees import same
 from faultrun.sdk.worker.save_files import Position, SaveWriter
 from faultrun.sdk.worker.training_stages import told
 
@@ -109,12 +110,6 @@ class RngRecorder:
     def are_same(self, slot: int, other: int) -> bool:
         """Whether nothing was drawn between these two."""
         return self.content(slot)[_PYTHON_AT:] == self.content(other)[_PYTHON_AT:]
-
-    def _drawn(self, slot: int) -> bytes:
-        """The random numbers alone."""
-        noted = _HEADER.unpack_from(self._page, slot * _SLOT_BYTES)[-1]
-        content = self.content(slot)
-        return content[_PYTHON_AT : len(content) - noted]
 
     def is_still(self, slot: int, loader: Any) -> bool:
         """Whether nothing was drawn since these numbers were noted."""
@@ -213,7 +208,9 @@ class RngRecorder:
                 told(
                     f"{where}: what it did to objects ({', '.join(changed)}) behind its forward pass is lost"
                 )
-            if self._drawn(then) == self._drawn(end):
+            if not same(before.loader, after.loader):
+                told(f"{where}: what it did to its sampler or loader behind its forward pass is lost")
+            if same(numbers_of(before), numbers_of(after)):
                 return noted
             found = drawn_as_before(noted, before, after)
             how = "as many as a step before" if found else "nobody knows how many more, and none are taken"
