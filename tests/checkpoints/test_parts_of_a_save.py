@@ -15,7 +15,8 @@ from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import NothingWhole, RecoveryPointChosen
 from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen
 from faultrun.model.spec.run_spec import Recovery
-from faultrun.supervisor.checkpoints.finder import CheckpointFinder, SavesKnown
+from faultrun.supervisor.checkpoints.finder import CheckpointFinder
+from faultrun.supervisor.checkpoints.saves_of_runs import SavesKnown
 from faultrun.supervisor.reactor import RunClock
 from support.stories.specs import a_spec
 

@@ -45,6 +45,12 @@ class FileSeen:
     was: str = ""
 
 
+def folders_beside(arguments: Iterable[str]) -> list[str]:
+    """Where a script may save, too: the working directory, and the folders that it is given by name."""
+    named = (one.rpartition("=")[2] for one in arguments)
+    return [os.getcwd(), *filter(os.path.isdir, named)]  # noqa: PTH109
+
+
 class FolderWatch:
     """Watches ``roots`` and all folders below them, those that do not exist yet as they appear.
 

@@ -43,13 +43,14 @@ from faultrun.model.run import RunState
 from faultrun.model.spec.run_spec import MsScheduler, RunSpec, SignalAnswer
 from faultrun.model.topology import BootId
 from faultrun.platforms.cgroup import memory_group, oom_kill_count, processor_sample, spendable_bytes
+from faultrun.platforms.folder_watch import folders_beside
 from faultrun.platforms.this_machine import KERNEL_BOOT, accelerators_of, hostname
 from faultrun.supervisor.checkpoints.finder import CheckpointFinder
 from faultrun.supervisor.checkpoints.first_save import FirstSaveWatch
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
 from faultrun.supervisor.checkpoints.read_ahead import ReadAhead
 from faultrun.supervisor.checkpoints.resume_check import ResumeCheck
-from faultrun.supervisor.checkpoints.save_watch import SaveWatch, folders_beside
+from faultrun.supervisor.checkpoints.save_watch import SaveWatch
 from faultrun.supervisor.control import Control
 from faultrun.supervisor.emergency_window import let_save
 from faultrun.supervisor.executor import LocalExecutor

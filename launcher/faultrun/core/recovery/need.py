@@ -1,10 +1,12 @@
 """What a recovery point must serve, and what will do where nothing whole serves all of it. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from faultrun.core.recovery.replica_groups import Group
+from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.plan import Attempt
+from faultrun.model.spec.run_spec import Resume, RunSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,47 @@ class Need:
     whose: Whose = Whose()
     doubt: Doubt = Doubt()
     disks: Disks = Disks()
+
+
+def need_of(
+    spec: RunSpec,
+    request: FindRecoveryPoint,
+    groups: tuple[Group, ...] | None,
+    beside: Sequence[str],
+    *,
+    namesake: bool,
+) -> Need:
+    """What a recovery point that is asked for must serve; the runs ``beside`` save in the same place."""
+    recovery, size = spec.recovery, world_size(spec, request)
+    resume_any, several = recovery.resume is Resume.ALWAYS, len(spec.topology.nodes) > 1
+    return Need(
+        world=World(
+            size=size,
+            groups=groups,
+            resharded=recovery.resharded,
+            elastic=spec.resizes,
+            resized=request.before > 0,
+            own_files=recovery.own_files,
+            own_name=recovery.own_name,
+        ),
+        whose=Whose(
+            run_id=None if resume_any else spec.run_id,
+            shared_with="" if resume_any else ", ".join(beside),
+            namesake=namesake and not resume_any,
+        ),
+        doubt=Doubt(
+            quarantine=request.quarantine,
+            lost_ranks=frozenset(request.lost),
+            trust=recovery.trust,
+            after_fault=request.fault_at_s is not None and size > 1,
+        ),
+        disks=Disks(several=several),
+    )
+
+
+def world_size(spec: RunSpec, request: FindRecoveryPoint) -> int:
+    """How many workers are to resume."""
+    return request.world_size or spec.topology.world_size
 
 
 def last_resorts(need: Need) -> Iterator[Need]:

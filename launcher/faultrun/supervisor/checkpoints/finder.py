@@ -11,14 +11,14 @@ from faultrun.checkpoints.format import Stamp
 from faultrun.checkpoints.formats.unrecognised import unknown_files
 from faultrun.core.recovery import choose
 from faultrun.core.recovery.candidate_order import own_saves
-from faultrun.core.recovery.need import Disks, Doubt, Need, Whose, World, last_resorts
+from faultrun.core.recovery.need import Need, last_resorts, need_of, world_size
 from faultrun.core.recovery.reshardable import written_by
 from faultrun.errors import LogDirError
 from faultrun.files import DISK_FULL
 from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verdict
 from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
-from faultrun.model.observed.saves import NOTHING_SEEN, FirstSaveTold, SavesSeen
+from faultrun.model.observed.saves import FirstSaveTold, SavesSeen
 from faultrun.model.spec.run_spec import Resume, RunSpec
 from faultrun.supervisor.checkpoints.checkpoint_words import (
     as_opened,
@@ -30,7 +30,7 @@ from faultrun.supervisor.checkpoints.checkpoint_words import (
 from faultrun.supervisor.checkpoints.mounts import Mounts, unreadable
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
 from faultrun.supervisor.checkpoints.replicas import KnownReplicas, known_replicas
-from faultrun.supervisor.checkpoints.saves_of_runs import SavesOfRuns
+from faultrun.supervisor.checkpoints.saves_of_runs import SavesKnown, SavesOfRuns
 from faultrun.supervisor.reactor import RunClock
 
 _SHOWN = 50
@@ -41,24 +41,6 @@ _FILES = 1024
 """A statement of a node stays far below what etcd takes in one value."""
 
 Surveyed = RecoveryPointChosen | NothingWhole | PrepareFailed
-
-
-class SavesKnown:
-    """What was seen of the run's saves: nothing, where nobody watches."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether nothing can have been missed since the run's first start."""
-        return False
-
-    @property
-    def began(self) -> bool:
-        """Whether anybody watches by now."""
-        return False
-
-    def seen(self) -> SavesSeen:
-        """The newest saves, and what is of none."""
-        return NOTHING_SEEN
 
 
 class CheckpointFinder:
@@ -119,8 +101,8 @@ class CheckpointFinder:
         prepared, theirs = self._prepared(request, seen), self._of_other_runs(request.resumed)
         self._catalog.pass_over((*prepared, *theirs))
         self._others = tuple(sorted({*theirs.values()}))
-        replicas = known_replicas(self._spec, self._world_size(request))
-        need = self._need(request, replicas)
+        replicas = known_replicas(self._spec, world_size(self._spec, request))
+        need = need_of(self._spec, request, replicas.groups, self._beside, namesake=self._has_namesake)
         found = scan_and_choose(self._catalog, *last_resorts(need), progress=self._meter)
         self._never_trust_later(found, need)
         trusted = (one for one in found.scan.entries if not (need.doubt.after_fault and one.doubtful))
@@ -254,35 +236,6 @@ class CheckpointFinder:
             return Verdict(whole=False, why="no checkpoint in a known format", depth=Depth.NAME)
         return self._catalog.verify(entry)
 
-    def _need(self, request: FindRecoveryPoint, replicas: KnownReplicas) -> Need:
-        resume_any = self._spec.recovery.resume is Resume.ALWAYS
-        return Need(
-            world=World(
-                size=self._world_size(request),
-                groups=replicas.groups,
-                resharded=self._spec.recovery.resharded,
-                elastic=self._spec.resizes,
-                resized=request.before > 0,
-                own_files=self._spec.recovery.own_files,
-                own_name=self._spec.recovery.own_name,
-            ),
-            whose=Whose(
-                run_id=None if resume_any else self._spec.run_id,
-                shared_with="" if resume_any else ", ".join(self._beside),
-                namesake=self._has_namesake and not resume_any,
-            ),
-            doubt=Doubt(
-                quarantine=request.quarantine,
-                lost_ranks=frozenset(request.lost),
-                trust=self._spec.recovery.trust,
-                after_fault=request.fault_at_s is not None and self._world_size(request) > 1,
-            ),
-            disks=Disks(several=len(self._spec.topology.nodes) > 1),
-        )
-
-    def _world_size(self, request: FindRecoveryPoint) -> int:
-        return request.world_size or self._spec.topology.world_size
-
     def _never_trust_later(self, found: Findings, need: Need) -> None:
         """A gasp that is doubtful now is doubtful for ever; a stop without a fault does not clear it."""
         if need.doubt.after_fault:
@@ -370,7 +323,7 @@ class CheckpointFinder:
         self, request: FindRecoveryPoint, found: Findings, replicas: KnownReplicas, unverifiable: int
     ) -> NothingWhole:
         refused, roots = (*found.refused, *replicas.refused), " ".join(self._catalog.places)
-        as_many = written_by(found.scan.entries, self._world_size(request))
+        as_many = written_by(found.scan.entries, world_size(self._spec, request))
         words = none_usable(found, refused, roots, as_many, unverifiable, shared=bool(self._beside))
         return NothingWhole(
             at_s=self._clock.now(), incarnation=request.incarnation, refused=refused[:_SHOWN], why=words

@@ -4,7 +4,6 @@ The kernel tells it (``platforms/folder_watch.py``). Loads are listened to until
 that lies beside checkpoints is read all the time.
 """
 
-import os
 import threading
 import time
 from collections import Counter
@@ -21,8 +20,8 @@ from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.observed.saves import CheckpointsOpened, FirstSaveTold, SavesObserved, SavesSeen
 from faultrun.model.run import Phase, Run, RunState, Step
 from faultrun.platforms.folder_watch import FileSeen, FileUse, FolderWatch
-from faultrun.supervisor.checkpoints.finder import SavesKnown
 from faultrun.supervisor.checkpoints.opened_files import OpenedFiles
+from faultrun.supervisor.checkpoints.saves_of_runs import SavesKnown
 from faultrun.supervisor.hangs.log_watch import LogPlace, LogWatch
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 
@@ -38,12 +37,6 @@ _NO_STEP_S = 60.0
 _MOST_ELSEWHERE, _MOST_TRIES = 64, 4
 _TOLD_EACH = 3
 """So many saves are told one by one; later ones only where their files are others."""
-
-
-def folders_beside(arguments: Iterable[str]) -> list[str]:
-    """Where a script may save, too: the working directory, and the folders that it is given by name."""
-    named = (one.rpartition("=")[2] for one in arguments)
-    return [os.getcwd(), *filter(os.path.isdir, named)]  # noqa: PTH109
 
 
 class SaveWatch(SavesKnown):
@@ -243,7 +236,7 @@ class SaveWatch(SavesKnown):
     def _settle_soon(self) -> None:
         if not self._settling:
             self._settling = True
-            self._reactor.call_at(self._reactor.now() + _SETTLED_S, self._later)
+            self._reactor.call_at(self._reactor.now() + _SETTLED_S, self._settle)
 
     def _wrote_elsewhere(self, path: str) -> None:
         """A file that no name shows to be a save may be one if it is written again, in the roots."""
@@ -251,18 +244,13 @@ class SaveWatch(SavesKnown):
         may_be = is_of_a_save(path) or self._times[kind] == _REPEATED - 1
         if may_be and len(self._elsewhere) < _MOST_ELSEWHERE and not self._described:
             if not self._elsewhere:
-                life = self._life
-                self._reactor.call_at(self._reactor.now() + _ALL_OF_IT_S, lambda: self._tell_first(life))
+                self._tell_soon()
             self._elsewhere[path] = None
 
-    def _later(self) -> Iterable[Event]:
-        self._settle()
-        return ()
-
-    def _settle(self) -> None:
+    def _settle(self) -> Iterable[Event]:
         self._settling, life = False, self._life
         self._offer(lambda: self._note_steps(life))
-        self._reactor.call_at(self._reactor.now() + _ALL_OF_IT_S, lambda: self._tell_first(life))
+        return self._tell_soon()
 
     def _offer(self, task: Callable[[], Iterable[Event]]) -> Iterable[Event]:
         """To the errands' thread, once that has nothing else to do."""

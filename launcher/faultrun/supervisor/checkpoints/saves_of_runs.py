@@ -16,7 +16,7 @@ from faultrun.checkpoints.format import Stamp
 from faultrun.checkpoints.formats.faultrun_manifest import beside
 from faultrun.files import replace_whole
 from faultrun.model.checkpoint import Entry
-from faultrun.model.observed.saves import SavesSeen, order_of
+from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen, order_of
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
 
 _PREFIX = ".saves."
@@ -24,6 +24,24 @@ _MISSED = ""
 """Listed where saves may be missing: the kernel told of too many, or another run saved there, too."""
 _TIDY_AFTER = 1000
 """So many lines are added before those of files that are gone are dropped."""
+
+
+class SavesKnown:
+    """What was seen of the run's saves: nothing, where nobody watches."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing can have been missed since the run's first start."""
+        return False
+
+    @property
+    def began(self) -> bool:
+        """Whether anybody watches by now."""
+        return False
+
+    def seen(self) -> SavesSeen:
+        """The newest saves, and what is of none."""
+        return NOTHING_SEEN
 
 
 class SavesOfRuns:
