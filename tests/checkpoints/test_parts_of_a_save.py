@@ -134,3 +134,13 @@ def test_an_older_file_under_another_name_than_each_rank_is_told_is_no_recovery_
     point, why = run.resumes()
     assert point is None
     assert "prev.pt the option that tells each rank its file names another" in why
+
+
+def test_a_folder_in_which_saves_follow_one_another_is_no_save_whatever_its_number(tmp_path: Path) -> None:
+    run = Run(tmp_path / "out")
+    for fold, last in ((0, 60), (1, 40)):
+        for step in range(10, last + 1, 10):
+            run.writes(step, f"{fold}/{step}.pt")
+    point, why = run.resumes()
+    assert point is not None, why
+    assert os.path.relpath(point.path, run.root) == "1/40.pt"

@@ -91,7 +91,7 @@ def saves_by_number(
     together = _together(seen, roots)
     saves: dict[SavePlace, dict[Number, NumberedSave]] = defaultdict(lambda: defaultdict(NumberedSave))
     listings, strangers = listed
-    gone, shards = _gone(seen), shards_in(seen.saves, roots)
+    gone, shards, counting = _gone(seen), shards_in(seen.saves, roots), _counting(seen, roots)
     taken = set(strangers)
     for path, one in found.items():
         if not _is_one_file(one, members):
@@ -111,7 +111,8 @@ def saves_by_number(
             for name in (*listing.files, *gone.get(listing.path, ()))
             if listing.join(name) not in taken and (told := _of_a_save(listing, name, found))
         }
-        unit = None if _counts_files(files) else _numbered_folder(listing.path, roots)
+        counts = _counts_files(files) or masked(inside(listing.path, roots)) in counting
+        unit = None if counts else _numbered_folder(listing.path, roots)
         ranks = {name: one.rank for name, one in files.items() if one is not True}
         if any(rank is None and (unit or re.search(r"\d", name)) for name, rank in ranks.items()):
             ranks = {name: one for name, one in ranks.items() if one and one >= (world_size or sys.maxsize)}
@@ -144,6 +145,18 @@ def _gone(seen: SavesSeen) -> dict[str, list[str]]:
             folder, _, name = path.rpartition("/")
             found[folder].append(name)
     return found
+
+
+def _counting(seen: SavesSeen, roots: Sequence[str]) -> set[str]:
+    """Folders, without numbers, in which saves were seen to write under names that differ in a number."""
+    written: dict[tuple[str, str], set[frozenset[str]]] = defaultdict(set)
+    for save in seen.saves:
+        names: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for folder, _, name in (path.rpartition("/") for path in save.files):
+            names[folder, masked(name)].add(name)
+        for where, alike in names.items():
+            written[where].add(frozenset(alike))
+    return {masked(inside(folder, roots)) for (folder, _), several in written.items() if len(several) > 1}
 
 
 def _together(seen: SavesSeen, roots: Sequence[str]) -> dict[str, str]:
