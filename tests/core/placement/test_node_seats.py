@@ -53,6 +53,12 @@ def test_who_is_missing_is_waited_for_and_then_the_rest_goes_on_in_its_order() -
     assert plan.ledger.restarts == THREE.ledger.restarts
 
 
+def test_a_node_that_was_told_to_stop_is_not_called_lost_after_it_has_left() -> None:
+    plan = follows(THREE, (fact(A), fact(C)), wait_is_over=True, stopped=(B,))
+    assert isinstance(plan, Plan)
+    assert workers_words(plan) == "2 of 3 nodes, without node b: it was told to stop"
+
+
 def test_without_the_option_and_below_the_least_it_waits_however_long() -> None:
     assert waits_for(THREE, (fact(A), fact(C)), None, wait_is_over=True) == "b"
     assert waits_for(THREE, (fact(A),), wait_is_over=True) == "b, c"

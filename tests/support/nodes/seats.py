@@ -53,8 +53,10 @@ def follows(
     elastic: Elastic | None = ELASTIC,
     *,
     wait_is_over: bool = False,
+    stopped: Iterable[NodeId] = (),
 ) -> Plan | Waiting:
-    answer = next_step(rules(elastic), plan, {one.node: one for one in facts}, 1.0, wait_is_over=wait_is_over)
+    here, told = {one.node: one for one in facts}, frozenset(stopped)
+    answer = next_step(rules(elastic), plan, here, 1.0, wait_is_over=wait_is_over, stopped=told)
     if isinstance(answer, Waiting):
         return answer
     assert isinstance(answer, PlanAdopted), answer

@@ -64,6 +64,7 @@ class Known:
     """What seats are given by: the run as ``wanted``, the ``plan`` before, what the nodes ``here`` say.
 
     ``incident`` ended that plan, None where none has to be answered. ``wait_is_over``: for who is missing.
+    ``stopped``: what was told to stop, and may be gone by now.
     """
 
     elastic: Elastic
@@ -74,6 +75,7 @@ class Known:
     lost: frozenset[NodeId]
     incident: Incident | None
     wait_is_over: bool
+    stopped: frozenset[NodeId] = frozenset()
 
     @property
     def ledger(self) -> SlotLedger:
@@ -316,9 +318,9 @@ def _why_gone(known: Known, ledger: SlotLedger, node: NodeId) -> str:
     fact = known.here.get(node)
     if aside or not node:
         return aside or "it has not come"
-    if fact is None:
-        return "it was lost"
-    return "it was told to stop" if fact.stop is not None else "it cannot start workers"
+    if node in known.stopped or (fact is not None and fact.stop is not None):
+        return "it was told to stop"
+    return "it was lost" if fact is None else "it cannot start workers"
 
 
 def _next(known: Known) -> int:

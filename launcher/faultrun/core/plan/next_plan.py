@@ -73,16 +73,18 @@ def next_step(
     lost: frozenset[NodeId] = frozenset(),
     *,
     wait_is_over: bool = False,
+    stopped: frozenset[NodeId] = frozenset(),
 ) -> NextStep:
     """Answer what follows; total, and idempotent for unchanged statements.
 
     ``lost`` are nodes that the agreement counts as gone, whatever they stated last. ``wait_is_over``: missing
-    nodes were waited for, and a run that may goes on without them.
+    nodes were waited for, and a run that may goes on without them. ``stopped`` are nodes that ended ``plan``
+    because they were told to stop; they may be gone by now.
     A statement of an earlier incarnation than ``plan``'s says that the node has not come so far.
     """
     here = {node: fact for node, fact in facts.items() if node not in lost}
     if plan is None:
-        return _between(rules, None, here, now_s, lost, wait_is_over=wait_is_over)
+        return _between(rules, None, here, now_s, lost, wait_is_over=wait_is_over, stopped=stopped)
     nodes = standing.standings(plan, here)
     node, decides = nodes.foremost
     match decides:
@@ -92,7 +94,9 @@ def next_step(
             return end_incarnation(life, f"incarnation {plan.incarnation} is planned", now_s)
         case standing.Lost() | standing.Leaves() | standing.Gone():
             over = _over(rules, nodes, node, decides, now_s)
-            return over or _between(rules, plan, nodes.facts, now_s, lost, wait_is_over=wait_is_over)
+            return over or _between(
+                rules, plan, nodes.facts, now_s, lost, wait_is_over=wait_is_over, stopped=stopped
+            )
         case standing.WantsToStay():
             return _keep(rules, nodes, now_s)
         case standing.KeptByPlan(said=said) if len(plan.topology.nodes) == 1:
@@ -188,9 +192,10 @@ def _between(
     lost: frozenset[NodeId],
     *,
     wait_is_over: bool,
+    stopped: frozenset[NodeId],
 ) -> NextStep:
     """No node has a worker: end the run, or plan the next incarnation."""
-    seating = _seating(rules, plan, here, lost, wait_is_over=wait_is_over)
+    seating = _seating(rules, plan, here, lost, wait_is_over=wait_is_over, stopped=stopped)
     seats = seating.seats if isinstance(seating, Seating) else None
     spoken = [fact for fact in here.values() if _has_a_say(plan, seats, fact)]
     if plan is None and any(fact.busy for fact in spoken):
@@ -214,6 +219,7 @@ def _seating(
     lost: frozenset[NodeId],
     *,
     wait_is_over: bool,
+    stopped: frozenset[NodeId],
 ) -> Seating | NoSeating:
     """Who sits where, unless there are too few."""
     if rules.elastic is None or not rules.elastic.min_nodes:
@@ -232,6 +238,7 @@ def _seating(
         lost=lost,
         incident=_unanswered(rules, plan, here),
         wait_is_over=wait_is_over,
+        stopped=stopped,
     )
     return seated(known)
 
