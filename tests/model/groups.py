@@ -229,6 +229,10 @@ class World:
 
     def _done(self, action: Action) -> "World":
         match action:
+            case FreeSurvivors(incarnation=number, ranks=ranks, at_boundary=True):
+                return self._tells(
+                    RankCanRejoin(at_s=0, incarnation=number, rank=min(ranks), trains_on="", waits=True)
+                )
             case FreeSurvivors(incarnation=number, ranks=ranks) if "frees" not in self.away:
                 after = self
                 for rank in ranks:

@@ -54,8 +54,8 @@ def _of_its_group(content: Mapping[str, Any], rank: int, at_s: float) -> Event |
     match content["kind"]:
         case "can_rejoin":
             told = content.get("trains_on")
-            shares = short(told) if isinstance(told, str) else None
-            return RankCanRejoin(at_s=at_s, incarnation=incarnation, rank=rank, trains_on=shares)
+            shares, waits = short(told) if isinstance(told, str) else None, content.get("waits") is True
+            return RankCanRejoin(at_s=at_s, incarnation=incarnation, rank=rank, trains_on=shares, waits=waits)
         case "cannot_rejoin":
             why = short(content.get("why", ""))
             return RankCannotRejoin(at_s=at_s, incarnation=incarnation, rank=rank, why=why)

@@ -42,10 +42,12 @@ class FreeSurvivors:
     """Tell ``ranks`` that a peer is gone and will be replaced: leave the group, stay alive.
 
     Of several nodes each listens then, so that all can meet anew; answers SurvivorsFreed there.
+    ``at_boundary``: nobody is gone, and they say (RankCanRejoin) that all of them stand between two steps.
     """
 
     incarnation: int
     ranks: frozenset[int]
+    at_boundary: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

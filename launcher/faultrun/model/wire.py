@@ -11,9 +11,10 @@ worker -> supervisor
     ack     {step?}                               the gasp request was heard; newest consistent step, if any
     saved   {path, step, size_bytes, took_s, digest, replica_group, stopping}   an empty group: all ranks
     failed  {why}
-    can_rejoin {incarnation, trains_on?}          from now on this process outlives the death of a peer;
+    can_rejoin {incarnation, trains_on?, waits?}  from now on this process outlives the death of a peer;
                                                   ``trains_on``: why it cannot share out a missing peer's
-                                                  samples, "" where it can; without it nobody asked it to
+                                                  samples, "" where it can; without it nobody asked it to;
+                                                  ``waits``: all stand ``at_boundary``, as they were asked
     cannot_rejoin {incarnation, why}              not, or not any more: who waits for it waits in vain
     can_join {}                                   a newcomer has come to its first step: it waits for ``join``
     rejoined {incarnation, step, times}           in the new group, at this step; ``times``: what has happened
@@ -30,8 +31,10 @@ supervisor -> worker
     gasp    {deadline_s, reason}                  save and leave; seconds from now until SIGKILL
     save    {deadline_s, step?}                   save and go on training (``faultrun checkpoint-now``)
     threads {}                                    write the stacks of all threads but the main one
-    peer_lost {incarnation, timeout_s?}           a rank of this incarnation's group is gone: leave the group,
-                                                  and wait so long for ``join``
+    peer_lost {incarnation, timeout_s?, at_boundary?}
+                                                  a rank of this incarnation's group is gone: leave the group,
+                                                  and wait so long for ``join``; ``at_boundary``: nobody is
+                                                  gone, so all wait between two steps for this word again
     join    {incarnation, store, page, timeout_s, newcomers, missing?, secret?, fds?, stdout?, stderr?,
              error_file?}
                                                   enter this incarnation: ``store`` is a path for a file, or

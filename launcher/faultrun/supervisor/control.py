@@ -103,9 +103,10 @@ class Control:
         for rank in self._untold.keys() - kept:
             del self._untold[rank]
 
-    def tell_lost_peer(self, ranks: frozenset[int], timeout_s: float) -> None:
+    def tell_lost_peer(self, ranks: frozenset[int], timeout_s: float, *, at_boundary: bool = False) -> None:
         """Have these ranks leave their group, and wait so long for the next; late comers hear it, too."""
-        line = message("peer_lost", incarnation=self._incarnation, timeout_s=timeout_s)
+        how = {"at_boundary": True} if at_boundary else {}
+        line = message("peer_lost", incarnation=self._incarnation, timeout_s=timeout_s, **how)
         for rank in sorted(ranks & self._seats.taken.keys()):
             self._seats.taken[rank].send(line)
         self._untold |= dict.fromkeys(ranks - self._seats.taken.keys(), line)

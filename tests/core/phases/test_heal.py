@@ -19,9 +19,9 @@ PARKED, LOST = StandbyPhase.PARKED, StandbyPhase.LOST
 SHARING = replace(STAYING, trains_from=2)
 
 
-def shares(story: Story, *ranks: int, why: str | None = "") -> Story:
+def shares(story: Story, *ranks: int, why: str | None = "", waits: bool = False) -> Story:
     for rank in ranks:
-        story.now(RankCanRejoin, rank=rank, trains_on=why)
+        story.now(RankCanRejoin, rank=rank, trains_on=why, waits=waits)
     return story
 
 
@@ -35,6 +35,12 @@ def sharing(world_size: int = 3, *, windows: object = SHARING) -> Story:
 
 def standby(story: Story, rank: int, state: StandbyPhase = PARKED) -> Story:
     return story.now(StandbyChanged, rank=rank, state=state)
+
+
+def comes(story: Story) -> Story:
+    """Those that live are asked to let newcomers in, and stand between two steps."""
+    story.rang(Timer.HEAL)
+    return shares(story, min(story.state.life.alive), waits=True)
 
 
 def train_on(story: Story, *living: int, step: int = 42) -> Story:
@@ -69,7 +75,7 @@ def test_who_waits_at_its_first_step_takes_the_place_at_once_and_nothing_is_char
     standby(story, 1)
     timers = [one for one in story.performed(StartTimer) if one.timer is Timer.HEAL]
     assert timers[-1].at_s == story.now_s
-    story.rang(Timer.HEAL)
+    comes(story)
     (spawn,) = story.performed(Spawn)
     assert (spawn.ranks, spawn.plan.kept, spawn.plan.missing) == ((1,), frozenset({0, 2}), frozenset())
     assert (spawn.plan.heals, spawn.plan.ledger, spawn.plan.incarnation) == (True, restarts, 2)
@@ -80,11 +86,15 @@ def test_who_waits_at_its_first_step_takes_the_place_at_once_and_nothing_is_char
     assert not story.performed(SweepRanks)
 
 
-def test_the_others_are_freed_for_it_as_for_a_repair() -> None:
+def test_the_others_are_freed_for_it_once_all_of_them_stand_between_two_steps() -> None:
     story = standby(without(1), 1)
     story.performed(FreeSurvivors)
     freed = story.rang(Timer.HEAL).performed(FreeSurvivors)
-    assert [(one.incarnation, one.ranks) for one in freed] == [(1, frozenset({0, 2}))]
+    assert [(one.incarnation, one.ranks, one.at_boundary) for one in freed] == [(1, frozenset({0, 2}), True)]
+    assert story.phase is Phase.RUNNING
+    story.now_s += 10 * SHARING.rejoin_s  # one of them evaluates, and nobody is told to hurry
+    freed = shares(story, 2, waits=True).performed(FreeSurvivors)
+    assert [(one.incarnation, one.ranks, one.at_boundary) for one in freed] == [(1, frozenset({0, 2}), False)]
 
 
 def test_who_is_there_at_the_death_comes_at_once_and_nobody_trains_without_it() -> None:
@@ -108,7 +118,7 @@ def test_nobody_comes_in_before_the_others_have_done_a_step_together() -> None:
     standby(story.rejoined(0, 2), 1)
     story.rang(Timer.HEAL)
     assert story.phase is Phase.RUNNING
-    story.now(FirstStep, step=43).rang(Timer.HEAL)
+    comes(story.now(FirstStep, step=43))
     assert story.plan.heals
 
 
@@ -116,7 +126,7 @@ def test_nobody_comes_in_any_more_once_a_rank_has_done_all_its_steps() -> None:
     story = without(1)
     story.now(RankCannotRejoin, rank=0, why="all its steps are done")
     standby(story, 1).rang(Timer.HEAL)
-    assert story.phase is Phase.RUNNING
+    assert not [one for one in story.performed(FreeSurvivors) if one.at_boundary]
     story.returned(0).returned(2).drained()
     assert story.state.exit_code == 0
 
@@ -165,7 +175,7 @@ def test_by_default_all_wait_and_no_word_of_it_is_in_the_journal() -> None:
 
 
 def test_the_journal_of_a_run_with_an_empty_place_leads_to_the_state_that_it_had() -> None:
-    story = standby(without(1), 1).rang(Timer.HEAL)
+    story = comes(standby(without(1), 1))
     again = sharing()
     for event, _ in story.steps[len(again.steps) :]:
         again.tell(decode(encode(event), Event))
@@ -194,7 +204,7 @@ def test_a_newcomer_for_whom_all_wait_has_the_whole_time_for_it_is_not_at_its_fi
 
 
 def test_a_newcomer_that_dies_as_it_comes_in_costs_a_pause_and_no_restart() -> None:
-    story = standby(without(1), 1).rang(Timer.HEAL).rejoined(0, 2)
+    story = comes(standby(without(1), 1)).rejoined(0, 2)
     charged = story.plan.ledger.restarts
     story.performed(Spawn)
     story.killed(1).examined()
@@ -205,7 +215,7 @@ def test_a_newcomer_that_dies_as_it_comes_in_costs_a_pause_and_no_restart() -> N
 
 
 def test_a_newcomer_that_ends_by_itself_as_it_comes_in_is_no_reason_to_begin_anew() -> None:
-    story = standby(without(1), 1).rang(Timer.HEAL).returned(1, 1).examined()
+    story = comes(standby(without(1), 1)).returned(1, 1).examined()
     assert (story.phase, story.plan.missing) == (Phase.RUNNING, frozenset({1}))
 
 
@@ -213,7 +223,7 @@ def test_a_newcomer_that_ends_by_itself_as_it_comes_in_is_no_reason_to_begin_ane
 def test_a_newcomer_that_does_not_come_in_is_killed_and_the_others_go_on(how: str) -> None:
     story = standby(without(1), 1)
     story.performed(StartTimer)
-    story.rang(Timer.HEAL)
+    comes(story)
     (wait,) = [one for one in story.performed(StartTimer) if one.timer is Timer.REJOIN][-1:]
     assert wait.at_s - story.now_s == SHARING.rejoin_s / 2
     if how == "silent":
@@ -226,8 +236,7 @@ def test_a_newcomer_that_does_not_come_in_is_killed_and_the_others_go_on(how: st
 
 
 def test_a_survivor_that_dies_while_the_others_are_free_for_a_newcomer_is_missing_then() -> None:
-    story = standby(without(1, 4), 1)
-    story.rang(Timer.HEAL)
+    story = comes(standby(without(1, 4), 1))
     story.now(WorkerExit, incarnation=1, node=NODE, rank=3, pid=103, status=Signaled(signum=SIGKILL))
     story.examined()
     assert (story.plan.kept, story.plan.missing) == (frozenset({0, 1, 2}), frozenset({3}))
@@ -271,10 +280,10 @@ def test_before_that_the_wait_goes_on_from_when_the_first_place_was_empty() -> N
 def test_a_rank_that_finishes_as_somebody_comes_back_is_left_out_and_nobody_begins_anew(when: str) -> None:
     story = standby(without(1), 1)
     if when == "on the way":
-        story.rang(Timer.HEAL).rejoined(2)
+        comes(story).rejoined(2)
     else:
         story.answers_wait = True
-        story.rang(Timer.HEAL)
+        comes(story)
     story.returned(0)
     story.answers_wait = False
     story.hears()

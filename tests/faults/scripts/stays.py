@@ -44,6 +44,9 @@ def main() -> None:
         step, life, others = joined(-1)
     print("ready", flush=True)
     while step < LAST:
+        if this.regroup.asked >= life:
+            this.say("can_rejoin", incarnation=life, trains_on="", waits=True)
+            this.regroup.wait_lost(life, WITHIN_S)
         if this.regroup.is_lost(life):
             step, life, others = joined(life)
         with sdk.updating():

@@ -3,8 +3,9 @@
 
 The words on the command line are the number of epochs, of samples, and of samples a batch, ``ddp`` or
 ``hand``, and what else: ``workers`` (of the loader), ``bn``, ``meets`` (between two epochs), ``ignores``
-(weights and parts), ``counts`` (in a buffer), ``own`` (generator of the dataset), ``steps`` (without a
-loader), ``function``, ``zeroes`` or ``drops`` (gradients as a step begins), ``gathers-STEP``,
+(weights and parts), ``counts`` (in a buffer; ``counts-STEP`` from it on), ``own`` (generator of the
+dataset), ``steps`` (without a loader), ``function``, ``zeroes`` or ``drops`` (gradients as a step begins),
+``gathers-STEP``,
 ``evaluates-STEP``, ``logs-STEP`` (behind the update), ``broadcasts-STEP`` (from it on), ``waits-STEP``
 (behind it), ``kill-RANK-STEP-PHASE`` (once).
 """
@@ -55,15 +56,17 @@ class Counter(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.register_buffer("passes", torch.zeros(()))
 
+    counts = True
+
     def forward(self, inputs: Any) -> Any:
-        self.passes += 1
+        self.passes += self.counts
         return inputs
 
 
 def build() -> nn.Sequential:
     layers: list[nn.Module] = [nn.Linear(WIDTH, WIDTH), nn.Tanh()]
     layers += [nn.BatchNorm1d(WIDTH)] if "bn" in WORDS else []
-    layers += [Counter()] if "counts" in WORDS else []
+    layers += [Counter()] if "counts" in WORDS or "counts" in FROM else []
     return nn.Sequential(*layers, nn.Linear(WIDTH, 10))
 
 
@@ -123,6 +126,7 @@ class Job:
 
     def one(self, inputs: Any, labels: Any, weight: float, more: bool) -> None:
         self.at("begin")
+        Counter.counts = "counts" in WORDS or self.does("counts")
         if "zeroes" in WORDS:
             self.optimizer.zero_grad()
         if "drops" in WORDS:

@@ -54,10 +54,22 @@ class TrainOnStage(RejoinStage):
 
         self.wait_for(have, f"a step of all that live after {incidents} incidents")
 
-    def heal(self, *ranks: int) -> None:
-        """Have newcomers come to their first step, and then the places of these ranks filled."""
+    def heal(self, *ranks: int, behind: int = 0) -> None:
+        """Have newcomers come to their first step, and then the places of these ranks filled.
+
+        Those that wait ``behind`` a step go on once they are asked to let somebody in.
+        """
         for number in ranks:
             self.park(number)
+        for one in self.living:
+            self._say(one, "peer_lost", incarnation=self.incarnation, at_boundary=True)
+        if behind:
+            self.goes_on_behind(behind)
+
+        def agreed() -> bool:
+            return all(any(told.get("waits") for told in one.said("can_rejoin")[-1:]) for one in self.living)
+
+        self.wait_for(agreed, "a boundary at which all that live let a newcomer in")
         self.meet_again(*ranks)
 
     def park(self, rank: int) -> None:
@@ -70,7 +82,9 @@ class TrainOnStage(RejoinStage):
         """Have all that live wait, in no group, until the places of these ranks are filled."""
         for one in self.living:
             self._say(one, "peer_lost", incarnation=self.incarnation, timeout_s=PATIENCE_S)
-        self.heal(*ranks)
+        for number in ranks:
+            self.park(number)
+        self.meet_again(*ranks)
 
     def meet_again(self, *ranks: int) -> None:
         """All that live leave their group, and form the next one with whoever waits for these places."""

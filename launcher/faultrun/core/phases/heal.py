@@ -11,7 +11,7 @@ from faultrun.core.diagnosis.diagnose import new_incident
 from faultrun.core.humanize import rank_names, span
 from faultrun.core.phases import drain, replace_ranks
 from faultrun.core.phases.may_stay import why_not_stay, why_not_train_on
-from faultrun.model.actions import StartTimer
+from faultrun.model.actions import FreeSurvivors, StartTimer
 from faultrun.model.events import Timer, TimerFired
 from faultrun.model.incident import Cause
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
@@ -45,7 +45,9 @@ def rang(state: RunState, event: TimerFired) -> Step:
     if against := _stands_still(state):
         return _all_wait(state, event.at_s, against)
     if ready := _due(state):
-        return replace_ranks.anew(state, event.at_s, f"{rank_names(sorted(ready))} can come back")
+        why = f"{rank_names(sorted(ready))} can come back, once the others stand between two steps"
+        asks = FreeSurvivors(incarnation=state.incarnation, ranks=life.alive, at_boundary=True)
+        return Step(state=state, actions=(asks,), why=why)
     until_s = life.empty_since_s + state.windows.heal_s
     busy = life.rejoining or life.finished or life.regroups or plan.missing & life.parked
     if not (waited := plan.missing - state.barred):

@@ -11,10 +11,12 @@ class RankCanRejoin(Fact):
     """``rank`` can leave its process group and form another, from the step that it is at on.
 
     ``trains_on``: why it cannot do a missing rank's share meanwhile; "" where it can, None: it was not asked.
+    ``waits``: it stands between two steps with all others, for who comes to an empty place.
     """
 
     rank: int
     trains_on: str | None = field(default=None, metadata=UNLESS_USED)
+    waits: bool = field(default=False, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,8 @@ class Regroup:
         """Whether this process has said that it enters the next group when a peer is lost."""
         self.refused = ""
         """Why there is no memory for snapshots; "" while nobody has said so."""
+        self.asked = -1
+        """The newest incarnation whose ranks are to leave their group between two steps. Any thread."""
         self.patience_s = _PATIENCE_S
         """How long the supervisor waits for all to have rejoined."""
         self.times: dict[str, float] = {}
@@ -91,6 +93,8 @@ class Regroup:
     def hear(self, content: Mapping[str, Any], take_fd: Callable[[], int]) -> None:
         """One message of the supervisor. Helper thread; what is not well-formed is not heard."""
         match content:
+            case {"kind": "peer_lost", "incarnation": int(incarnation), "at_boundary": True}:
+                self.asked = max(self.asked, incarnation)
             case {"kind": "peer_lost", "incarnation": int(incarnation)}:
                 self._hear_lost(incarnation, _seconds(content.get("timeout_s")))
             case {"kind": "join", "incarnation": int(incarnation), "store": str(store), "page": str(page)}:

@@ -64,7 +64,7 @@ class Newcomers:
 
         Of several nodes each listens from now on, and says where: which one all meet at is in their plan.
         """
-        self._control.tell_lost_peer(order.ranks, self._rejoin_s)
+        self._control.tell_lost_peer(order.ranks, self._rejoin_s, at_boundary=order.at_boundary)
         if self._spec.slots < self._spec.topology.world_size:
             self._reactor.post(self._listens(order.incarnation))
 

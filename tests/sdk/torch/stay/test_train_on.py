@@ -96,8 +96,7 @@ def test_a_place_is_filled_while_the_others_train(rank: int, tmp_path: Path) -> 
         stage.kill(rank)
         stage.goes_on_behind(3)
         stage.wait_trained(1)
-        stage.heal(rank)
-        stage.goes_on_behind(6)
+        stage.heal(rank, behind=6)
         assert_is_that_of(stage, expected)
         assert len(stage.incidents) == 2
         assert not stage.missing
@@ -116,8 +115,7 @@ def test_two_places_are_empty_one_after_the_other_and_both_are_filled_at_once(tm
         stage.kill(0)
         stage.goes_on_behind(6)
         stage.wait_trained(2)
-        stage.heal(0, 1)
-        stage.goes_on_behind(9)
+        stage.heal(0, 1, behind=9)
         assert_is_that_of(stage, expected)
         assert len(stage.incidents) == 3
 
@@ -146,9 +144,8 @@ def test_places_are_filled_again_and_again_in_the_middle_of_steps(tmp_path: Path
         stage.begin()
         for number in range(len(kills)):
             stage.wait_trained(2 * number + 1)
-            stage.heal(*stage.missing)
+            stage.heal(*stage.missing, behind=60 if number == len(kills) - 1 else 0)
         assert len(stage.incidents) == 2 * len(kills)
-        stage.goes_on_behind(60)
         assert_is_that_of(stage, expected)
 
 
@@ -168,8 +165,7 @@ def test_a_newcomer_that_dies_as_it_comes_costs_the_others_nothing(tmp_path: Pat
                 rank.process.kill()
 
         stage.on_message = strike
-        stage.heal(1)
-        stage.goes_on_behind(6)
+        stage.heal(1, behind=6)
         assert_is_that_of(stage, expected)
         assert struck
         assert set(stage.missing) == {1}
@@ -184,8 +180,7 @@ def test_zero_grad_at_the_beginning_of_a_step_drops_nothing_of_its_earlier_parts
         stage.kill(1)
         stage.goes_on_behind(3)
         stage.wait_trained(1)
-        stage.heal(1)
-        stage.goes_on_behind(6)
+        stage.heal(1, behind=6)
         assert_is_that_of(stage, expected)
 
 
@@ -196,6 +191,7 @@ def test_zero_grad_at_the_beginning_of_a_step_drops_nothing_of_its_earlier_parts
         ("evaluates-5", 1, "its steps call all_reduce as the model evaluates"),
         ("logs-5", 1, "its steps call all_reduce before a backward pass or behind an update"),
         ("broadcasts-5", 0, "its steps call broadcast, which needs rank 0"),
+        ("counts-5", 1, "steps change buffers (2.passes)"),
         ("drops", 1, "its steps drop the gradients of their earlier parts"),
     ],
     ids=lambda one: one if isinstance(one, str) and " " not in one else "",

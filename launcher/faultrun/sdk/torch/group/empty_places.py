@@ -83,9 +83,11 @@ class ScriptMeetings:
     def _against(self, name: str, *, sums: bool, needs_all: bool) -> str:
         if needs_all:
             return f"its steps call {name}, which takes a part of every rank"
+        if not sums:
+            return ""  # who is there has all of it
         if not self.in_attempt:
             return f"its ranks meet outside of guard.attempt() ({name})"
-        no_gradients = self.no_gradients() if sums and not self._averages else ""
+        no_gradients = "" if self._averages else self.no_gradients()
         return no_gradients and f"its steps call {name} {no_gradients}"
 
 

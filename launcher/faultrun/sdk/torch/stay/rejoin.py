@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from faultrun.errors import CannotNow
 from faultrun.sdk.snapshots.buffer import SnapshotDamaged
@@ -130,6 +131,32 @@ class Rejoin:
         except _ODD as odd:  # the state is whole all the same, or marked as half changed
             raise self.gives_up(f"{type(odd).__name__}: {odd} (torch {torch.__version__})") from odd
 
+    def lets_in(self) -> bool:
+        """Whether all leave their group here, between two steps, for who comes to an empty place.
+
+        Asked before each step while one is empty: nobody is called away from what it does elsewhere.
+        """
+        regroup = self._worker.regroup
+        if not self._able or not self._training.missing.places.missing:
+            return False
+        if self.train_on.waits:
+            self._say_if_able()
+        else:
+            asked = torch.tensor(float(regroup.asked >= self.incarnation), device=self._device())
+            try:
+                with self.train_on.meets():
+                    dist.all_reduce(asked, dist.ReduceOp.MIN)
+            except RuntimeError:
+                if not regroup.wait_lost(self.incarnation, self._verdict_s):
+                    raise
+            if not regroup.is_lost(self.incarnation):
+                if not asked.item():
+                    return False
+                fields = self.train_on.fields()
+                self._worker.say("can_rejoin", incarnation=self.incarnation, waits=True, **fields)
+        regroup.wait_lost(self.incarnation, regroup.patience_s)
+        return True
+
     def leave_if_lost(self) -> None:
         """PeerLost once a peer is gone: in a function that has to end before the next group is formed."""
         if self._able and self._worker.regroup.is_lost(self.incarnation):
@@ -139,6 +166,7 @@ class Rejoin:
         """PeerLost where gradients are worth nothing: asked before every update."""
         if (broken := self.found_broken()) is not None:
             raise broken
+        self.train_on.check()
 
     def found_broken(self) -> Exception | None:
         """Why gradients are worth nothing; asked at the end of a step, too.

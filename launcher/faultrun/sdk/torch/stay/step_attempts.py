@@ -143,6 +143,8 @@ class Loops:
             if unended:
                 rejoin.cannot_any_more(_ADDS_UP)
             rejoin.settle()
+            while rejoin.lets_in():
+                rejoin.settle()
             self.goes_on()
             step = training.position.step + 1
             redo.copies_batches |= any(one.kept.is_changed for one in redo.batches.values())

@@ -77,13 +77,34 @@ class TrainOn:
         if not self._wanted or self._changing:
             return
         self._steps += 1
-        now = self._training.parts.buffers.now()
         if self._steps == 1:
+            now = self._training.parts.buffers.now()
             self._buffers = {name: one.clone() for name, one in now.items()}
         elif not self._steps & (self._steps - 1):
-            alike = (name in now and same_values(one, now[name]) for name, one in self._buffers.items())
-            changed = [name for name, same in zip(self._buffers, alike, strict=True) if not same]
-            self._changing = ", ".join(changed[:3])
+            self._look_at_buffers()
+
+    def check(self) -> None:
+        """Look before each update while a place is empty: it may be the first step that needs all ranks.
+
+        NeedsAllRanks: it is.
+        """
+        meetings = None if self._group is None else self._group.meetings
+        if meetings is not None and self._training.missing.places.missing:
+            self._look_at_buffers()
+            meets = "its ranks meet between two updates" if self._training.under_way.meets_again else ""
+            if why := self._why_not or meets:
+                meetings.refuse(why)
+
+    @property
+    def waits(self) -> bool:
+        """Whether this rank knows, while a place is empty, that it has to wait for who takes it."""
+        return bool(self._training.missing.places.missing and self._why_not)
+
+    def _look_at_buffers(self) -> None:
+        now = self._training.parts.buffers.now()
+        alike = (name in now and same_values(one, now[name]) for name, one in self._buffers.items())
+        changed = [name for name, same in zip(self._buffers, alike, strict=True) if not same]
+        self._changing = ", ".join(changed[:3])
 
     def fields(self) -> dict[str, str]:
         """What the word that this rank can rejoin says of it: nothing where nobody has asked."""
