@@ -11,6 +11,7 @@ import lightning
 from lightning.pytorch.callbacks import GradientAccumulationScheduler
 
 from faultrun.sdk.lightning.callback import _begin_epoch_again
+from faultrun.sdk.lightning.checkpoint import overrides
 
 pytestmark = pytest.mark.torch
 
@@ -30,3 +31,10 @@ def test_what_follows_from_the_epoch_is_set_again_and_the_rest_is_told(
     told = capsys.readouterr().err
     assert "Freezes.on_train_epoch_start is not called again inside of epoch 3" in told
     assert told.count("is not called again") == 1
+
+
+def test_a_hook_of_the_scripts_own_is_one_whatever_its_module_is_called() -> None:
+    assert not overrides(lightning.Callback(), "on_train_epoch_start")
+    assert not overrides(lightning.LightningModule(), "on_save_checkpoint")
+    Freezes.on_train_epoch_start.__module__ = "own.callbacks.callback"
+    assert overrides(Freezes(), "on_train_epoch_start")

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from faultrun.sdk.lightning.progress import Counters, FitPlace, resumable
+from faultrun.sdk.torch.loader.held_objects import is_of_library
 from faultrun.sdk.torch.state.boundary import Objects, device_of, with_numbers
 from faultrun.sdk.torch.state.state_dict import Parts, unwrapped_optimizer
 
@@ -110,10 +111,9 @@ def hooked(trainer: Any, checkpoint: dict[str, Any], captured: dict[str, Any]) -
 
 def overrides(one: Any, name: str) -> bool:
     """Whether the method is somebody else's than the empty one of Lightning's base class."""
-    module: str = getattr(type(one), name).__module__
-    return not module.endswith(
-        (".callbacks.callback", ".core.hooks", ".core.datamodule", ".precision", "hparams_mixin")
-    )
+    found = getattr(type(one), name)
+    empty = (".callbacks.callback", ".core.hooks", ".core.datamodule", ".precision", "hparams_mixin")
+    return not (is_of_library(found) and found.__module__.endswith(empty))
 
 
 def _hooks(trainer: Any) -> Iterator[Callable[[dict[str, Any]], object]]:

@@ -9,14 +9,19 @@ import dis
 import functools
 import gc
 import random
+import site
 import sys
+import sysconfig
 import types
 from collections import deque
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
+
+import faultrun
 
 _MOST_OBJECTS = 2000
 MOST_ELEMENTS = 64
@@ -31,6 +36,12 @@ _LIBRARIES = sys.stdlib_module_names | {
     *("torch", "torchvision", "numpy", "scipy", "faultrun", "accelerate", "datasets", "transformers"),
     *("lightning", "lightning_fabric", "pytorch_lightning"),
 }
+_INSTALLED = (
+    *(f"{sysconfig.get_path(kind)}/" for kind in ("stdlib", "platstdlib", "purelib", "platlib")),
+    *(f"{one}/" for one in (*site.getsitepackages(), site.getusersitepackages())),
+    *(f"{Path(one.__path__[0]).parent}/" for one in (torch, faultrun)),
+)
+"""Folders of libraries."""
 
 
 def walk(loader: Any) -> Iterator[tuple[str, Any]]:
@@ -64,7 +75,15 @@ def attributes(one: Any) -> dict[str, Any]:
 def is_of_library(one: Any) -> bool:
     """Whether a class, function or module is not of those who wrote the script."""
     name = one.__name__ if isinstance(one, types.ModuleType) else getattr(one, "__module__", None)
-    return (name or "").partition(".")[0] in _LIBRARIES
+    package = (name or "").partition(".")[0]
+    return package in _LIBRARIES and _is_installed(sys.modules.get(package))
+
+
+@functools.cache
+def _is_installed(package: types.ModuleType | None) -> bool:
+    """Whether it lies where libraries do: a folder beside the script may be called ``datasets``, too."""
+    places = *getattr(package, "__path__", ()), getattr(package, "__file__", None)
+    return all(one is None or one.startswith(_INSTALLED) for one in places)
 
 
 def is_generator(one: Any) -> bool:

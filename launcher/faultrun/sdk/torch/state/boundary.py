@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from faultrun.errors import FaultrunError
+from faultrun.sdk.torch.loader.held_objects import is_of_library
 from faultrun.sdk.torch.state.rng import Rng
 from faultrun.sdk.torch.state.shards import ModuleState, is_spread, meshes_of, packed, unpacked
 from faultrun.sdk.torch.state.trees import (
@@ -36,10 +37,6 @@ from faultrun.sdk.worker.training_stages import told
 _LOOK_S = 0.002
 _SOON = 3
 """Boundaries: a step has ended."""
-OF_LIBRARIES = (
-    *("torch.", "accelerate.", "transformers.", "faultrun."),
-    *("lightning.", "lightning_fabric.", "pytorch_lightning."),
-)
 
 NOT_GIVEN = "faultrun."
 """What the names of objects begin with that the script has not given, and an earlier save need not have."""
@@ -115,7 +112,7 @@ class Objects:
         self._own = {
             name: one
             for name, one in objects.items()
-            if getattr(one, "is_of_rank", not type(one).__module__.startswith(OF_LIBRARIES))
+            if getattr(one, "is_of_rank", not is_of_library(type(one)))
         }
 
     def add(self, name: str, one: Any) -> None:

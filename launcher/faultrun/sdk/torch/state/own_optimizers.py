@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from faultrun.sdk.torch.state.boundary import NOT_GIVEN, OF_LIBRARIES
+from faultrun.sdk.torch.loader.held_objects import is_of_library
+from faultrun.sdk.torch.state.boundary import NOT_GIVEN
 from faultrun.sdk.torch.state.state_dict import load_optimizer, unwrapped_optimizer
 from faultrun.sdk.torch.state.trees import is_plain, map_tensors
 from faultrun.sdk.worker.training_stages import told
@@ -103,7 +104,7 @@ def own_states(optimizers: Sequence[Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     waiting, protected = [(one, False) for one in optimizers], [*map(unwrapped_optimizer, optimizers)]
     for number, (one, is_in_own) in enumerate(waiting):  # which grows
-        name, is_own = type(one).__name__, not type(one).__module__.startswith(OF_LIBRARIES)
+        name, is_own = type(one).__name__, not is_of_library(type(one))
         if is_own:
             found[f"{NOT_GIVEN}{name} {number}"] = OptimizerAttributes(one)
         is_kept = not isinstance(one, torch.optim.Optimizer) or any(
