@@ -334,6 +334,59 @@ def test_a_model_that_its_class_refuses_to_save_is_saved_for_trainer(
     assert Path(asks.saved.path, "pytorch_model.bin").is_file()
 
 
+class Averages(TrainerCallback):  # type: ignore[misc]
+    """Keeps averages of the first layer in the last one's weights."""
+
+    def on_step_end(self, _args: Any, _state: Any, _control: Any, model: Any = None, **_: Any) -> None:
+        with torch.no_grad():
+            model.layers[3].weight.lerp_(model.layers[0].weight.T, 0.1)
+
+
+def test_what_a_callback_behind_changes_as_a_step_ends_belongs_to_it(tmp_path: Path) -> None:
+    undisturbed = training(tmp_path / "a", None, Averages())
+    undisturbed.train()
+    worker = Worker(Session(run_id="r"))
+    asks = Asks(worker, "on_log", 6)
+    training(tmp_path / "b", worker, Averages(), asks).train()
+    assert asks.saved is not None
+    assert asks.saved.step == 6
+    resumed = training(tmp_path / "b", Worker(Session(run_id="r")), Averages())
+    resumed.train(resume_from_checkpoint=asks.saved.path)
+    assert weights(resumed) == weights(undisturbed)
+
+
+@pytest.mark.parametrize("step", [3, 6], ids=["first evaluation", "second"])
+def test_weights_that_are_swapped_for_an_evaluation_are_saved_as_they_were(tmp_path: Path, step: int) -> None:
+    def job(name: str, worker: Worker | None, *callbacks: Any) -> Any:
+        trainer = training(tmp_path / name, worker, *callbacks, eval_strategy="steps", eval_steps=3)
+        evaluate = trainer.evaluate
+
+        def swapped(*args: Any, **kwargs: Any) -> Any:
+            kept = [one.detach().clone() for one in trainer.model.parameters()]
+            for one in trainer.model.parameters():
+                one.data.mul_(0.5)
+            metrics = evaluate(*args, **kwargs)
+            for one, then in zip(trainer.model.parameters(), kept, strict=True):
+                one.data.copy_(then)
+            return metrics
+
+        trainer.evaluate = swapped
+        return trainer
+
+    undisturbed = job("a", None)
+    undisturbed.train()
+    worker = Worker(Session(run_id="r"))
+    asks = Asks(worker, "on_prediction_step", step)
+    first = job("b", worker, asks)
+    first.train()
+    assert weights(first) == weights(undisturbed)
+    assert asks.saved is not None
+    assert asks.saved.step == step
+    resumed = job("b", Worker(Session(run_id="r")))
+    resumed.train(resume_from_checkpoint=asks.saved.path)
+    assert weights(resumed) == weights(undisturbed)
+
+
 def test_trainers_own_search_and_rotation_do_not_see_the_gasps(tmp_path: Path) -> None:
     worker = Worker(Session(run_id="r"))
     asks = Asks(worker, "on_step_end", 13)

@@ -22,6 +22,7 @@ from faultrun.errors import CannotNow, FaultrunError
 from faultrun.model.observed.progress import WorkPhase
 from faultrun.sdk.torch.group.same_parameters import SameParameters
 from faultrun.sdk.torch.provider import keep
+from faultrun.sdk.torch.snapshots.last_boundary import LastBoundary
 from faultrun.sdk.torch.state.boundary import Objects, device_of
 from faultrun.sdk.torch.state.own_optimizers import own_states
 from faultrun.sdk.torch.state.rng import restore_rng
@@ -50,6 +51,9 @@ from faultrun.sdk.worker.worker import worker
 _FOLDER = "_gasp"
 """Below ``output_dir``; Trainer's own rotation and search do not look there, nor is it pushed to a hub."""
 
+_SMALL_BYTES = 1 << 30
+"""Not more is copied where it is not known yet whether an evaluation needs it."""
+
 _OF_RANK = re.compile(r"rank_(\d+)")
 """The folder of a rank's gasps."""
 
@@ -73,6 +77,9 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         self._training: Training | None = None
         self._hooks: list[Any] = []
         self._alike: SameParameters | None = None
+        self._last: LastBoundary | None = None
+        self._swaps: bool | None = None
+        """Whether parameters are others while an evaluation runs, as averaged ones; None before the first."""
         self._trainer: Any = None
         self._output_dir = ""
         self._epoch = self._batches = 0
@@ -115,10 +122,8 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         put_jit_aside(trainer)
         as_it_was(trainer)
         resumed, point = _resumed_from(self._caller()), self._worker.session.point
-        goes_on = point is not None and resumed == point.path
-        stopped = goes_on and callbacks_had_stopped(
-            trainer.callback_handler.callbacks, state.stateful_callbacks
-        )
+        goes_on, callbacks = point is not None and resumed == point.path, trainer.callback_handler.callbacks
+        stopped = goes_on and callbacks_had_stopped(callbacks, state.stateful_callbacks)
         if stopped or 0 < state.max_steps <= state.global_step:
             train_no_more(trainer)
         for hook in self._hooks:
@@ -134,7 +139,9 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
                 read_by_class(Path(resumed), training.parts.model)
             written = put_back(Path(resumed), training.parts)
         self._hooks = training.watch(training.before_update, training.after_forward)
+        self._hooks += [one.register_forward_pre_hook(self._before_forward) for one in training.parts.watched]
         self._alike = SameParameters(training.parts, self._worker.session, ())
+        self._last = LastBoundary(training, self._worker)
         form = GaspFolder(training, trainer, written)
         keep(training, self._worker, form)
         add_to_saves(trainer, lambda folder: form.write_rest(folder, training.state_now()))
@@ -161,6 +168,9 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
         """An update begins: its first batch is worked at."""
         if self._training is None:
             return
+        self._evaluates = False
+        if self._last is not None:
+            self._last.lets_go()
         if self._batches:
             self._training.goes_on()
         self._takes_a_batch()
@@ -174,18 +184,18 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
     def _ends_step(self, training: Training, state: Any, control: Any) -> None:
         """The update is complete: its state is what a request is answered with."""
         training.step(state.global_step, self._epoch)
-        if self._alike is not None:
+        if self._alike is not None and self._last is not None:
+            self._last.stepped()
             self._alike.stepped(state.global_step)
+            self._evaluation_follows(control)
         if control.should_evaluate:
             self._works_at(WorkPhase.EVALUATING)
         elif control.should_save:
             self._works_at(WorkPhase.SAVING)
 
     def on_prediction_step(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
-        """Opening the data of an evaluation draws a random number; nothing after that does."""
-        if self._training is not None and self._training.in_loop and not self._evaluates:
-            self._training.goes_on()
-        self._evaluates = True
+        """Data of an evaluation are open, and a batch of them is done."""
+        self._evaluation_runs()
         self._works_at(WorkPhase.EVALUATING)
 
     def on_evaluate(self, _args: Any, _state: Any, control: Any, **_others: Any) -> None:
@@ -199,6 +209,7 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
 
     def on_epoch_end(self, _args: Any, _state: Any, control: Any, **_others: Any) -> None:
         """What comes between epochs takes its time."""
+        self._evaluation_follows(control)
         self._works_at(WorkPhase.SAVING if control.should_save else WorkPhase.UNKNOWN)
 
     def on_train_end(self, _args: Any, _state: Any, _control: Any, **_others: Any) -> None:
@@ -209,6 +220,33 @@ class TrainerGasp(TrainerCallback):  # type: ignore[misc]  # transformers has no
             self._training.in_loop = False
             self._worker.stages.ends()
         self._works_at(WorkPhase.UNKNOWN)
+
+    def _evaluation_follows(self, control: Any) -> None:
+        """Keep the last step, if the evaluation to come changes it for a while, or might and it is small."""
+        if self._last is not None and self._swaps is not False and control.should_evaluate:
+            self._last.keeps(_SMALL_BYTES if self._swaps is None else None)
+
+    def _before_forward(self, model: Any, *_: object) -> None:
+        if not model.training:
+            self._evaluation_runs()
+
+    def _evaluation_runs(self) -> None:
+        """Opening its data has drawn a random number; nothing after that does."""
+        training, last = self._training, self._last
+        if training is None or last is None or not training.in_loop or self._evaluates:
+            return
+        if not training.history or training.history[-1].position != training.position:
+            return  # a model that is only asked in the midst of a step
+        self._evaluates = True
+        if training.is_touched:
+            if self._swaps is None:
+                what = "a copy of the last step is kept" if last.is_kept else "nothing is saved this time"
+                told(f"parameters are others while an evaluation runs, and {what}; the next has a copy")
+            self._swaps = True
+            last.draws()
+        else:
+            self._swaps = self._swaps or False
+            training.goes_on()
 
     def _gasps(self) -> Path:
         return Path(self._output_dir, _FOLDER) if self._directory is None else Path(self._directory)

@@ -19,9 +19,9 @@ from transformers.trainer import _is_peft_model
 from transformers.trainer_callback import ExportableState
 
 from faultrun.sdk.torch.group.same_parameters import sample_of
+from faultrun.sdk.torch.rest_of_state import put_rest
 from faultrun.sdk.torch.state.boundary import with_numbers
 from faultrun.sdk.torch.state.buffers import Buffers
-from faultrun.sdk.torch.state.rest import put_rest
 from faultrun.sdk.torch.state.rng import Rng
 from faultrun.sdk.torch.state.state_dict import Parts
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from faultrun.sdk.torch.rest_of_state import rest_of
 from faultrun.sdk.torch.state.boundary import Boundary
-from faultrun.sdk.torch.state.rest import rest_of
 from faultrun.sdk.torch.state.rng import rng_from_plain
 from faultrun.sdk.torch.state.rng_recorder import noted_in
 from faultrun.sdk.torch.state.state_dict import emptied
@@ -74,14 +74,15 @@ class GaspFolder:
     def state(self, boundary: Boundary) -> Any:
         """With all ranks' random numbers: while the state is held no peer can be further than a step."""
         state = self._training.host_state_at(boundary)
-        session = self._training.writer.session
-        own = rng_from_plain(state["rng"])
-        others = (rank for rank in range(session.world_size) if rank != session.rank)
-        noted = {rank: self._noted(rank, boundary.position) for rank in others}
-        numbers = {
-            rank: new_numbers(own, rank) if one is None else numbers_of(one) for rank, one in noted.items()
-        }
-        return {**state, "numbers": {**numbers, session.rank: numbers_of(own)}}
+        return {**state, "numbers": self._numbers(state, boundary)}
+
+    def _numbers(self, state: Any, boundary: Boundary) -> list[dict[str, Any]]:
+        session, own = self._training.writer.session, rng_from_plain(state["rng"])
+        found = []
+        for rank in range(session.world_size):
+            noted = own if rank == session.rank else self._noted(rank, boundary.position)
+            found.append(new_numbers(own, rank) if noted is None else numbers_of(noted))
+        return found
 
     def _noted(self, rank: int, position: Position) -> Any:
         training, writer = self._training, self._training.writer
@@ -90,13 +91,12 @@ class GaspFolder:
         return noted_in(path, writer.session.run_id, training.history.maxlen or 0, position)
 
     def write(self, writer: SaveWriter, state: Any, boundary: Boundary, check: Callable[[], None]) -> Saved:
-        """``checkpoint-<step>`` in the writer's own folder."""
-        numbers = [one for _, one in sorted(state["numbers"].items())]
-        ours = {name: one for name, one in state.items() if name != "numbers"}
+        """``checkpoint-<step>`` in the writer's own folder; of a copy with the numbers that are noted now."""
+        numbers = state.get("numbers") or self._numbers(state, boundary)
 
         def fill(folder: Path) -> None:
             self._export(folder, state["model"])
-            self._fill(folder, ours, numbers)
+            self._fill(folder, state, numbers)
             check()
 
         names = numbered(writer.own_folder / f"checkpoint-{boundary.position.step}")

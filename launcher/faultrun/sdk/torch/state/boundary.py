@@ -229,10 +229,21 @@ class Objects:
         """All states as their owners tell them, DTensors too. Main thread only."""
         return {name: one.state_dict() for name, one in self._objects.items() if name != EXTRA}
 
+    def check(self, states: Mapping[str, Any]) -> None:
+        """KeyError when one of the script's is missing."""
+        for name in self._objects:
+            if name not in states and not name.startswith(NOT_GIVEN):
+                raise KeyError(name)
+
     def load(self, states: Mapping[str, Any]) -> None:
-        """Put every state back. KeyError when one of the script's is missing."""
+        """Put every state back. KeyError as from ``check``."""
+        self.check(states)
+        self.load_some(states)
+
+    def load_some(self, states: Mapping[str, Any]) -> None:
+        """Put these states back."""
         for name, one in self._objects.items():
-            if name in states or not name.startswith(NOT_GIVEN):
+            if name in states:
                 if isinstance(one, torch.nn.Module):
                     _make_room(one, states[name])
                 one.load_state_dict(states[name])

@@ -302,7 +302,8 @@ def noted_in(path: Path, run_id: str, steps: int, position: Position) -> Rng | N
     recorder = RngRecorder(None, run_id, steps)
     try:
         with path.open("rb", buffering=0) as file:
-            for slot in (*range(steps), *recorder._after_update, *recorder._after_forward):
+            ended = (*range(steps), *recorder._copied)
+            for slot in (*ended, *recorder._after_update, *recorder._after_forward):
                 file.seek(slot * _SLOT_BYTES)
                 recorder.take(0, file.read(_SLOT_BYTES))
                 if recorder.is_of(0, position):

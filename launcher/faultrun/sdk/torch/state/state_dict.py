@@ -218,6 +218,13 @@ def load_into(parts: Parts, state: Mapping[str, Any]) -> Position:
 
     RuntimeError, KeyError, ValueError or FaultrunError: it does not fit.
     """
+    parts.objects.check(state["objects"])
+    load_some(parts, state)
+    return Position(state["global_step"], state["epoch"], state["step_in_epoch"])
+
+
+def load_some(parts: Parts, state: Mapping[str, Any]) -> None:
+    """Put the state back, of objects those that are in it. Main thread; raises as ``load_into`` does."""
     shards = parts.shards
     parts.buffers.put(state.get("buffers", {}), persistent=state["model"])
     parts.updated.cast(state.get("updated", {}))
@@ -231,13 +238,12 @@ def load_into(parts: Parts, state: Mapping[str, Any]) -> Position:
     for optimizer, one in zip(parts.optimizers, saved, strict=True):
         load_optimizer(optimizer, {**one, "state": _spread_again(optimizer, one["state"], meshes)})
     objects = parts.objects
-    objects.load(
+    objects.load_some(
         {
             name: unpacked(with_numbers(one), (*objects.meshes(name), *meshes))
             for name, one in state["objects"].items()
         }
     )
-    return Position(state["global_step"], state["epoch"], state["step_in_epoch"])
 
 
 def _optimizer_state(optimizer: Any, boundary: Boundary, newest: Boundary, number: int) -> dict[str, Any]:
