@@ -82,7 +82,7 @@ class LastBoundary:
 
     def lets_go(self) -> None:
         """All is as it was: forget the copy, unless steps need one."""
-        if not self._training.under_way.meets_between_updates:
+        if not self._training.under_way.keeps_copies:
             self._training.kept = None
 
     def renews(self) -> None:

@@ -92,11 +92,6 @@ class StepUnderWay:
             self._met_last = meetings()
             self._between |= self._met_last != self._met
 
-    @property
-    def meets_again(self) -> bool:
-        """Whether ranks have met since the last update of the step under way."""
-        return self._met is not None and meetings() != self._met_last
-
     def has_updated(self, step: int, loader: Loader) -> None:
         """An optimizer has made its update in ``step``, and its random numbers are noted."""
         if self.whole.looks and not self._between:

@@ -91,7 +91,7 @@ class TrainOn:
         meetings = None if self._group is None else self._group.meetings
         if meetings is not None and self._training.missing.places.missing:
             self._look_at_buffers()
-            meets = "its ranks meet between two updates" if self._training.under_way.meets_again else ""
+            meets = "its ranks meet between two updates" if self._training.under_way.waits else ""
             if why := self._why_not or meets:
                 meetings.refuse(why)
 
