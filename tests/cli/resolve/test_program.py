@@ -56,6 +56,13 @@ def test_nothing_to_run_is_said_with_an_example() -> None:
     assert "train.py" in error.hint
 
 
+@pytest.mark.parametrize("words", [("python",), ("python3", "-u", "-"), ("bash",)])
+def test_a_program_that_comes_by_standard_input_is_refused(words: tuple[str, ...]) -> None:
+    error = refusal(*words)
+    assert (error.exit_code, error.what) == (64, "nothing to run")
+    assert "would read its program from standard input, which no worker has" in error.because
+
+
 def test_a_missing_script_is_refused_with_the_file_that_was_meant(script: str, tmp_path: Path) -> None:
     assert refusal(str(tmp_path / "tran.py")).hint == f"did you mean {script}?"
     for interpreter in ("python", "bash"):

@@ -36,6 +36,7 @@ _MSRUN_ONLY = (Settings.cluster_time_out, Settings.sim_level, Settings.sim_rank_
 _PYTHON = r"python(\d(\.\d+)?)?"
 _PYTHON_ENDING = r"-[bBdEiIOPqsSuvx]*([mc])(.*)"
 _PYTHON_VALUED = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+_SAYS_AND_ENDS = frozenset({"-V", "-VV", "--version", "-h", "-?", "--help"})
 _SHELL = r"bash|sh|dash|zsh"
 _SHELL_ENDING = r"-[a-zA-Z]*(c)()"
 _SHELL_VALUED = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
@@ -178,12 +179,16 @@ def _interpreted(
     ending, valued = (_PYTHON_ENDING, _PYTHON_VALUED) if python else (_SHELL_ENDING, _SHELL_VALUED)
     kind, operand, end = _operand(arguments, ending, valued)
     prefix = (interpreter, *arguments[:end])
+    if not kind and operand in ("", "-") and not _SAYS_AND_ENDS.intersection(arguments):
+        because = f"{interpreter} would read its program from standard input, which no worker has"
+        hint = "put the program into a file: faultrun train.py"
+        raise UsageError("nothing to run", because=because, hint=hint)
     if kind == "m":
         return prefix, _module(operand, process), Path.cwd()
     if kind or not operand:
         return prefix, None, None
     if python:
-        return prefix, None if operand == "-" or Path(operand).is_dir() else _file(operand), None
+        return prefix, None if Path(operand).is_dir() else _file(operand), None
     if not on_path(operand):
         _file(operand)
     return prefix, None, None

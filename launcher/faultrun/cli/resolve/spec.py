@@ -21,6 +21,7 @@ from faultrun.cli.resolve.platform import fault_files, handed_on
 from faultrun.cli.resolve.program import misplaced, resolve_framework, resolve_program
 from faultrun.cli.resolve.recovery import read_chosen_recipe, resolve_environment, resolve_recovery
 from faultrun.cli.resolve.rendezvous import resolve_compile_cache, resolve_meeting, resolve_scheduler
+from faultrun.cli.resolve.standard_input import UNREAD, is_given
 from faultrun.cli.resolve.supervision import resolve_standby, resolve_supervision
 from faultrun.cli.resolve.worker_dir import resolve_worker_dir, spread_folders, worker_path, worker_places
 from faultrun.cli.resolve.workers import Workers, resolve_workers
@@ -63,6 +64,8 @@ def resolve(settings: Settings, process: ProcessContext) -> Resolved:
     behind = other_launcher(settings.words, module=settings.module) or misplaced(settings, program)
     if behind:
         ctx.note(behind)
+    if is_given():
+        ctx.note(UNREAD)
     recipe = read_chosen_recipe(settings)
     framework = resolve_framework(ctx, program, recipe)
     workers = resolve_workers(ctx, framework)
