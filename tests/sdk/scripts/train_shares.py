@@ -5,7 +5,7 @@ The words on the command line are the number of epochs, of samples, and of sampl
 ``hand``, and what else: ``workers`` (of the loader), ``bn``, ``meets`` (between two epochs), ``ignores``
 (weights and parts), ``counts`` (in a buffer; ``counts-STEP`` from it on), ``own`` (generator of the
 dataset), ``steps`` (without a loader), ``function``, ``zeroes`` or ``drops`` (gradients as a step begins),
-``gathers-STEP``,
+``second`` (loader), ``gathers-STEP``,
 ``evaluates-STEP``, ``logs-STEP`` (behind the update), ``broadcasts-STEP`` (from it on), ``waits-STEP``
 (behind it), ``kill-RANK-STEP-PHASE`` (once).
 """
@@ -108,7 +108,10 @@ class Job:
             persistent_workers="workers" in WORDS,
         )
         for epoch in range(self.guard.epoch, EPOCHS):
+            second = iter(DataLoader(Numbers()))
             for inputs, labels, at in self.guard.batches(loader, epoch):
+                if "second" in WORDS:
+                    next(second)
                 self.step = self.guard.global_step + 1
                 weight, more = (1.0, False)
                 if "ignores" not in WORDS:

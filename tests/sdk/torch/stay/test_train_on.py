@@ -221,6 +221,7 @@ def test_where_a_step_needs_every_rank_all_that_live_wait_for_the_missing_one(
         (("hand", "logs-1"), "its steps call all_reduce before a backward pass or behind an update"),
         (("hand", "meets"), "its ranks meet outside of guard.attempt() (all_reduce)"),
         (("ddp", "ignores"), "its steps do not ask for guard.weight and guard.accumulating"),
+        (("ddp", "second"), "its steps read a DataLoader that is not that of guard.batches"),
         (("ddp", "own"), "its loader draws from generators, or keeps counts, of its own"),
         (("hand", "steps"), "its steps are not those of guard.batches"),
         (("hand", "function"), "its steps are in a function for guard.run"),

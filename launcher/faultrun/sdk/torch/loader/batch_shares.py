@@ -27,6 +27,8 @@ class InParts:
         """Which of both the script has asked for."""
         self.has_gradients = False
         """Whether a backward pass of the part under way has begun, and no update behind it."""
+        self.is_given = False
+        """Whether the script has it, and what is read now is read by the script itself."""
         self._added = False
         """Whether there are gradients of parts of a step that goes on."""
         self._held: list[tuple[Any, Any, int]] = []

@@ -175,7 +175,9 @@ class Loops:
                 now.weight, now.accumulating = weight, more
                 now.begins()
                 redo.attempted = False
+                now.is_given = True
                 yield part
+                now.is_given = False
                 if training.position is not given:
                     break  # all of it is done, or taken back
             now.end()

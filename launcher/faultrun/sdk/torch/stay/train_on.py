@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from torch.nn.modules.batchnorm import _NormBase
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from faultrun.sdk.torch.group.ddp import Averaging
 from faultrun.sdk.torch.group.process_group import TrainingGroup
@@ -30,7 +31,7 @@ class TrainOn:
     def __init__(self, training: Training, group: TrainingGroup | None, *, of_a_part: bool) -> None:
         self._training, self._of_a_part = training, of_a_part
         self._group, self._wanted = group, training.writer.session.trains_on
-        self._loader = _NO_BATCHES
+        self._loader, self._reads = _NO_BATCHES, ""
         self._norms: list[tuple[str, Any]] | None = None
         self._steps = 0
         self._buffers: dict[str, Any] = {}
@@ -44,6 +45,11 @@ class TrainOn:
             averaging.places, averaging.meets = lambda: group.places, meetings.averages
             dropped = partial(meetings.refuse, "its steps drop the gradients of their earlier parts")
             self._training.in_parts.watch(self._training.parts.optimizers, dropped)
+            _see_reads(self._is_read)
+
+    def _is_read(self) -> None:
+        if self._training.in_parts.is_given and self._training.parts.model.training:
+            self._reads = "its steps read a DataLoader that is not that of guard.batches"
 
     def _no_gradients(self) -> str:
         if not self._training.parts.model.training:
@@ -139,8 +145,8 @@ class TrainOn:
     @property
     def _of_steps(self) -> str:
         training = self._training
-        if self._loader:
-            return self._loader
+        if why := self._loader or self._reads:
+            return why
         if training.reading.generator is not None:
             return "its loader draws from generators, or keeps counts, of its own"
         if training.under_way.keeps_copies:
@@ -148,3 +154,14 @@ class TrainOn:
         if training.in_parts.asked != {"weight", "accumulating"}:
             return "its steps do not ask for guard.weight and guard.accumulating"
         return ""
+
+
+def _see_reads(call: Callable[[], object]) -> None:
+    """Call whenever a batch is taken from a ``DataLoader`` in this process."""
+    plain = _BaseDataLoaderIter.__next__
+
+    def taken(one: Any) -> Any:
+        call()
+        return plain(one)
+
+    _BaseDataLoaderIter.__next__ = taken
