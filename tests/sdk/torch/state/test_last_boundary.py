@@ -158,6 +158,16 @@ def damp(job: Adversaries) -> None:
         state["exp_avg"].mul_(0.5)
 
 
+def damp_uncounted(job: Adversaries) -> None:
+    for state in job.optimizers[0].state.values():
+        state["exp_avg"].data.mul_(0.5)
+
+
+def count(job: Adversaries) -> None:
+    for state in job.optimizers[0].state.values():
+        state["seen"] = state.get("seen", 0) + 1
+
+
 def swap(job: Adversaries) -> None:
     job.nets[1].weight.data = job.nets[0].weight.data.clone()
 
@@ -173,7 +183,7 @@ def average_uncounted(job: Adversaries) -> None:
         one.data.lerp_(other.data, 0.5)
 
 
-EARLY = [damp, swap, average, average_uncounted]
+EARLY = [damp, damp_uncounted, count, swap, average, average_uncounted]
 
 
 @pytest.mark.parametrize("change", EARLY)

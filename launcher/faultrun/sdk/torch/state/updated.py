@@ -4,6 +4,7 @@ Groups are added, and parameters frozen or unfrozen, while a training runs. Both
 is known by its name in the model, by which the group is made again in a process that has not come so far.
 """
 
+import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -60,12 +61,12 @@ class Updated:
 
     def mark(self) -> tuple[Any, ...]:
         """What is another once a parameter was written to, or what an optimizer keeps: how often all were and
-        where they lie, pieces of some, and how often was written to what is kept of these.
+        where they lie, pieces of some, and what is kept of these: how often it was written to, and pieces.
 
         The pieces tell of a change that torch does not count (``one.data.copy_``), on a CPU.
         """
         states = (each.state.get(one) for each in self._optimizers for one in self._with_state)
-        kept = [one._version for state in states if state for one in state.values() if _is_counted(one)]
+        kept = [_sight(one) for state in states if state for one in state.values()]
         places = self._places()
         pieces = [*map(bytes, self._pieces)] if places == self._then else []
         return sum([one._version for one in self._plain]), places, pieces, kept
@@ -271,9 +272,13 @@ def _in_one_list(groups: list[list[str]]) -> list[tuple[str, int]]:
     return [(name, names[:place].count("") if not name else 0) for place, name in enumerate(names)]
 
 
-def _is_counted(one: Any) -> bool:
-    """Whether it is a tensor that knows how often it was written to."""
-    return isinstance(one, torch.Tensor) and not one.is_inference()
+def _sight(one: Any) -> Any:
+    """What is another once it was written to, or replaced: of a number or word itself."""
+    if not isinstance(one, torch.Tensor):
+        return one if _is_fixed(one) else None
+    times = -1 if one.is_inference() else one._version
+    is_here = type(one) is torch.Tensor and one.is_cpu and one.layout == torch.strided and one.nbytes
+    return times, ctypes.string_at(one.data_ptr(), min(_PIECE, one.nbytes)) if is_here else b""
 
 
 def _is_fixed(value: Any) -> bool:
