@@ -218,10 +218,11 @@ class TorchProvider(StateProvider):
             return None
         now = None if self._may_end_it() else training.whole_now()
         if now is not None and is_reached(training):
-            if not (training.under_way.waits or self.lock.stopped):
+            if not training.under_way.waits:
+                why = "has failed" if self.lock.stopped else "took too long"
                 told(
                     f"step {last.position.step + 1} is saved before the script has ended it: what it does"
-                    " behind its last update took too long, and is lost"
+                    f" behind its last update {why}, and is lost"
                 )
             return now._replace(position=now.position._replace(step=now.position.step + 1))
         return settled(training)

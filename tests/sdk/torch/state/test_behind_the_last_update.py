@@ -165,3 +165,8 @@ def test_a_main_thread_that_computes_behind_an_update_is_waited_for(
     late = provider.save(SaveOrder(until_s=time.monotonic() + 3))
     assert late.path != saved[0].path
     assert "took too long, and is lost" in capsys.readouterr().err
+    job.guard.step()
+    job.step(only_to_its_meeting=True)
+    job.guard.training.lock.stop()
+    provider.save(SaveOrder(until_s=until_s))
+    assert "step 4 is saved before the script has ended it" in capsys.readouterr().err
