@@ -20,7 +20,8 @@ from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.events import RecoveryPointChosen
 from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen
 from faultrun.model.spec.run_spec import Recovery, Replicas
-from faultrun.supervisor.checkpoints.finder import CheckpointFinder, SavesKnown
+from faultrun.supervisor.checkpoints.finder import CheckpointFinder
+from faultrun.supervisor.checkpoints.saves_of_runs import SavesKnown
 from faultrun.supervisor.reactor import RunClock
 from support.stories.specs import a_spec
 

@@ -3,14 +3,8 @@
 from pathlib import Path
 
 from benchmarks.campaigns.everything_judge import began_anew, deserters
-from benchmarks.campaigns.everything_plan import ENDS, Kind, When, rounds
-from benchmarks.campaigns.everything_presets import (
-    OF_A_NEWCOMER,
-    OF_A_REPAIR,
-    OF_A_STEP,
-    of_phases,
-    of_survivors,
-)
+from benchmarks.campaigns.everything_plan import ENDS, OF_A_REPAIR, Kind, When, rounds
+from benchmarks.campaigns.everything_presets import OF_A_NEWCOMER, OF_A_STEP, of_phases, of_survivors
 from benchmarks.campaigns.ledgers import Life
 
 

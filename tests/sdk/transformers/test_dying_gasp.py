@@ -30,6 +30,7 @@ from transformers import (
 from faultrun.errors import FaultrunError
 from faultrun.sdk import transformers as ours
 from faultrun.sdk.session import ResumePoint, Session
+from faultrun.sdk.transformers.trainer_changes import refuse_sharded
 from faultrun.sdk.worker.save_files import Saved
 from faultrun.sdk.worker.state_provider import SaveOrder
 from faultrun.sdk.worker.worker import Worker
@@ -243,6 +244,7 @@ class Grows(nn.Module):  # type: ignore[misc]
         self.layer = nn.Linear(1, 4)
         self.outside = [nn.Linear(4, 1)]
         self.register_buffer("seen", torch.zeros(0))
+        self.seen: Any
 
     def forward(self, x: Any, labels: Any) -> dict[str, Any]:
         self.outside[0].zero_grad()  # which Trainer does for the model alone
@@ -434,7 +436,7 @@ def test_what_cannot_be_saved_by_one_rank_is_refused_as_training_begins(tmp_path
     trainer = training(tmp_path, Worker(Session(run_id="r")))
     trainer.is_fsdp_enabled = True
     with pytest.raises(FaultrunError) as refused:
-        ours.callback.refuse_sharded(trainer)
+        refuse_sharded(trainer)
     assert "with FSDP each rank holds a part" in str(refused.value.because)
 
 

@@ -64,15 +64,15 @@ def test_what_needs_the_missing_is_refused_by_name(told: dict[int, Any]) -> None
 
 def test_what_the_script_did_before_training_and_what_the_sdk_does_keeps_nobody() -> None:
     meetings = ScriptMeetings()
-    meetings.sees("all_gather", needs_all=True)
+    meetings.sees("all_gather", (), needs_all=True)
     meetings.begin()
     with meetings.ours():
-        meetings.sees("all_gather", needs_all=True)
+        meetings.sees("all_gather", (), needs_all=True)
     meetings.in_attempt = True
-    meetings.sees("all_reduce")
+    meetings.sees("all_reduce", (), sums=True)
     assert meetings.why == ""
     meetings.in_attempt = False
-    meetings.sees("barrier")
+    meetings.sees("barrier", (), sums=True)
     assert meetings.why == "its ranks meet outside of guard.attempt() (barrier)"
 
 
@@ -80,5 +80,5 @@ def test_a_step_that_gathers_is_seen_while_all_are_there() -> None:
     meetings = ScriptMeetings()
     meetings.begin()
     meetings.in_attempt = True
-    meetings.sees("all_gather", needs_all=True)
+    meetings.sees("all_gather", (), needs_all=True)
     assert meetings.why == "its steps call all_gather, which takes a part of every rank"
