@@ -33,6 +33,8 @@ def why_not_stay(state: RunState, *dead: int, status: ExitStatus | None = None) 
         return f"rank {min(mute)} cannot leave its group alive"
     plan = state.plan
     came = plan is not None and not plan.kept.issuperset(dead)
+    if plan is not None and survivors and survivors <= life.rejoining - plan.kept and not elsewhere(state):
+        return "no other rank that has trained lives: who came in has no state yet"
     if life.regroups and isinstance(status, Exited) and came and not came_in_vain(state, *dead):
         return "it came in for another, and ended by itself before all had finished a step"
     return _too_often(state)
