@@ -31,6 +31,7 @@ from faultrun.sdk.torch.provider import GASP_SUFFIX, GaspFile, TorchProvider, ke
 from faultrun.sdk.torch.snapshots.last_boundary import LastBoundary
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.state.boundary import Objects, device_of
+from faultrun.sdk.torch.state.module_attributes import attributes_of
 from faultrun.sdk.torch.state.own_optimizers import own_states
 from faultrun.sdk.torch.state.script_generators import generators_near
 from faultrun.sdk.torch.state.shards import ModuleState, is_spread, replica_group_of
@@ -79,7 +80,9 @@ def protect(
             shards=ModuleState(inner) if state_fn is None and is_spread(inner) else None,
             model=inner,
             optimizers=updating,
-            objects=Objects({**(objects or {}), **own_states(optimizers), **generators}),
+            objects=Objects(
+                {**(objects or {}), **attributes_of(objects or {}), **own_states(optimizers), **generators}
+            ),
             wrapped=(model,),
             device=device_of(inner),
             watched=() if is_compiled(model) else (inner,),

@@ -13,6 +13,7 @@ from torch import nn  # noqa: E402
 
 from faultrun.sdk.torch.guard import Guard  # noqa: E402
 from faultrun.sdk.torch.state.boundary import Objects  # noqa: E402
+from faultrun.sdk.torch.state.module_attributes import attributes_of  # noqa: E402
 from faultrun.sdk.torch.state.packing import filled, opened, pack  # noqa: E402
 from faultrun.sdk.torch.state.trees import copied  # noqa: E402
 from sdk.support.protected import protected  # noqa: E402
@@ -116,3 +117,54 @@ def test_gradients_that_are_views_of_one_buffer_are_emptied_there_and_others_dro
     assert not flat[:4].any()
     net(torch.ones(1, 2)).sum().backward()
     assert torch.equal(flat[:4], torch.ones(4))
+
+
+class Sums(nn.Module):  # type: ignore[misc]
+    """A metric, as torchmetrics makes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total, self.count, self.seen, self.unit = torch.zeros(()), 0, [torch.zeros(1)], "m"
+        self.part = nn.ModuleList([nn.Linear(1, 1)])
+
+    def update(self, value: float) -> None:
+        self.total = self.total + value
+        self.count += 1
+        self.seen.append(torch.full((1,), value))
+
+    @property
+    def told(self) -> Any:
+        return float(self.total), self.count, [float(one) for one in self.seen], self.unit
+
+
+def test_attributes_of_a_module_among_objects_come_back_and_are_taken_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sums, other = Sums(), Sums()
+    guard, optimizer, net = job(tmp_path / "a", sums=sums)
+    for number in range(3):
+        sums.update(number)
+        step(guard, optimizer, net)
+    there = sums.told
+    sums.update(9.0)
+    sums.unit = "km"
+    guard.training.put_back()
+    assert sums.told == there
+    torch.save(guard.training.host_state_at(guard.training.history[-1]), tmp_path / "saved.pt")
+    again, *_ = job(tmp_path / "b", sums=other)
+    other.unit = "cm"  # as the next version of the script has it
+    again.load(torch.load(tmp_path / "saved.pt", weights_only=True))
+    assert other.told[:3] == there[:3]
+    assert "nothing of objects" not in capsys.readouterr().err
+
+
+def test_attributes_of_a_module_among_objects_are_each_ranks_own() -> None:
+    one, two = Sums(), Sums()
+    first, second = (Objects({"sums": sums, **attributes_of({"sums": sums})}) for sums in (one, two))
+    for number in range(3):
+        one.update(number)
+    noted = first.noted()
+    two.update(7.0)
+    second.load(second.now())
+    assert second.put_noted(noted) == []
+    assert two.told == one.told
