@@ -291,7 +291,7 @@ class Guard:
     def _goes_on(self) -> None:
         if not self.training.goes_on():
             return
-        if not self._told:
+        if not (self._told or self.training.reading.is_fresh):
             self._told = True
             told(
                 f"something is drawn or changed behind step {self.training.position.step}, which is not done"

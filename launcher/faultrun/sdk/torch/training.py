@@ -178,7 +178,7 @@ class Training(Boundaries):
     def is_given_batch(self, position: Position) -> None:
         """The script works on a batch, behind which is this place."""
         self._is_ahead |= self._is_unused and not self.carried.is_given
-        self._is_unused, self.position = True, position
+        self._is_unused, self.position, self.reading.is_fresh = True, position, False
         self.works_at(WorkPhase.COMPUTING)
 
     def note_boundary(self, now: Callable[[], Boundary] | None = None) -> None:

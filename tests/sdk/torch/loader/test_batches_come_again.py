@@ -461,3 +461,17 @@ def test_a_batch_that_is_fetched_ahead_of_its_step_is_told_of(
         if how == "in its turn":
             following = next(batches, None)
     assert ("two batches were taken before the model" in capsys.readouterr().err) is (how == "ahead")
+
+
+def test_the_seed_of_a_loader_that_is_opened_is_no_draw_of_the_script_which_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loop = Loop(tmp_path, lambda: loader(shuffle=True))
+    batches = loop.guard._loops._opened(loop.loader, 0)
+    loop.guard._goes_on()
+    assert "is drawn or changed behind step" not in capsys.readouterr().err
+    loop.guard.training.takes_batch(0)
+    loop.step(next(batches))
+    torch.rand(())
+    loop.guard._goes_on()
+    assert "is drawn or changed behind step 1" in capsys.readouterr().err

@@ -49,6 +49,8 @@ class EpochPlace:
         """Loops over steps that were left before the save that is resumed, and end at once."""
         self._pauses: set[int] = set()
         """Those that have begun again after they were left."""
+        self.is_fresh = False
+        """Whether a loader was opened, which has drawn its seed, and nobody was given a batch of it."""
         self._open: dict[object, int] = {}
         """Epochs of loops that have begun and not ended, by loop."""
 
@@ -146,6 +148,7 @@ class EpochPlace:
 
     def read(self, batches: Iterator[Any], loader: Any, epoch: int, done: int) -> Iterator[Any]:
         """What ``batches`` has of ``epoch`` after ``done``, each noted. FaultrunError: it is another now."""
+        self.is_fresh = True
         if self.generator is not None:
             self.generator.is_opened()
         return self._read(batches, loader, epoch, done)
