@@ -122,7 +122,8 @@ def test_a_newcomer_that_dies_before_it_is_in_is_replaced_too() -> None:
 
 @pytest.mark.parametrize("is_in", [False, True])
 def test_who_has_no_state_yet_is_no_survivor_that_others_could_go_on_from(is_in: bool) -> None:
-    story = training(2).killed(1).examined().rejoined(0, *([1] if is_in else [])).killed(0)
+    story = training(2).killed(1).examined().rejoined(0)
+    story = (story.rejoined(1).can_rejoin(0, 1) if is_in else story).killed(0)
     assert story.phase is (Phase.REPLACING if is_in else Phase.DRAINING)
 
 

@@ -27,13 +27,12 @@ from faultrun.sdk.snapshots.interval import AUTO, SnapshotEvery, SnapshotInterva
 from faultrun.sdk.torch.group.process_group import init_process_group
 from faultrun.sdk.torch.group.same_parameters import SameParameters
 from faultrun.sdk.torch.guard import Guard
+from faultrun.sdk.torch.loader.script_generators import generators_near
 from faultrun.sdk.torch.provider import GASP_SUFFIX, GaspFile, TorchProvider, keep
 from faultrun.sdk.torch.snapshots.last_boundary import LastBoundary
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.state.boundary import Objects, device_of
-from faultrun.sdk.torch.state.module_attributes import attributes_of
-from faultrun.sdk.torch.state.own_optimizers import own_states
-from faultrun.sdk.torch.state.script_generators import generators_near
+from faultrun.sdk.torch.state.own_attributes import attributes_of, own_states
 from faultrun.sdk.torch.state.shards import ModuleState, is_spread, replica_group_of
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.torch.stay.rejoin import Rejoin

@@ -13,7 +13,7 @@ from torch import nn  # noqa: E402
 
 from faultrun.sdk.torch.guard import Guard  # noqa: E402
 from faultrun.sdk.torch.state.boundary import Objects  # noqa: E402
-from faultrun.sdk.torch.state.module_attributes import attributes_of  # noqa: E402
+from faultrun.sdk.torch.state.own_attributes import attributes_of  # noqa: E402
 from faultrun.sdk.torch.state.packing import filled, opened, pack  # noqa: E402
 from faultrun.sdk.torch.state.trees import copied  # noqa: E402
 from sdk.support.protected import protected  # noqa: E402

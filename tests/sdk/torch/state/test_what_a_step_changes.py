@@ -13,10 +13,10 @@ from torch import nn
 from faultrun.errors import FaultrunError
 from faultrun.sdk.session import Session
 from faultrun.sdk.torch.guard import Guard
+from faultrun.sdk.torch.loader.script_generators import ScriptGenerators
 from faultrun.sdk.torch.provider import GaspFile, TorchProvider
 from faultrun.sdk.torch.state.boundary import Objects, device_of
-from faultrun.sdk.torch.state.own_optimizers import own_states
-from faultrun.sdk.torch.state.script_generators import ScriptGenerators
+from faultrun.sdk.torch.state.own_attributes import own_states
 from faultrun.sdk.torch.state.state_dict import Parts
 from faultrun.sdk.torch.state.trees import copied, same
 from faultrun.sdk.torch.training import Training

@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402
 
 from faultrun.errors import FaultrunError  # noqa: E402
 from faultrun.sdk.torch.guard import Guard  # noqa: E402
-from faultrun.sdk.torch.state.own_optimizers import own_states  # noqa: E402
+from faultrun.sdk.torch.state.own_attributes import own_states  # noqa: E402
 from sdk.support.protected import protected  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -31,7 +31,7 @@ class Sharded:
         self._usual: Counter[tuple[str, int]] | None = None
 
     def finds_others(self) -> None:
-        """See which sharded modules there are beside it."""
+        """Note which sharded modules there are beside it."""
         self._beside = weakref.WeakSet(sharded_beside(self._root))
 
     @property
