@@ -72,8 +72,7 @@ class StepUnderWay:
     def boundary(self) -> None:
         """A step begins."""
         self._met, self._changes = None, 0
-        self._parts.updated.boundary()
-        self._mark_of_parameters = self._parts.updated.mark()
+        self._mark_of_parameters = self._parts.updated.boundary()
         self._writes = self._parts.buffers.writes() if self.whole.looks else None
 
     def distrusts_parameters(self) -> None:

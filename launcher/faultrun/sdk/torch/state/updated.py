@@ -65,14 +65,10 @@ class Updated:
 
         The pieces tell of a change that torch does not count (``one.data.copy_``), on a CPU.
         """
-        states = (each.state.get(one) for each in self._optimizers for one in self._with_state)
-        kept = [_sight(one) for state in states if state for one in state.values()]
-        places = self._places()
-        pieces = [*map(bytes, self._pieces)] if places == self._then else []
-        return sum([one._version for one in self._plain]), places, pieces, kept
+        return self._marked(self._places())
 
-    def boundary(self) -> None:
-        """A step begins: note where the parameters lie, and keep that memory for them."""
+    def boundary(self) -> tuple[Any, ...]:
+        """A step begins: note where the parameters lie, and keep that memory for them; the ``mark``."""
         if (places := self._places()) != self._then or self._is_anew:
             self._is_anew, self._then, self._homes = False, places, [one.data for one in self._plain]
             trained = [one for one in self._plain if one.requires_grad]
@@ -81,12 +77,20 @@ class Updated:
             looked_at = (*_spread(trained, _LOOKED_AT), *_spread(frozen, _LOOKED_AT))
             here = (one for one in looked_at if one.device.type == "cpu" and one.nbytes)
             self._pieces = [memory_at(one.data_ptr(), min(_PIECE, one.nbytes)) for one in here]
+        return self._marked(places)
 
     def go_home(self) -> None:
         """Have the parameters lie where they lay as the step began: the script may have swapped them."""
         for one, home in zip(self._plain, self._homes, strict=False):
             if one.data_ptr() != home.data_ptr():
                 one.data = home
+
+    def _marked(self, places: list[int]) -> tuple[Any, ...]:
+        states = (each.state.get(one) for each in self._optimizers for one in self._with_state)
+        held = (one for state in states if isinstance(state, dict) for one in state.values())
+        kept = [_sight(one) for one in held]
+        pieces = [*map(bytes, self._pieces)] if places == self._then else []
+        return sum([one._version for one in self._plain]), places, pieces, kept
 
     def _places(self) -> list[int]:
         return [one.data_ptr() for one in self._plain]
