@@ -197,7 +197,7 @@ class Boundaries:
             if self.check is not None:
                 self.check.excuse("buffer", f"they come from rank {state['rank']}'s save")
             rng, epoch_rng = self._own_numbers(position, rng, epoch_rng)
-            self.puts_own_objects(b"" if rng is None else rng.noted, state["rank"])
+            self.puts_own_objects(b"" if rng is None else rng.noted, f"rank {state['rank']}")
         if self.worker is not None:  # of other launchers nobody knows here how many ranks there are
             done = batches_done(state, self.writer.session.batch_ranks)
             position = position._replace(step_in_epoch=done)
@@ -206,10 +206,10 @@ class Boundaries:
             restore_rng(rng)
             self.reading.resumes_at(position, rng, epoch_rng, state.get("left"))
 
-    def puts_own_objects(self, noted: bytes, giver: int) -> None:
-        """Put back what this rank has ``noted`` of its own objects, where rank ``giver``'s were loaded."""
+    def puts_own_objects(self, noted: bytes, giver: str) -> None:
+        """Put back what this rank has ``noted`` of its own objects, where those of ``giver`` were loaded."""
         if names := self.parts.objects.put_noted(noted):
-            told(f"objects ({', '.join(names)}) are those of rank {giver}, which saved")
+            told(f"objects ({', '.join(names)}) are those of {giver}, which saved")
 
     def tell_whose_buffers(self, giver: int, saved: Container[str] | None = None) -> None:
         """This rank has those of rank ``giver``: all, or those that were ``saved``."""

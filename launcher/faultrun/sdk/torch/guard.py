@@ -155,8 +155,8 @@ class Guard:
         training, self.training.kept = self.training, None
         training.position, rng, epoch_rng = taken_apart(state, training.writer.session.full_world_size)
         training.parts.objects.load(state["objects"])
-        if training.writer.session.rank:
-            training.puts_own_objects(rng.noted, 0)  # by whom such checkpoints are written
+        if training.writer.session.world_size > 1:  # dcp spreads what all ranks have over them
+            training.puts_own_objects(rng.noted, "one rank")
         restore_rng(rng)
         training.reading.resumes_at(training.position, rng, epoch_rng, state.get("left"))
 

@@ -181,6 +181,26 @@ def test_another_ranks_save_brings_this_ranks_own_objects(tmp_path: Path) -> Non
     assert same(own.kept, {"n": 1, "t": torch.tensor([1])})
 
 
+def test_a_ranks_own_objects_come_back_from_a_sharded_checkpoint_that_any_rank_wrote(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Large(Kept):
+        """One that is too large to be noted."""
+
+    made = [
+        Job(tmp_path, {"own": Kept(n=rank), "queue": Large(t=torch.full((1 << 16,), rank))}, rank=rank)
+        for rank in (0, 1)
+    ]
+    for job in made:
+        job.step()
+    first, second = (job.guard.state_dict() for job in made)
+    own = Kept()
+    again = Job(tmp_path, {"own": own, "queue": Large()})
+    again.guard.load_state_dict({**first, "objects": second["objects"]})
+    assert own.kept == {"n": 0}
+    assert "objects (queue) are those of one rank, which saved" in capsys.readouterr().err
+
+
 def whole(job: Job) -> bool:
     return job.training.whole_now() is not None
 
