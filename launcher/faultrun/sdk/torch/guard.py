@@ -31,7 +31,7 @@ from faultrun.sdk.session import ResumePoint
 from faultrun.sdk.torch.group.same_parameters import SameParameters
 from faultrun.sdk.torch.loader.batch_shares import check_shares
 from faultrun.sdk.torch.snapshots.last_boundary import LastBoundary
-from faultrun.sdk.torch.state.dcp import gathered, taken_apart
+from faultrun.sdk.torch.state.dcp import gathered, objects_from, objects_in, taken_apart
 from faultrun.sdk.torch.state.rng import restore_rng
 from faultrun.sdk.torch.state.state_dict import is_ours, read_state
 from faultrun.sdk.torch.stay.rejoin import Rejoin
@@ -141,7 +141,7 @@ class Guard:
         last = training.history[-1] if gradients_wait(training) else None
         boundary = last or training.boundary_now(training.recorder.main_slot)
         rng = training.recorder.read(boundary.rng)
-        objects = training.parts.objects.states()
+        objects = objects_in(training.parts.objects.states())
         full = training.writer.session.full_world_size
         left = training.reading.left_at(boundary.position)
         return {
@@ -154,7 +154,7 @@ class Guard:
         """Put back what ``state_dict`` returned, among any number of ranks."""
         training, self.training.kept = self.training, None
         training.position, rng, epoch_rng = taken_apart(state, training.writer.session.full_world_size)
-        training.parts.objects.load(state["objects"])
+        training.parts.objects.load(objects_from(state["objects"]))
         if training.writer.session.world_size > 1:  # dcp spreads what all ranks have over them
             training.puts_own_objects(rng.noted, "one rank")
         restore_rng(rng)

@@ -1,7 +1,7 @@
 """The guard's part of a checkpoint by ``torch.distributed.checkpoint``: ``{"model": ..., "guard": guard}``.
 
     {"global_step", "epoch", "step_in_epoch", "world_size", "batch_ranks", "random": bytes,
-     "objects": {name: state}}
+     "objects": {name: state, or what torch.save makes of it}}
 
 Such a checkpoint keeps one copy of whatever is not spread over a mesh, and loads into any number of ranks. So
 the random numbers of all ranks, and what their own small objects are, are in it (``random``: what
@@ -17,7 +17,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from faultrun.sdk.torch.state.boundary import NOT_GIVEN
 from faultrun.sdk.torch.state.rng import Rng, reseeded, rng_from_plain, rng_to_plain
+from faultrun.sdk.torch.state.shards import meshes_of
 from faultrun.sdk.torch.state.state_dict import batches_done
 from faultrun.sdk.worker.save_files import Position
 
@@ -27,20 +29,19 @@ def gathered(position: Position, rng: Rng, epoch_rng: Rng | None, full: int = 0)
 
     ``full`` is of how many ranks' batches a step is made, where that may be more than there are.
     """
-    own = [rng_to_plain(rng), None if epoch_rng is None else rng_to_plain(epoch_rng), rng.noted]
+    own: list[Any] = [rng_to_plain(rng), None if epoch_rng is None else rng_to_plain(epoch_rng)]
+    own += [rng.noted] if rng.noted else []  # which torch.load refuses when it is empty
     of_all = [own]
     if dist.is_initialized():
         of_all = [[] for _ in range(dist.get_world_size())]
         dist.all_gather_object(of_all, own)
-    content = io.BytesIO()
-    torch.save(of_all, content)
     return {
         "global_step": position.step,
         "epoch": position.epoch,
         "step_in_epoch": position.step_in_epoch,
         "world_size": len(of_all),
         "batch_ranks": max(full, len(of_all)),
-        "random": content.getvalue(),
+        "random": _saved(of_all),
     }
 
 
@@ -57,3 +58,26 @@ def taken_apart(state: Mapping[str, Any], full: int = 0) -> tuple[Position, Rng,
     batches = batches_done(state, max(full, ranks))
     new = replace(rng, noted=b"".join(noted)) if rank < len(of_all) else reseeded(rng, rank)
     return Position(state["global_step"], state["epoch"], batches), new, epoch_rng
+
+
+def objects_in(states: Mapping[str, Any]) -> dict[str, Any]:
+    """Their part of the checkpoint: in bytes what the script has not given, for it changes its shape.
+
+    ``dcp.load`` fills what is there as it is called, when an optimizer of the script's own has kept nothing.
+    """
+    hidden = {name for name, one in states.items() if name.startswith(NOT_GIVEN) and not meshes_of(one)}
+    return {name: _saved(one) if name in hidden else one for name, one in states.items()}
+
+
+def objects_from(part: Mapping[str, Any]) -> dict[str, Any]:
+    """The states that ``objects_in`` was given."""
+    return {
+        name: torch.load(io.BytesIO(one), weights_only=True) if isinstance(one, bytes) else one
+        for name, one in part.items()
+    }
+
+
+def _saved(value: Any) -> bytes:
+    content = io.BytesIO()
+    torch.save(value, content)
+    return content.getvalue()
