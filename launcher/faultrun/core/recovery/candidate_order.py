@@ -11,8 +11,8 @@ A file tells its global step, its epoch, both or neither. Two rules follow:
   within an epoch the larger step.
   A file that tells only its step is of the newest epoch known to have begun by then.
 
-Beside saves that tell only epochs, the step of a file that is kept for its quality says nothing of which is
-older: it counts as one that tells neither.
+What a file tells that is kept for its quality says nothing of which is older if no periodic save tells a
+step, or an epoch, too: it stands behind them all.
 
 So, where two files of one writer tell both, the greater (epoch, step) is newer. Files that tell neither come
 last, by modification time: nowhere else does a clock count, and a name only where the contents are silent. A
@@ -183,15 +183,17 @@ class _ByStep:
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._steps_before = _Latest((epoch, step) for epoch, step, _ in _telling_both(entries))
-        periodic = [one for one in entries if one.kind is Kind.PERIODIC and one.identity.tells]
-        self._epochs_only = bool(periodic) and all(one.global_step is None for one in periodic)
+        periodic = [one for one in entries if one.kind is Kind.PERIODIC]
+        self._steps = not periodic or any(one.global_step is not None for one in periodic)
+        self._epochs = not periodic or any(one.epoch is not None for one in periodic)
 
     def place(self, entry: Entry) -> TrainingPoint:
-        if (step := entry.global_step) is not None:
-            if self._epochs_only and entry.kind is Kind.BEST and entry.epoch is None:
-                return (_NO_TIME, entry.saved_ns or entry.mtime_ns, step, 0, 0)
+        step, epoch, step_in_epoch = entry.global_step, entry.epoch or 0, entry.step_in_epoch or 0
+        alike = (self._steps and step is not None) or (self._epochs and entry.epoch is not None)
+        if entry.kind is Kind.BEST and not alike:
+            return (_NO_TIME, -1, step or 0, epoch, step_in_epoch)
+        if step is not None:
             return (_KNOWN, step, 0, 0, 0)
-        epoch, step_in_epoch = entry.epoch or 0, entry.step_in_epoch or 0
         if (step := self._steps_before.before(epoch)) is None:
             return (_ONLY_EPOCH, epoch, step_in_epoch, 0, 0)
         return (_KNOWN, step, 1, epoch, step_in_epoch)
