@@ -87,6 +87,8 @@ def both(*of: Callable[[int], Saves]) -> Callable[[int], Saves]:
         (in_parts(5, 20, "{w}_epoch{i}.pt", epoch="i"), 27, "full_epoch5.pt"),
         (in_parts(5, 20, "{w}_epoch{i}.pt", epoch="i"), 57, "cooldown_epoch15.pt"),
         (both(each(10, "step_{n}.pt"), each(10, "shown_{k}.pt", 9)), 57, "step_50.pt"),
+        (both(each(10, "c_{n}.pt", step="n"), each(5, "drawn_{n}.pt", 9)), 37, "c_30.pt"),
+        (both(each(10, "c_{n}.pt", step="n"), each(5, "maps_{n}.pt", 9999)), 37, "c_30.pt"),
     ],
 )
 def test_a_script_is_given_the_newest_save_of_what_it_resumes_from(

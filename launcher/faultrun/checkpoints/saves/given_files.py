@@ -16,6 +16,7 @@ _NO_OTHER = "of no save that was seen before it: those had other files"
 _SIDE = "its name says that it goes with another file, and it is saved apart from others"
 _SILENT = "it is saved apart from files whose contents tell a step, and tells none"
 _NO_NUMBER = "it is saved apart from files with a number, and has none"
+_NOT_OPENED = "its save lacks the file that the script opened of another when it last resumed"
 _SMALL = "it is saved apart from files of more than twice its size"
 _WORDS = re.compile(r"[A-Za-z]+")
 _SELDOM_GIVEN = re.compile(
@@ -83,6 +84,8 @@ def saved_apart(
         better = [pool for pool in mains if pool in passed or seen.opened in pool.kinds] if passed else mains
         yield from ((one.path, why) for pool in mains if pool not in better for one in chain(*pool.saves))
         mains = better
+    for pool in mains:
+        yield from _without_main(pool, seen.opened, roots)
 
 
 class _Pool(NamedTuple):
@@ -95,6 +98,18 @@ class _Pool(NamedTuple):
     def size_bytes(self) -> int:
         """How large its largest save is."""
         return max(sum(one.size_bytes for one in save) for save in self.saves)
+
+
+def _without_main(pool: _Pool, opened: str, roots: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Files of saves that lack the kind that was ``opened`` of another, else one that always tells a step."""
+    kinds: dict[str, list[Entry]] = defaultdict(list)
+    for one in chain(*pool.saves):
+        kinds[_kind(one.path)].append(one)
+    telling = {kind for kind, files in kinds.items() if all(_tells_inside(one, roots) for one in files)}
+    telling = {_kind(path) for path in main_files([kinds[kind][0].path for kind in telling])}
+    must, why = ({opened}, _NOT_OPENED) if opened in kinds else (telling, _SILENT)
+    lacking = [save for save in pool.saves if must and must.isdisjoint(_kind(one.path) for one in save)]
+    yield from ((one.path, why) for one in chain(*lacking))
 
 
 def _pools(entries: Iterable[Entry]) -> list[_Pool]:

@@ -287,11 +287,13 @@ def _join(
     """Have every entry of ``save`` know it: all are of the step that one of them tells, and of one time.
 
     The file that the user's pattern names comes first, then the one that was opened last time, then those
-    whose names speak for them, as written.
+    whose names speak for them, as they were written in the newest save, best in one that had them all.
     """
     paths = (save.claimed,) if save.claimed else tuple(sorted(save.files.values()))
     known = [path for path in paths if path in found]
-    names = [masked(base_name(path)) for path in (seen.saves[-1].paths if seen.saves else ())]
+    written = [[masked(base_name(path)) for path in save.paths] for save in reversed(seen.saves)] or [[]]
+    own = {masked(base_name(path)) for path in known}
+    names = next((names for names in written if own <= {*names}), written[0])
     mains = sorted(main_files(known), key=lambda path: _place_in(names, masked(base_name(path))))
     order = [*mains, *(path for path in known if path not in mains)]
     order.sort(key=lambda path: (found[path].format != "pattern", masked(base_name(path)) != seen.opened))
