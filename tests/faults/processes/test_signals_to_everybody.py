@@ -38,12 +38,13 @@ def everybody(pid: int) -> list[int]:
 def told(run: Run, signum: int, order: str) -> None:
     """The fork server and the deadman hold every signal back."""
     job = everybody(run.pid)
-    if order == "leaves first":
+    if order != "supervisor first":
         job = [pid for pid in reversed(job) if pid != run.pid]
     for pid in job:
         os.kill(pid, signum)
     if order == "leaves first":
         time.sleep(0.2)
+    if order != "supervisor first":
         run.signal(signum)
 
 
@@ -74,6 +75,51 @@ def test_a_handler_of_the_scripts_own_has_the_window_before_sigterm(launcher: La
     told(run, signal.SIGUSR1, "leaves first")
     assert run.ends() == 143
     assert ["saved" in run.log(rank) for rank in range(2)] == [True, True]
+
+
+WITH_LOADERS = """
+import multiprocessing, time
+from faultrun import sdk
+def load():
+    while True: signal.pause()
+loaders = [multiprocessing.Process(target=load, daemon=True) for _ in range(2)]
+for one in loaders: one.start()
+def save(path):
+    open(path, "w").write(str(step)); say("saved")
+sdk.start(save=save, directory=f"ck{rank}", name="count.json")
+step = 0
+while True:
+    step += 1
+    with sdk.updating(): pass
+    sdk.step(step)
+    if step == 3: say("ready")
+    time.sleep(0.02)
+    if not all(one.is_alive() for one in loaders): raise RuntimeError("DataLoader worker is killed by signal")
+"""
+
+
+@pytest.mark.parametrize("order", ["supervisor first", "leaves right before", "leaves first"])
+@pytest.mark.parametrize("name", ["TERM", "USR1", "HUP", "USR1=save"])
+@pytest.mark.parametrize("kind", ["SDK with loaders", "itself", "below a shell", "in a session of its own"])
+def test_no_save_is_lost_whatever_comes_to_everybody_in_whatever_order(
+    launcher: Launcher, kind: str, name: str, order: str
+) -> None:
+    code = WITH_LOADERS if kind == "SDK with loaders" else SAVES.format("TERM")
+    script = launcher.folder / "train.sh"
+    script.write_text(WRAPPERS.get(kind, WRAPPERS["itself"]).format(python=python(launcher, code)))
+    options = ("--signals=USR1=save",) if name == "USR1=save" else ()
+    run = launcher.command("--worker_num=2", "--stop_grace=60s", *options, "bash", str(script))
+    told(run.trains(range(2)), signal.Signals[f"SIG{name.partition('=')[0]}"], order)
+    if name == "USR1=save":
+        run.event("SaveRequested")
+        if kind == "SDK with loaders":
+            run.event("GaspSaved", rank=0)
+            run.event("GaspSaved", rank=1)
+        assert not run.events("WorkerExit")
+        run.signal(signal.SIGTERM)
+    assert run.ends() == (129 if name == "HUP" else 143)
+    assert ["saved" in run.log(rank) for rank in range(2)] == [True, True]
+    assert "incident" not in run.text
 
 
 LEAVES = (
