@@ -56,6 +56,42 @@ def test_a_checkpoint_that_nobody_tells_the_script_of_is_never_claimed(launcher:
     )
 
 
+SAVES_A_STEP = f"""
+first = int(os.environ.get("FAULTRUN_RESUME_STEP") or 0) + 1
+os.makedirs("ckpt", exist_ok=True)
+def save(step):
+    with open(f"ckpt/net-1_{{step}}.ckpt", "wb") as file:
+        file.write(bytes.fromhex("{ckpt(1, 80).hex()}"))
+def leave(*_):
+    if rank == 0:
+        save(step + 1)
+    sys.exit(143)
+signal.signal(signal.SIGTERM, leave)
+for step in range(first, first + 3):
+    say(f"step {{step}} loss 0.5")
+"""
+
+
+def test_a_run_that_lost_its_log_dir_goes_on_under_its_id_until_it_has_ended_well(launcher: Launcher) -> None:
+    options = ("--checkpoint_dir=ckpt", "--run_id=mine")
+
+    def begins() -> Run:
+        if (log_dir := launcher.folder / "faultrun_log").exists():
+            log_dir.rename(launcher.folder / f"lost_{len(launcher.started)}")
+        return launcher.run(f"{SAVES_A_STEP}\nif first == 1: train()", *options)
+
+    first = begins().trains([0, 1])
+    first.event("FirstStepLogged", incarnation=0)
+    first.signal(signal.SIGTERM)
+    assert first.ends() == 143
+    (saved,) = (launcher.folder / "ckpt").iterdir()
+    again = begins()
+    assert again.ends() == 0
+    assert f"resuming from {saved} (step 80)" in again.text
+    anew = begins().trains([0, 1])
+    assert "starting from the beginning; 1 checkpoint found and left alone" in anew.text
+
+
 STAGE = """
 import json, os, pathlib, signal, sys, time
 from faultrun import sdk

@@ -9,7 +9,7 @@ from faultrun.checkpoints.catalog import Catalog
 from faultrun.model.observed.saves import SavesSeen, SeenSave
 from faultrun.supervisor.checkpoints import saves_of_runs
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
-from faultrun.supervisor.checkpoints.saves_of_runs import SavesOfRuns
+from faultrun.supervisor.checkpoints.saves_of_runs import SavesOfRuns, end_lists
 from support.checkpoints.ckpt_bytes import ckpt, save
 
 
@@ -17,9 +17,9 @@ class Folder:
     def __init__(self, place: Path) -> None:
         self.root = str(place / "ckpt")
 
-    def run(self, name: str) -> SavesOfRuns:
+    def run(self, name: str, apart: str = "", script: str = "train.py") -> SavesOfRuns:
         """A life of a run that is alone here."""
-        return SavesOfRuns((self.root,), OtherRuns((), name))
+        return SavesOfRuns((self.root,), OtherRuns((), name, apart=apart), script)
 
     def saved(self, *names: str) -> SavesSeen:
         for name in names:
@@ -36,6 +36,9 @@ class Folder:
         found = run.of_others(Catalog((self.root,), settle_s=0.0), resumed)
         return {Path(entry.path).name: whose for entry, whose in found.items()}
 
+    def of(self, run: SavesOfRuns) -> set[str]:
+        return {Path(entry.path).name for entry in run.ours(Catalog((self.root,), settle_s=0.0))}
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
@@ -44,10 +47,10 @@ def folder(tmp_path: Path) -> Folder:
 
 def test_what_another_run_wrote_is_its_own_for_whoever_comes_later_and_for_itself(folder: Folder) -> None:
     folder.run("mine").note(folder.saved("net-1_1.ckpt"))
-    folder.run("another@x").note(folder.saved("net-1_2.ckpt", "sub/net-1_3.ckpt"))
+    folder.run("another", "x").note(folder.saved("net-1_2.ckpt", "sub/net-1_3.ckpt"))
     theirs = {"net-1_2.ckpt": "run another", "net-1_3.ckpt": "run another"}
     assert folder.not_of(folder.run("mine")) == theirs
-    assert folder.not_of(folder.run("another@x")) == {"net-1_1.ckpt": "run mine"}
+    assert folder.not_of(folder.run("another", "x")) == {"net-1_1.ckpt": "run mine"}
     assert folder.not_of(folder.run("mine"), f"{folder.root}/net-1_2.ckpt") == {"net-1_3.ckpt": "run another"}
 
 
@@ -66,7 +69,7 @@ def test_where_another_run_lives_nobody_knows_who_wrote(folder: Folder) -> None:
     folder.saved("net-1_0.ckpt")
     beside = OtherRuns((folder.root,), "beside")
     beside.others()
-    SavesOfRuns((folder.root,), OtherRuns((folder.root,), "mine")).note(folder.saved("net-1_1.ckpt"))
+    SavesOfRuns((folder.root,), OtherRuns((folder.root,), "mine"), "").note(folder.saved("net-1_1.ckpt"))
     assert folder.not_of(folder.run("later")) == {}
 
 
@@ -91,8 +94,33 @@ def test_the_list_of_a_run_that_goes_on_for_long_holds_what_is_there(
         run.note(folder.saved(f"net-1_{number}.ckpt"))
         Path(folder.root, f"net-1_{number - 1}.ckpt").unlink(missing_ok=True)
     (path,) = Path(folder.root).parent.glob(".ckpt.faultrun/.saves.mine@")
-    assert path.read_bytes().count(b"\n") <= 5
+    assert path.read_bytes().count(b"\n") <= 6
     assert folder.not_of(folder.run("another")) == {"net-1_19.ckpt": "run mine"}
+
+
+def test_what_a_run_of_that_name_and_script_wrote_is_gone_on_with_until_it_has_ended_well(
+    folder: Folder,
+) -> None:
+    folder.run("mine", "first").note(folder.saved("net-1_1.ckpt"))
+    folder.run("another").note(folder.saved("net-1_2.ckpt"))
+    folder.saved("net-1_3.ckpt")
+    again = folder.run("mine", "second")
+    assert folder.of(again) == {"net-1_1.ckpt"}
+    assert folder.not_of(again) == {"net-1_2.ckpt": "run another"}
+    assert folder.of(folder.run("mine", "second", script="evaluate.py")) == set()
+    assert end_lists((folder.root,), "mine", "evaluate.py") == []
+    again.note(folder.saved("net-1_4.ckpt"))
+    assert folder.of(folder.run("mine", "third")) == {"net-1_1.ckpt", "net-1_4.ckpt"}
+    assert end_lists((folder.root,), "mine", "train.py") == []
+    assert folder.of(folder.run("mine", "third")) == set()
+    assert set(folder.not_of(folder.run("mine", "third"))) == {"net-1_1.ckpt", "net-1_2.ckpt", "net-1_4.ckpt"}
+
+
+def test_what_a_run_of_that_name_may_have_missed_is_not_gone_on_with(folder: Folder) -> None:
+    first = folder.run("mine", "first")
+    first.note(folder.saved("net-1_1.ckpt"))
+    first.note(SavesSeen(), whole=False)
+    assert folder.of(folder.run("mine", "second")) == set()
 
 
 def test_a_list_that_is_torn_or_cannot_be_written_hides_nothing(folder: Folder) -> None:

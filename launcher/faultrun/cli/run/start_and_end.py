@@ -20,6 +20,7 @@ from faultrun.model.run import RunState
 from faultrun.model.spec.run_spec import RestoreConfigs, Resume, RunSpec
 from faultrun.model.spec.windows import TERMINATION_VARIABLE
 from faultrun.model.topology import RunId
+from faultrun.supervisor.checkpoints.saves_of_runs import end_lists
 from faultrun.workers.forked_helper import Forked
 
 ORIGINALS = "original"
@@ -188,7 +189,8 @@ def at_end(spec: RunSpec, log_dir: Path, end: RunState | None, say: Callable[[st
     """Note on its saves that a run ended well; give configurations back unless it was told to stop."""
     if end is not None and end.trained:
         roots, folders = absolute(spec.recovery.checkpoint_dirs), absolute(end.run.save_folders)
-        for trouble in mark_finished(roots, folders, spec.run_id):
+        marked = mark_finished(roots, folders, spec.run_id)
+        for trouble in (*marked, *end_lists(roots, spec.run_id, spec.command.script)):
             say(f"cannot mark a save as finished; a later run {spec.run_id} would go on from it: {trouble}")
     over = end is not None and end.done and end.stop is None
     if over and spec.recovery.restore_configs is RestoreConfigs.END and spec.recovery.rewrites:

@@ -46,6 +46,11 @@ class Command:
     script_args: tuple[str, ...]
     shown: str
 
+    @property
+    def script(self) -> str:
+        """The name of the file that is run, or of the module."""
+        return self.prefix[-1].rpartition("/")[2]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartPolicy:

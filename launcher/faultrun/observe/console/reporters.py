@@ -275,10 +275,12 @@ class ConsoleReporter:
                 f"{other} saved in {folders} while this run was away, and nothing of it is taken"
                 " (--resume=always); give each run a --checkpoint_dir of its own"
             )
-        if event.left_alone and event.point is None:
-            alone = len(self._spec.topology.nodes) == 1  # others may have trained for long already
+        if event.left_alone:
+            # Others may have trained for long already.
+            alone = event.point is None and len(self._spec.topology.nodes) == 1
             begins = "starting from the beginning; " if alone else ""
-            left = f"{event.left_alone} checkpoints found and left alone (--resume=always uses them)"
+            found = several(event.left_alone, "checkpoint")
+            left = f"{found} found and left alone (--resume=always uses them)"
             self._say(f"{begins}{left}")
         if event.unknown_files and event.unknown_files != self._unknown:
             self._say(f"no checkpoint found; {event.unknown_files}")

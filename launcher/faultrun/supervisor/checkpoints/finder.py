@@ -1,6 +1,6 @@
 """Which checkpoint to resume from: the catalog's findings under the run's rules."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -66,12 +66,13 @@ class CheckpointFinder:
         self._clock = clock
         self._saves = SavesKnown() if saves is None else saves
         self._neighbours = neighbours
-        self._lists = None if neighbours is None else SavesOfRuns(catalog.roots, neighbours)
+        script = spec.command.script
+        self._lists = None if neighbours is None else SavesOfRuns(catalog.roots, neighbours, script)
         self._others: tuple[str, ...] = ()
         self._beside: tuple[str, ...] = ()
         self._grounds: Mounts | None = None
         self._gone_since_s: float | None = None
-        self._knows_strangers = False
+        self._knows_strangers, self._left_alone = False, 0
 
     def find(self, request: FindRecoveryPoint, at_s: float) -> Surveyed:
         """The recovery point, why there is none, or why nobody can go on."""
@@ -168,13 +169,14 @@ class CheckpointFinder:
         What is older than this run is marked, so that no restart takes it. What is new when a spare looks
         again is most likely the run's, and the others know more of it: it is passed over as long as that.
         """
+        self._left_alone = 0
         self._catalog.pass_over(())
         if request.continuing or self._spec.recovery.resume is Resume.ALWAYS:
             return None
         scan = self._catalog.scan()
         knows_its_own = self._spec.recovery.resume is Resume.AUTO and not self._has_namesake
-        own = self._spec.run_id if knows_its_own else None
-        others = [one for one in scan.entries if own is None or one.run_id != own or one.finished]
+        own = self._own(scan.entries) if knows_its_own else ()
+        others = [one for one in scan.entries if one not in own]
         first = not self._knows_strangers
         self._catalog.pass_over(others)
         try:
@@ -184,11 +186,17 @@ class CheckpointFinder:
         if not scan.entries and self._unreadable():
             # Strangers' checkpoints that are seen only later would be taken for ours.
             return self._gone(request, scan.refused, scan.unfinished)
-        self._knows_strangers = True
+        self._knows_strangers, self._left_alone = True, len(others) if first else 0
         if len(others) < len(scan.entries):
             return None
         self._gone_since_s = None
-        return self._chosen(request, at_s, left_alone=len(others) if first else 0)
+        return self._chosen(request, at_s)
+
+    def _own(self, entries: Iterable[Entry]) -> set[Entry]:
+        """Those of this run, as they say or, on one node, as its lists do: of several each sees its own."""
+        own = {one for one in entries if one.run_id == self._spec.run_id and not one.finished}
+        alone = len(self._spec.topology.nodes) == 1
+        return own | self._lists.ours(self._catalog) if alone and self._lists is not None else own
 
     @property
     def _has_namesake(self) -> bool:
@@ -249,16 +257,15 @@ class CheckpointFinder:
         *,
         point: RecoveryPoint | None = None,
         refused: tuple[Refusal, ...] = (),
-        left_alone: int = 0,
     ) -> RecoveryPointChosen:
         now_s = self._clock.now()
-        unknown = "" if point or left_alone else self._unknown_files()
+        unknown = "" if point or self._left_alone else self._unknown_files()
         return RecoveryPointChosen(
             at_s=now_s,
             incarnation=request.incarnation,
             point=point,
             refused=refused[:_SHOWN],
-            left_alone=left_alone,
+            left_alone=self._left_alone,
             unknown_files=unknown,
             neighbours=self._beside,
             others=self._others,

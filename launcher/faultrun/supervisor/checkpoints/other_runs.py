@@ -79,7 +79,7 @@ class OtherRuns:
                         found[name] = f"{_shown(name)} ({holder})"
                     if name not in first and registry / name not in self._traces:
                         self._came.add(name)
-        self.namesakes = tuple(filter(self._is_namesake, found))
+        self.namesakes = tuple(filter(self.is_namesake, found))
         return tuple(found.get(name, _shown(name)) for name in sorted(self._came | found.keys()))
 
     def folders_below(self) -> tuple[str, ...]:
@@ -94,13 +94,17 @@ class OtherRuns:
                     found.add(folder)
         return tuple(sorted(found))
 
+    def is_namesake(self, name: str) -> bool:
+        """Whether the run that others find as ``name`` has our id."""
+        return name.partition(_APART)[0] == self._run_id
+
     def _join(self, registry: Path) -> None:
         if registry in self._first:
             return
         registry.mkdir(exist_ok=True)
         self._hold(registry, wait_s=self._patience_s)
         names = self._names(registry)
-        self._wait_for_lost(registry / name for name in names if self._is_namesake(name))
+        self._wait_for_lost(registry / name for name in names if self.is_namesake(name))
         self._first[registry] = frozenset(name for name in names if self._holder(registry / name))
         gone = (registry / name for name in names if name not in self._first[registry])
         self._traces |= {path for path in gone if path.with_name(f"{path.name}{_LEASE}").exists()}
@@ -111,9 +115,6 @@ class OtherRuns:
         for path in namesakes:
             while self._holder(path) and path not in self._living_here and time.monotonic() < until_s:
                 time.sleep(_LOOK_AGAIN_S)
-
-    def _is_namesake(self, name: str) -> bool:
-        return name.partition(_APART)[0] == self._run_id
 
     def _names(self, registry: Path) -> list[str]:
         """Names of the other runs in ``registry``; where there is no flock, a file beside holds each name."""

@@ -2,12 +2,14 @@
 
 Each run lists the files that it was seen to write while no other was there, in the hidden folder beside the
 checkpoints, in the order of the writing: so that one that was away meanwhile does not take them for its own,
-and its own next supervisor knows which is the newest. A file is known by its name and time.
+and its own next supervisor knows which is the newest. A file is known by its name and time. A list names the
+script, and says in the end that the run ended well: until then a run of that id and script goes on from it,
+also with another log_dir.
 """
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +24,8 @@ from faultrun.supervisor.checkpoints.other_runs import OtherRuns
 _PREFIX = ".saves."
 _MISSED = ""
 """Listed where saves may be missing: the kernel told of too many, or another run saved there, too."""
+_ENDED = b"null"
+"""The line of a run that ended well."""
 _TIDY_AFTER = 1000
 """So many lines are added before those of files that are gone are dropped."""
 
@@ -45,13 +49,14 @@ class SavesKnown:
 
 
 class SavesOfRuns:
-    """The lists beside ``roots``, ours under our name among ``neighbours``. Call it from one thread.
+    """The lists beside ``roots``, ours, of ``script``, under our name among ``neighbours``; for one thread.
 
     What cannot be written or read is not known: then files are taken as they were without lists.
     """
 
-    def __init__(self, roots: Sequence[str], neighbours: OtherRuns) -> None:
+    def __init__(self, roots: Sequence[str], neighbours: OtherRuns, script: str) -> None:
         self._neighbours, name = neighbours, f"{_PREFIX}{neighbours.name}"
+        self._script = _named(script)
         self._roots = {os.path.realpath(root): str(Path(root).absolute()) for root in roots}
         self._lists = {os.path.realpath(root): beside(root) / name for root in roots}
         self._own = {root: _listed(path) for root, path in self._lists.items()}
@@ -103,19 +108,34 @@ class SavesOfRuns:
 
     def of_others(self, catalog: Catalog, resumed: str) -> dict[Entry, str]:
         """Checkpoints but ``resumed`` that do not say whose they are and another run wrote, with its name."""
-        silent = (one for one in catalog.scan().entries if not one.run_id and one.path != resumed)
-        found = {one: self._writer_of(catalog.files_of(one)) for one in silent}
-        return {one: whose for one, whose in found.items() if whose}
+        return {one: who for one, who in self._writers(catalog) if who and one.path != resumed}
 
-    def _writer_of(self, files: Iterable[str]) -> str:
-        """The other run, in words, that wrote one of ``files``; "" if none is known to."""
-        for root, found in self._by_root(files).items():
-            if set(found) & self._own[root].items():
-                return ""
-            for path in self._lists[root].parent.glob(f"{_PREFIX}*"):
-                if path != self._lists[root] and set(found) & _listed(path).items():
-                    return f"run {path.name.removeprefix(_PREFIX).partition('@')[0]}"
-        return ""
+    def ours(self, catalog: Catalog) -> set[Entry]:
+        """Checkpoints that do not say whose they are and this run wrote, or one that it goes on with."""
+        return {one for one, who in self._writers(catalog) if who == ""}
+
+    def _writers(self, catalog: Catalog) -> Iterator[tuple[Entry, str | None]]:
+        """Who wrote each checkpoint that does not say so: "" we, None nobody knows, else the run in words."""
+        lists = {root: sorted(self._lists_of(root), key=lambda one: one[0]) for root in self._lists}
+        for entry in catalog.scan().entries:
+            if not entry.run_id:
+                found = self._by_root(catalog.files_of(entry)).items()
+                who = (who for root, files in found for who, its in lists[root] if set(files) & its.items())
+                yield entry, next(who, None)
+
+    def _lists_of(self, root: str) -> Iterator[tuple[str, Mapping[str, int]]]:
+        """Each list beside ``root``, with the run in words; "" for ours.
+
+        Ours is also one of our id and script that has not ended well, and is whole. Its process is gone, and
+        its log_dir may be.
+        """
+        yield "", self._own[root]
+        for path in self._lists[root].parent.glob(f"{_PREFIX}*"):
+            if path != self._lists[root]:
+                name, listed = path.name.removeprefix(_PREFIX), _listed(path)
+                goes_on = self._neighbours.is_namesake(name) and name not in self._neighbours.namesakes
+                goes_on = goes_on and _MISSED not in listed and _is_open(path, self._script)
+                yield "" if goes_on else f"run {name.partition('@')[0]}", listed
 
     def _by_root(self, files: Iterable[str]) -> dict[str, list[tuple[str, int]]]:
         """Names below each root, and times, of those that are there."""
@@ -134,10 +154,40 @@ class SavesOfRuns:
         path = self._lists[root]
         path.parent.mkdir(exist_ok=True)
         if anew:
-            replace_whole(path, text)
+            replace_whole(path, self._script + b"\n" + text)
             return
         with path.open("ab") as file:
             file.write(text)
+
+
+def end_lists(roots: Iterable[str], run_id: str, script: str) -> list[str]:
+    """Note in the lists of this run that it ended well. Returns where that could not be noted and why."""
+    found = ((root, _end(beside(root).glob(f"{_PREFIX}{run_id}@*"), _named(script))) for root in roots)
+    return [f"{root}: {trouble}" for root, trouble in found if trouble]
+
+
+def _end(lists: Iterable[Path], script: bytes) -> str:
+    try:
+        for path in lists:
+            if _is_open(path, script):
+                with path.open("ab") as file:
+                    file.write(b"\n" + _ENDED + b"\n")
+                    os.fsync(file.fileno())
+    except OSError as error:
+        return f"{error}"
+    return ""
+
+
+def _named(script: str) -> bytes:
+    return json.dumps(script).encode()
+
+
+def _is_open(path: Path, script: bytes) -> bool:
+    """Whether the run of the list ``path`` was of ``script``, as far as it says, and has not ended well."""
+    with suppress(OSError):
+        lines = path.read_bytes().splitlines()
+        return script in lines[:1] and _ENDED not in lines
+    return False
 
 
 def _listed(path: Path) -> dict[str, int]:

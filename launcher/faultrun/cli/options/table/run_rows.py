@@ -293,8 +293,9 @@ class ResumeOptions(Options):
     resume_arg = Repeatable("TEMPLATE", values.resume_arg, example="--resume_arg=--pre_trained={checkpoint}")
     """Script argument to replace or append on a restart."""
     resume = Option("WHEN", one_of(Resume), default=_RECOVERY.resume, example="always")
-    """What a new run does with checkpoints it finds: auto uses those of its own run_id, always whatever is
-    whole, never none. An unfinished run of this log_dir goes on with its own in any case.
+    """What a new run does with checkpoints it finds: auto uses those of its own run_id, until a run of that
+    id has ended with 0; always whatever is whole, never none. An unfinished run of this log_dir goes on with
+    its own in any case.
     """
     trust = Flag()
     """Use checkpoints that cannot be verified, e.g. encrypted ones, where a step has no other."""
@@ -308,7 +309,8 @@ class ResumeOptions(Options):
         "ID",
         values.run_id,
         default=None,
-        shown="the job's id in MindX, Volcano, Kubernetes or Slurm, else a new one",
+        shown="the job's id in MindX, Volcano, Kubernetes or Slurm, "
+        "and on one node its log_dir; else a new one",
         example="resnet-7",
     )
     """Name of the run."""
