@@ -42,6 +42,28 @@ def test_what_is_printed_is_read_as_it_is_meant(lines: list[str], told: LoggedSt
     assert last_step(lines) == told
 
 
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("{:_}", LoggedStep(step=3500)),
+        ("{:,}", LoggedStep(step=3500)),
+        ("{:.3g}", None),
+        ("{:.1e}", None),
+        ("{:,}k", None),
+    ],
+)
+def test_a_step_is_not_told_any_more_once_it_is_written_as_no_whole_number(
+    written: str, told: LoggedStep | None
+) -> None:
+    lines = [f"step {n if n < 1000 else written.format(n)} loss 1.0" for n in range(100, 3600, 100)]
+    assert last_step(lines) == told
+
+
+def test_a_time_between_two_steps_hides_none() -> None:
+    lines = [line for n in range(5) for line in (f"step {n} loss 1.0", f"step 0.{n}3s")]
+    assert last_step(lines) == LoggedStep(step=4)
+
+
 @given(length=st.integers(1, 50), done=st.integers(1, 500), kept=st.integers(1, 200), monitor=st.booleans())
 def test_a_global_step_that_is_told_is_the_true_one(length: int, done: int, kept: int, monitor: bool) -> None:
     lines = []

@@ -40,7 +40,8 @@ class _Series(NamedTuple):
     ``level``: how surely it is training's. ``alike``: so many lines in a row had the same words. ``even``:
     its marks are equally far apart. ``again``: it began again in one epoch, ``apart``: with a new one.
     ``from_0``: there was an epoch 0. ``losses``: so many lines with one had been printed at its first mark,
-    ``until``: and at its last. ``widest``: the most steps between two marks.
+    ``until``: and at its last. ``widest``: the most steps between two marks. ``unread``: so many numbers that
+    are no whole ones were at its place since its last mark.
     """
 
     first: StepMark
@@ -57,6 +58,7 @@ class _Series(NamedTuple):
     losses: int = 0
     until: int = 0
     widest: int = 0
+    unread: int = 0
 
     def is_over(self, losses: int) -> bool:
         """Whether it came to its end, or is silent longer than it spoke: ``losses`` are printed by now."""
@@ -66,6 +68,8 @@ class _Series(NamedTuple):
     def speaks(self, *, ended: bool) -> bool:
         """Whether it is training's. Before the log has ``ended`` its name alone proves nothing."""
         last, repeated = self.last, self.marks >= _ENOUGH and self.alike > 1
+        if self.unread > 1:  # one may be a time between two steps; of more the newest step is not known
+            return False
         match self.level:
             case 3:
                 return True
@@ -153,6 +157,8 @@ def read(seen: StepsSeen, lines: Iterable[str]) -> StepsSeen:
             part = part if said.part is None else said.part
             if trained is None and mark is None and said.loss:
                 trained = said.epoch
+            for key in [one for one in series if said.unread and one.startswith(f"{said.unread}/")]:
+                series[key] = series[key]._replace(unread=series[key].unread + 1)
         if mark is not None:
             series[mark.place] = _joined(series.get(mark.place), mark, losses)
             if len(series) > _MOST_SERIES:
@@ -201,6 +207,7 @@ def _joined(known: _Series | None, mark: StepMark, losses: int) -> _Series:
     return known._replace(
         last=mark,
         until=losses,
+        unread=0,
         widest=max(known.widest, stride),
         before=last if stride else known.before,
         ended=tuple(one for one in (known.before, last) if one is not None) if later else known.ended,

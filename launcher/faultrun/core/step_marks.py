@@ -8,11 +8,16 @@ a share, a length with its unit, nor the step of an evaluation. Whether training
 import re
 from typing import NamedTuple
 
-_WHOLE_NUMBER = r"(?P<step>\d{1,3}(?:,\d{3})+(?![\d,])|\d{1,15})(?!\w)(?![.,:]\d)(?!\s?%)"
-_NAMED = re.compile(
-    r"(?i)\b(?P<whole>global[_ ]?)?(?:step|it(?:er(?:ation)?)?)\b(?:\(train\))?['\"]?\s?[:=#]?\s*"
-    r"(?P<open>\[)?\s*" + _WHOLE_NUMBER + r"(?:\s*/\s*(?P<of>\d{1,15})(?![\w.]))?"
+_WHOLE_NUMBER = (
+    r"(?P<step>\d{1,3}(?:[,_]\d{3})+(?![\d,_])|\d{1,15})(?!\w)(?![.,:'\u2019\u00a0\u202f]\d)(?!\s?%)"
 )
+_NAME = (
+    r"(?i)\b(?P<whole>global[_ ]?)?(?:step|it(?:er(?:ation)?)?)\b(?:\(train\))?['\"]?\s?[:=#]?\s*"
+    r"(?P<open>\[)?\s*"
+)
+_NAMED = re.compile(_NAME + _WHOLE_NUMBER + r"(?:\s*/\s*(?P<of>\d{1,15})(?![\w.]))?")
+_UNREAD = re.compile(_NAME + r"(?=\d)")
+"""As ``3.5k``, ``1e+04`` and ``3.500`` are: it may be the next step, and nobody knows which."""
 _FRACTION = re.compile(
     r"(?i)(?:^|(?P<open>[\[(])|(?P<bar>\|)|\bbatch\b\s?[:=]?)\s*"
     + _WHOLE_NUMBER
@@ -75,12 +80,16 @@ class StepMark(NamedTuple):
 
 
 class LineRead(NamedTuple):
-    """What one line says: a ``mark``, the ``epoch`` (and a ``part`` of it), and whether it has a ``loss``."""
+    """What one line says: a ``mark``, the ``epoch`` (and a ``part`` of it), and whether it has a ``loss``.
+
+    ``unread`` is the place of a number that it calls a step and that is no whole one.
+    """
 
     mark: StepMark | None = None
     epoch: int | None = None
     part: float | None = None
     loss: bool = False
+    unread: str = ""
 
 
 _NOTHING = LineRead()
@@ -93,8 +102,12 @@ def read_line(raw: str, epoch: int | None) -> LineRead:
     told = _EPOCH.search(line) if "epoch" in small else None
     found = _number(line, small, told)
     loss = "loss" in small and LOSS.search(line) is not None
-    if (found is None and told is None and not loss) or (not loss and _NOT_TRAINING.search(line)):
+    if not loss and _NOT_TRAINING.search(line):
         return _NOTHING
+    other_kind = _UNREAD.search(line) if found is None or found.re is not _NAMED else None
+    unread = "" if other_kind is None else _place(line[: other_kind.end()])
+    if found is None and told is None and not loss:
+        return LineRead(unread=unread)
     if found is not None and _BESIDE.search(line[: found.start()]):
         return _NOTHING
     other = loss and OTHER_LOSS.search(line) is not None
@@ -106,6 +119,7 @@ def read_line(raw: str, epoch: int | None) -> LineRead:
         epoch=named if mark is None else mark.epoch,
         part=None if part is None else float(part["epoch"]),
         loss=loss and not (mark is None and _BAR.search(line)),  # a bar's 0 is no step
+        unread=unread,
     )
 
 
@@ -140,7 +154,7 @@ def _mark(
     boxed = boxed and named and of is not None and here is not None
     return StepMark(
         step=_int(found[text]),
-        place=f"{_masked(place[-_BEFORE_CHARS:])[-_PLACE_CHARS:]}/{of}{loss}{other}",
+        place=f"{_place(place)}/{of}{loss}{other}",
         of=None if of is None else int(of),
         epoch=epoch,
         named=named,
@@ -152,6 +166,10 @@ def _mark(
         shape="" if loss else _masked(line),
         wordy=not loss and not _DECIMAL.search(line) and any(map(str.isalpha, _EPOCH.sub("", behind))),
     )
+
+
+def _place(before: str) -> str:
+    return _masked(before[-_BEFORE_CHARS:])[-_PLACE_CHARS:]
 
 
 def _masked(text: str) -> str:

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from faultrun.core.recovery.resume_verdict import place_of
 from faultrun.model.exits import Exited, WorkerExitCodes
 from faultrun.model.observed.evidence import DeathNote
+from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.observe.account.timeline import Spending
 from support.stories.account_stories import account_of, begins, first_step, lines_of, logs_a_step, passes
 from support.stories.notice_stories import ends, told
@@ -79,6 +81,21 @@ def test_a_step_that_may_be_of_its_epoch_only_is_no_count(in_epoch: int | None, 
     lives = account_of(lines).lives
     assert lives[0].repeated_steps == 0
     assert lives[1].repeated_steps == twice
+
+
+def test_a_step_of_an_epoch_that_nobody_names_is_no_count() -> None:
+    story = logs_a_step(passes(Story(1).begins().all_run(), 10), 1)
+    passes(story, 100).killed(0).drained().chose(checkpoint(80)).prepared().all_run()
+    story = logs_a_step(passes(story, 10), 31)
+    lines = [
+        {**line, "step": None, "in_epoch": line["step"]} if line["event"] == "FirstStepLogged" else line
+        for line in lines_of(passes(story, 50).returned(0).drained())
+    ]
+    account = account_of(lines)
+    assert (account.lives[1].repeated_steps, account.lost_steps) == (None, None)
+    assert place_of(FirstStepLogged(at_s=1, incarnation=1, rank=0, step=None, in_epoch=31)).words == (
+        "step 31 of an epoch by its log"
+    )
 
 
 def test_logs_that_tell_the_first_step_and_the_last_tell_what_was_training() -> None:

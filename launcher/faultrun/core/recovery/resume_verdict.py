@@ -45,6 +45,8 @@ class StartPlace:
         if self.step is not None:
             return f"step {self.step}{'' if self.epoch is None else f' (epoch {self.epoch})'}{by_log}"
         within = f", step {self.in_epoch} of it" if self.in_epoch is not None else ""
+        if self.epoch is None:
+            return f"step {self.in_epoch} of an epoch{by_log}"
         return f"epoch {self.epoch}{within}{by_log}"
 
 

@@ -104,7 +104,9 @@ class IncarnationRecord:
         self.reports = self.reports or isinstance(first, FirstStep)
         # As far as one line can show, a log may count anew in every epoch.
         by_log = first if isinstance(first, FirstStepLogged) else None
-        self.uncounted = by_log is not None and by_log.epoch not in (None, 0) and by_log.in_epoch is None
+        self.uncounted = by_log is not None and (
+            by_log.step is None if by_log.epoch in (None, 0) else by_log.in_epoch is None
+        )
         step = None if self.uncounted else first.step
         if self.first_step_s is None:
             self.first_step_s, self.first = at_s, step
