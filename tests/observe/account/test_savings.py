@@ -265,7 +265,9 @@ def test_what_the_platform_ordered_is_no_fault_of_anybody() -> None:
     account.faults[0].ordered = True
     assert savings(account, TORCH).left_out == {ORDERED: 1}
     account.faults[0].cause = Cause.GROWTH.value
-    assert savings(account, TORCH).left_out == {GROWN: 1}
+    known = savings(account, TORCH)
+    assert known.left_out == {GROWN: 1}
+    assert what_it_saved(known) == "saved nothing: 1 incident that only took back workers or nodes"
 
 
 def test_what_was_ordered_before_training_was_past_a_fault_costs_time_here_and_is_none_elsewhere() -> None:

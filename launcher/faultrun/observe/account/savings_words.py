@@ -7,7 +7,7 @@ from typing import Any
 from faultrun.core.humanize import several, span
 from faultrun.journal.logdir import recorded_as
 from faultrun.model.spec.assumptions import Assumptions, UsualLauncher
-from faultrun.observe.account.fault_chains import STILL_OPEN
+from faultrun.observe.account.fault_chains import GROWN, ORDERED, STILL_OPEN
 from faultrun.observe.account.savings import Cost, Savings
 
 _HOUR_S, _MIN_S = 3600.0, 60.0
@@ -163,7 +163,10 @@ def _steps(savings: Savings) -> str:
 
 
 def _left_out(savings: Savings) -> str:
-    return ", ".join(f"{several(count, 'fault')} that {why}" for why, count in savings.left_out.items())
+    return ", ".join(
+        f"{several(count, 'incident' if why in (GROWN, ORDERED) else 'fault')} that {why}"
+        for why, count in savings.left_out.items()
+    )
 
 
 def _cost(cost: Cost) -> dict[str, float]:

@@ -100,7 +100,7 @@ def metrics(about: Mapping[str, str], now: RunMoment) -> Iterator[Metric]:
         if value is not None:
             yield GaugeMetricFamily(f"faultrun_{name}", text, value=value)
     counters: tuple[tuple[str, str, float | None], ...] = (
-        ("incidents", "Faults that ended workers.", len(account.faults)),
+        ("incidents", "Faults that ended workers, and changes of their number.", len(account.faults)),
         ("restarts", "Starts of workers after an incident, charged or not.", account.restarts),
         ("lost_steps", "Steps that were trained twice.", account.lost_steps),
         ("gasp_windows_cut", "Grace windows that ran out with a worker left.", account.saves.cut),
