@@ -149,6 +149,13 @@ def test_too_few_never_train_on() -> None:
     assert (spawn.ranks, spawn.plan.kept, spawn.plan.missing) == ((0, 1), frozenset({2}), frozenset())
 
 
+def test_who_is_only_on_its_way_has_no_state_that_all_could_go_on_from() -> None:
+    story = without(1).killed(0).examined()
+    assert (story.plan.newcomers, story.plan.kept) == (frozenset({0, 1}), frozenset({2}))
+    story.killed(2)
+    assert story.phase is Phase.DRAINING
+
+
 @pytest.mark.parametrize(
     ("word", "reason"),
     [
