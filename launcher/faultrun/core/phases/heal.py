@@ -1,8 +1,8 @@
 """Transitions of a run that trains while places are empty: a newcomer is there, or none came for too long.
 
-Called by ``decide`` only. Nothing fails here: the ranks that live leave their group as after a death, and
-meet the newcomer. Its way up to its first step is none of this (``core.standby.healing``), and costs them
-nothing.
+Called by ``decide`` only. Nothing fails here: the ranks that live are asked to stand between two steps, leave
+their group there as after a death, and meet the newcomer. Its way up to its first step is none of this
+(``core.standby.healing``), and costs them nothing.
 """
 
 from dataclasses import replace
