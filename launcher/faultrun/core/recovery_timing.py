@@ -18,7 +18,7 @@ from faultrun.model.events import (
 from faultrun.model.observed.hang import HangDetected, HangDismissed, HangSuspected
 from faultrun.model.observed.mindspore_rendezvous import ClusterFormed, RanksMet
 from faultrun.model.observed.recovery import FirstStepLogged, RecoveryTimed
-from faultrun.model.observed.rejoin import DeathsExamined, RankRejoined
+from faultrun.model.observed.rejoin import DeathsExamined, RankCanRejoin, RankRejoined
 from faultrun.model.run import Phase
 from faultrun.model.stop import StopRequested
 
@@ -81,8 +81,9 @@ def look(watch: Stopwatch, event: Event, phase: Phase) -> tuple[Stopwatch, Recov
     )
     if isinstance(event, RunStarted | StopRequested):
         return replace(watch, recovery=None), None
-    if phase is Phase.REPLACING and isinstance(event, TimerFired) and event.timer is Timer.HEAL:
-        return watch, None  # nothing has failed
+    match event:
+        case TimerFired(timer=Timer.HEAL) | RankCanRejoin(waits=True) if phase is Phase.REPLACING:
+            return watch, None  # nothing has failed
     if before is Phase.RUNNING and phase in _ENDING:
         detect_s = silence_s(event, suspected) if isinstance(event, HangDetected) else 0.0
         recovery = _Recovery(noticed_s=event.at_s, planned=event.incarnation, detect_s=detect_s)

@@ -257,6 +257,7 @@ class Timer(Enum):
     LOOK = "look"  # a folder of checkpoints that is gone for the moment
     REJOIN = "rejoin"  # survivors and the newcomer, until they are one group
     HEAL = "heal"  # who takes a place that is empty while the others train
+    NEWCOMER = "newcomer"  # who is to come for such a place: the next try, or the first that is overdue
     LACK = "lack"  # nothing whole was found; another look of a node that waits for a plan
     HANDOVER = "handover"  # standbys that got a rank and have not answered yet
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from faultrun.core.standby.healing import RETRY_S
+from faultrun.core.standby.healing import COMES_S, RETRY_S
 from faultrun.core.standby.policy import decide_standbys
 from faultrun.core.standby.state import StandbyState
 from faultrun.model.actions import (
@@ -40,7 +40,8 @@ def hear(
     known: StandbyState, event: Event, run: RunState, *actions: Action
 ) -> tuple[StandbyState, tuple[Action, ...]]:
     known, step = decide_standbys(known, event, Step(state=run, actions=actions, why=""))
-    return known, step.actions
+    overdue = StartTimer(timer=Timer.NEWCOMER, at_s=event.at_s + COMES_S, incarnation=1)
+    return known, tuple(one for one in step.actions if one != overdue)
 
 
 def rejoined(at_s: float = 101.0) -> RankRejoined:
@@ -66,6 +67,18 @@ def test_without_standbys_the_program_is_started_as_it_is_once_the_others_are_on
     known, said = hear(known, rejoined(), empty(1))
     assert (said, known.phases, known.healing) == ((parks(1),), {1: PARKING}, frozenset({1}))
     assert hear(known, rejoined(), empty(1))[1] == ()
+
+
+def test_a_newcomer_that_hangs_in_its_imports_is_ended_and_another_one_comes() -> None:
+    known = on_its_way()
+    rang = TimerFired(at_s=101.0 + COMES_S, incarnation=1, timer=Timer.NEWCOMER)
+    parked = replace(empty(1), life=replace(empty(1).life, parked=frozenset({1})))
+    assert hear(known, rang, parked)[1] == ()
+    known, (ends,) = hear(known, rang, empty(1))
+    assert isinstance(ends, DismissStandbys)
+    assert (ends.ranks, ends.state) == ((1,), StandbyPhase.LOST)
+    known, _ = hear(known, changed(1, StandbyPhase.LOST, rang.at_s), empty(1))
+    assert (known.healing, known.heal_at_s) == (frozenset(), rang.at_s + RETRY_S)
 
 
 def test_two_places_have_a_newcomer_each() -> None:
@@ -109,9 +122,9 @@ def test_one_that_dies_on_its_way_is_tried_again_after_a_pause_that_grows_and_tu
     for number in range(1, 5):
         known, said = hear(known, changed(1, StandbyPhase.LOST, at_s), empty(1))
         again_s = at_s + number * RETRY_S
-        assert said == (StartTimer(timer=Timer.HEAL, at_s=again_s, incarnation=1),)
+        assert said == (StartTimer(timer=Timer.NEWCOMER, at_s=again_s, incarnation=1),)
         assert hear(known, rejoined(again_s - 1), empty(1))[1] == ()
-        known, said = hear(known, TimerFired(at_s=again_s, incarnation=1, timer=Timer.HEAL), empty(1))
+        known, said = hear(known, TimerFired(at_s=again_s, incarnation=1, timer=Timer.NEWCOMER), empty(1))
         assert said == (parks(1),)
         at_s = again_s + 1
     known, _ = hear(known, FirstStep(at_s=at_s, incarnation=2, step=9), empty())

@@ -254,7 +254,10 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             stepped = Step(state=replace_ranks.stepped(state), why="every rank trains")
             return heal.if_due(stepped, event.at_s)
         # What changes nothing here.
-        case _, RoomFound() | MemoryUsed() | TimerFired(timer=Timer.STANDBY | Timer.HANDOVER):
+        case (
+            _,
+            (RoomFound() | MemoryUsed() | TimerFired(timer=Timer.STANDBY | Timer.NEWCOMER | Timer.HANDOVER)),
+        ):
             return Step(state=state, why="it is about standbys (core.standby)")
         case _, (WorkerStarted() | IncarnationStarted() | FirstStep() | FirstStepLogged() | HelperExit()):
             return Step(state=state, why="noted")

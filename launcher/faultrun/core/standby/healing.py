@@ -13,6 +13,8 @@ from faultrun.model.events import Event, FirstStep, Timer, TimerFired, WorkerExi
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from faultrun.model.run import Phase, RunState
 
+COMES_S = 300.0
+"""So long a newcomer may import what it needs: it may hang where others do not, and is ended then."""
 RETRY_S = 10.0
 """After the first that came in vain, twice as long after the second, and so on: it may be the place."""
 
@@ -23,13 +25,19 @@ def healed(standbys: StandbyState, event: Event, run: RunState) -> tuple[Standby
     missing = frozenset[int]() if run.plan is None else run.plan.missing - run.life.finished - run.barred
     if run.phase not in (Phase.RUNNING, Phase.REPLACING):
         return _given_up(standbys, run.incarnation)
+    if isinstance(event, TimerFired) and (late := _late(standbys, run, event.at_s)):
+        why = f"it was not at its first step after {COMES_S:g} s"
+        ends = DismissStandbys(incarnation=run.incarnation, ranks=late, state=StandbyPhase.LOST, why=why)
+        return standbys, (ends,)
     if run.phase is not Phase.RUNNING or run.life.rejoining or not missing - standbys.healing:
         return standbys, ()
     if event.at_s < standbys.heal_at_s:
-        again = StartTimer(timer=Timer.HEAL, at_s=standbys.heal_at_s, incarnation=run.incarnation)
+        again = StartTimer(timer=Timer.NEWCOMER, at_s=standbys.heal_at_s, incarnation=run.incarnation)
         asks = isinstance(event, StandbyChanged | TimerFired | FirstStep)
         return standbys, ((again,) if asks else ())
-    wanted: list[Action] = []
+    overdue_s = event.at_s + COMES_S
+    wanted: list[Action] = [StartTimer(timer=Timer.NEWCOMER, at_s=overdue_s, incarnation=run.incarnation)]
+    standbys = replace(standbys, overdue_s=overdue_s)
     for rank in sorted(missing - standbys.healing):
         if rank not in standbys.parked:
             standbys, seated = _seated(standbys, rank)
@@ -62,6 +70,13 @@ def _after(standbys: StandbyState, event: Event, run: RunState) -> StandbyState:
             return replace(standbys, in_vain=0, heal_at_s=0.0)
         case _:
             return standbys
+
+
+def _late(standbys: StandbyState, run: RunState, now_s: float) -> tuple[int, ...]:
+    """Newcomers that are not at their first step yet, long after the last of them was started."""
+    if not 0 < standbys.overdue_s <= now_s:
+        return ()
+    return tuple(sorted(standbys.healing - run.life.parked))
 
 
 def _in_vain(standbys: StandbyState, now_s: float) -> StandbyState:

@@ -24,7 +24,7 @@ class StandbyState:
     warm starts that failed before they were proved. ``memory`` is what each rank has told of its own; of
     ranks ``kept_ready`` none is parked any more, for want of room. ``healing`` are ranks whose place is empty
     and whose newcomer is on its way or there; ``in_vain``: so many in a row came to nothing, and the next one
-    starts at ``heal_at_s``.
+    starts at ``heal_at_s``; at ``overdue_s`` one that is still on its way is ended.
     """
 
     ranks: tuple[int, ...] = ()
@@ -47,6 +47,7 @@ class StandbyState:
     healing: frozenset[int] = frozenset()
     in_vain: int = 0
     heal_at_s: float = 0.0
+    overdue_s: float = 0.0
 
     @property
     def usable(self) -> frozenset[int]:

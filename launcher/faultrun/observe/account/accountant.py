@@ -35,6 +35,7 @@ from faultrun.model.observed.dying_gasp import GaspSaved
 from faultrun.model.observed.evidence import DeathNote
 from faultrun.model.observed.hang import HangDetected, HangSuspected, PauseOver
 from faultrun.model.observed.recovery import FirstStepLogged, RecoveryTimed, ResumeChecked
+from faultrun.model.observed.rejoin import RankCanRejoin
 from faultrun.model.observed.standby import StandbyChanged
 from faultrun.model.plan import Plan, Reason
 from faultrun.model.run import Phase
@@ -217,7 +218,7 @@ class Accountant:
                 self._end_life(STOPPED)
             case WorkerExit(clean=True):
                 self._end_life(FINISHED)
-            case TimerFired(timer=Timer.HEAL) if line.phase is Phase.REPLACING:
+            case TimerFired(timer=Timer.HEAL) | RankCanRejoin(waits=True) if line.phase is Phase.REPLACING:
                 self._end_life(HEALED)
             case _:
                 began_s, life = self._stuck_since(line), self._life

@@ -134,11 +134,13 @@ class ConsoleReporter:
             case RankRejoined(step=at) if before and before.life.rejoining and not step.state.life.rejoining:
                 self._cards.rejoined(at)
                 self._came_back(step.state.seats.world_size, event.at_s)
+            case TimerFired(timer=Timer.HEAL) | RankCanRejoin(waits=True) if (
+                before and step.state.phase is not before.phase
+            ):
+                self._say(step.why)
             case RankCanRejoin(trains_on=str(why)) if why and why not in self._unable:
                 self._unable.add(why)
                 self._warn(f"nobody trains on while a rank is missing: {why}; the others wait for a newcomer")
-            case TimerFired(timer=Timer.HEAL) if before and step.state.phase is not before.phase:
-                self._say(step.why)
             case RankCannotRejoin() | TimerFired(timer=Timer.REJOIN) if (
                 before and step.state.phase is not before.phase
             ):
