@@ -4,14 +4,16 @@ from dataclasses import replace
 from typing import Any
 
 from faultrun.core.recovery.resume_verdict import check
-from faultrun.model.events import FirstStep
+from faultrun.model.events import FirstStep, Timer
 from faultrun.model.incident import Cause
 from faultrun.model.observed.recovery import RecoveryTimed
+from faultrun.model.observed.rejoin import RankCanRejoin
+from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from faultrun.model.spec.run_spec import Recovery
 from faultrun.model.stop import StopSource
 from faultrun.observe.outlets.messages import Announcer
 from support.stories.account_stories import decoded, lines_of
-from support.stories.story import SIGTERM, Story, checkpoint, rule
+from support.stories.story import POLICY, SIGTERM, STAYING, Story, checkpoint, rule
 
 
 def announced(story: Story) -> list[dict[str, Any]]:
@@ -75,6 +77,20 @@ def test_a_warning_of_a_hang_and_that_it_was_none() -> None:
     assert warned["stacks"] == "incarnation_0/warning_1"
     assert (over["kind"], over["paused_s"]) == ("hang-over", 4.0)
     assert over["text"] == "faultrun r: rank 1 goes on after 4 s; longest pause so far 4 s"
+
+
+def test_a_rank_that_comes_back_to_a_place_that_was_empty() -> None:
+    windows = replace(STAYING, trains_from=2)
+    story = Story(3, POLICY, windows).begins(checkpoint(30))
+    for rank in range(3):
+        story.now(RankCanRejoin, rank=rank, trains_on="")
+    story.reported(r0=41, r1=41, r2=41).killed(1).examined().rejoined(0, 2, step=42)
+    story.now(RankCanRejoin, rank=0, trains_on="").now(RankCanRejoin, rank=2, trains_on="")
+    story.now(FirstStep, step=43).now(StandbyChanged, rank=1, state=StandbyPhase.PARKED).rang(Timer.HEAL)
+    story.now(RankCanRejoin, rank=0, trains_on="", waits=True).rejoined(0, 1, 2).now(FirstStep, step=50)
+    told = announced(story)[-1]
+    assert (told["kind"], told["ranks"], told["missing"]) == ("healed", [1], [])
+    assert told["text"] == "faultrun r: rank 1 came back while the others trained; 3 train"
 
 
 def test_a_run_that_gives_up() -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from faultrun.core.humanize import span
+from faultrun.core.humanize import rank_names, span
 from faultrun.journal.lines import JournalLine
-from faultrun.model.events import Drained, IncarnationStarted, RunFinished
+from faultrun.model.events import Drained, FirstStep, IncarnationStarted, RunFinished
 from faultrun.model.incident import Cause, Incident
 from faultrun.model.observed.hang import HangWarned, PauseOver
 from faultrun.model.observed.recovery import Began, RecoveryTimed, ResumeChecked
@@ -20,8 +20,8 @@ _LONGEST = 2000
 class Announcer:
     """Takes a journal's lines in order; says each thing once.
 
-    ``kind`` is ``hang-warning``, ``hang-over``, ``incident``, ``restart``, ``give-up`` or ``finished``;
-    ``text`` is a sentence for people, under the name that chat systems look for.
+    ``kind`` is ``hang-warning``, ``hang-over``, ``incident``, ``restart``, ``healed``, ``give-up`` or
+    ``finished``; ``text`` is a sentence for people, under the name that chat systems look for.
     """
 
     def __init__(self, run_id: str, log_dir: str) -> None:
@@ -52,6 +52,8 @@ class Announcer:
                 yield self._warned(line, line.event)
             case PauseOver(rank=rank, paused_s=paused_s, warned=True):
                 yield self._say("hang-over", line, line.why, rank=rank, paused_s=paused_s)
+            case FirstStep() if self._heals:
+                yield from self._healed(line)
             case RunFinished(exit_code=code):
                 yield self._ended(line, code)
 
@@ -59,6 +61,14 @@ class Announcer:
     def _heals(self) -> bool:
         """Whether somebody who was missing comes back: nothing is started again."""
         return self._view.plan is not None and self._view.plan.heals
+
+    def _healed(self, line: JournalLine) -> Iterator[dict[str, Any]]:
+        plan = self._view.plan
+        back = [] if plan is None else sorted(plan.newcomers)
+        if back and plan is not None:
+            left = len(plan.topology.all_ranks) - len(plan.missing)
+            text = f"{rank_names(back)} came back while the others trained; {left} train"
+            yield self._say("healed", line, text, ranks=back, missing=sorted(plan.missing))
 
     def _warned(self, line: JournalLine, event: HangWarned) -> dict[str, Any]:
         why, where = line.because[:_LONGEST], "" if event.step is None else f" after step {event.step}"
