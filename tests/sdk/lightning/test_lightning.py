@@ -88,6 +88,20 @@ def test_from_any_place_that_is_saved_training_ends_as_if_undisturbed(
     assert (second.logged, second.told) == (whole.logged, whole.told)
 
 
+@pytest.mark.parametrize("kind", ["gasp", "checkpoint"])
+def test_what_only_the_optimizer_has_comes_back(tmp_path: Path, kind: str) -> None:
+    job = Job(net="outside")
+    whole = train(job, tmp_path / "whole")
+    if kind == "gasp":
+        path = train(job, tmp_path / "a", ask=("on_train_batch_end", 4)).path
+    else:
+        train(job, tmp_path / "a", saves={"every_n_train_steps": 4})
+        path = str(min((tmp_path / "a" / "periodic").glob("*.ckpt"), key=lambda one: one.stat().st_mtime))
+    second = train(job, tmp_path / "b", resume=path)
+    assert len(second.seen) == len(whole.seen) - 4
+    assert same(second.end, whole.end)
+
+
 @pytest.mark.parametrize("giver", [0, 1])
 def test_a_rank_that_goes_on_with_the_averages_of_another_is_told_so(
     tmp_path: Path, giver: int, capsys: pytest.CaptureFixture[str]

@@ -109,7 +109,33 @@ class Adversaries(Net):
         return [torch.optim.SGD(first.parameters(), lr=0.1), torch.optim.Adam(last.parameters(), lr=0.1)]
 
 
-NETS = {"net": Net, "adversaries": Adversaries}
+class Pulled(torch.optim.SGD):  # type: ignore[misc]
+    """Counts its steps in an attribute, and steps less and less."""
+
+    count = 0
+
+    def step(self, closure: Any = None) -> Any:
+        self.count += 1
+        self.param_groups[0]["lr"] = 0.1 / self.count
+        return super().step(closure)
+
+
+class Outside(Net):
+    """Has a part that only the optimizer knows, which is an own class."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outside = [nn.Linear(1, 1)]
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        self.outside[0].zero_grad()
+        return super().training_step(batch, batch_idx) + self.outside[0](self.net[0].weight).square().mean()
+
+    def configure_optimizers(self) -> Any:
+        return Pulled([*self.parameters(), *self.outside[0].parameters()], lr=0.1)
+
+
+NETS = {"net": Net, "adversaries": Adversaries, "outside": Outside}
 LOADERS = {"shuffled": shuffled, "stream": stream, "kept": with_kept_workers, "own": with_own_sampler}
 
 

@@ -23,11 +23,19 @@ import torch
 from accelerate import Accelerator
 
 from faultrun.errors import FaultrunError
-from faultrun.sdk.accelerate.guard import AccelerateGuard
+from faultrun.sdk.accelerate.guard import AccelerateGuard, Place
 from faultrun.sdk.session import Session
+from faultrun.sdk.torch.group.same_parameters import SameParameters
 from faultrun.sdk.torch.provider import GaspFile, keep
+from faultrun.sdk.torch.snapshots.last_boundary import LastBoundary
 from faultrun.sdk.torch.state.boundary import Objects, device_of
-from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
+from faultrun.sdk.torch.state.state_dict import (
+    Parts,
+    is_compiled,
+    own_states,
+    unwrapped,
+    unwrapped_optimizer,
+)
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of
 from faultrun.sdk.worker.worker import worker
@@ -52,6 +60,9 @@ def protect(accelerator: Accelerator, *, directory: str | os.PathLike[str] | Fol
     training = Training(lambda: _parts(accelerator), this, writer)
     guard = AccelerateGuard(training, accelerator)
     if this is not None:
+        guard.alike = SameParameters(training.parts, this.session, writer.folder.replica_group)
+        if this.session.socket and this.session.world_size > 1:
+            guard.last_boundary = LastBoundary(training, this)
         keep(training, this, GaspFile(training))
     accelerator.register_for_checkpointing(guard.place)
     return guard
@@ -77,8 +88,9 @@ def _parts(accelerator: Accelerator) -> Parts:
     model = models[0] if len(models) == 1 else torch.nn.ModuleList(models)
     objects = {
         **_named("scheduler", accelerator._schedulers),
-        **_named("object", accelerator._custom_objects),
+        **_named("object", [one for one in accelerator._custom_objects if not isinstance(one, Place)]),
         **({} if accelerator.scaler is None else {"scaler": accelerator.scaler}),
+        **own_states(accelerator._optimizers),
     }
     return Parts(
         model=model,

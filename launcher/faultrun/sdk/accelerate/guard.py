@@ -10,6 +10,7 @@ from accelerate import Accelerator
 from faultrun.errors import CannotNow
 from faultrun.sdk.session import ResumePoint
 from faultrun.sdk.torch.guard import Guard
+from faultrun.sdk.torch.rest_of_state import put_rest, rest_of
 from faultrun.sdk.torch.state.rng import current_rng, rng_from_plain, rng_to_plain
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Position
@@ -65,12 +66,15 @@ class Place:
         position, rng = self._training.position, self._training.reading.epoch_rng
         if self._training.lock.phase is UpdatePhase.UPDATED:
             position = position._replace(step=position.step + 1)
-        left = self._training.reading.left_at(position)
-        return {**position._asdict(), "epoch_rng": None if rng is None else rng_to_plain(rng), "left": left}
+        left, rest = self._training.reading.left_at(position), rest_of(self._training.state_now())
+        began = None if rng is None else rng_to_plain(rng)
+        return {**position._asdict(), "epoch_rng": began, "left": left, "rest": rest}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Called last by ``accelerator.load_state``, which has put back the random numbers of this rank."""
         training, rng = self._training, state["epoch_rng"]
+        if "rest" in state:  # not from an earlier version
+            put_rest(training.parts, state["rest"], {})
         position = training.position = Position(state["step"], state["epoch"], state["step_in_epoch"])
         began = training.recorder.at_epoch(position.epoch) or (None if rng is None else rng_from_plain(rng))
         training.reading.resumes_at(position, current_rng(), began, state.get("left"))

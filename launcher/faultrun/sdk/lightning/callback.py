@@ -19,6 +19,7 @@ from faultrun.sdk.lightning.progress import FitPlace, Next, place_of, resumable
 from faultrun.sdk.lightning.strategies import check_optimizers, check_strategy
 from faultrun.sdk.torch.loader.loader_position import check_positions, set_epoch
 from faultrun.sdk.torch.provider import TorchProvider
+from faultrun.sdk.torch.rest_of_state import put_rest
 from faultrun.sdk.torch.state.rng import Rng, current_rng, restore_rng
 from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of
 from faultrun.sdk.worker.state_provider import preflight
@@ -104,7 +105,6 @@ class LightningGasp:
             self._resumed = replace(self._resumed, rng=rng, epoch_rng=epoch_rng)
             saved = guard.training.parts.model.state_dict()
             guard.training.tell_whose_buffers(self._state["rank"], saved)
-        self._state = {}
         self._worker.keep(TorchProvider(guard.training, guard.form, guard.unended))
         self._on_sigterm = signal.getsignal(signal.SIGTERM)
 
@@ -125,6 +125,9 @@ class LightningGasp:
             )
         signal.signal(signal.SIGTERM, self._on_sigterm)
         signal.siginterrupt(signal.SIGTERM, False)
+        state, self._state = self._state, {}
+        if "rest" in state:
+            put_rest(guard.training.parts, state["rest"], {})
         writer = guard.training.writer
         preflight(writer, f"rank_{writer.session.rank}", guard.form.rehearse)
         guard.training.in_loop = self._trains = True

@@ -12,7 +12,7 @@ from typing import Any
 from faultrun.sdk.lightning.progress import Counters, FitPlace, resumable
 from faultrun.sdk.torch.loader.held_objects import is_of_library
 from faultrun.sdk.torch.state.boundary import Objects, device_of, with_numbers
-from faultrun.sdk.torch.state.state_dict import Parts, unwrapped_optimizer
+from faultrun.sdk.torch.state.state_dict import Parts, own_states, unwrapped_optimizer
 
 STATE_KEY = "DyingGasp"
 """Under which this callback's own state is in a checkpoint's ``callbacks``."""
@@ -26,7 +26,7 @@ def parts_of(trainer: Any, standing: Callable[[], dict[str, Any]]) -> Parts:
     return Parts(
         model=model,
         optimizers=tuple(map(unwrapped_optimizer, trainer.optimizers)),
-        objects=Objects(dict(_objects(trainer, standing))),
+        objects=Objects({**dict(_objects(trainer, standing)), **own_states(trainer.optimizers)}),
         device=device_of(model),
     )
 

@@ -5,8 +5,11 @@ from typing import Any
 
 from faultrun.sdk.lightning.checkpoint import STATE_KEY, checkpoint_of, hooked, parts_of
 from faultrun.sdk.lightning.progress import FitPlace, Next
+from faultrun.sdk.torch.group.same_parameters import SameParameters
 from faultrun.sdk.torch.loader.loader_state import LoaderState
 from faultrun.sdk.torch.provider import GaspFile, is_reached, settled
+from faultrun.sdk.torch.rest_of_state import rest_of
+from faultrun.sdk.torch.snapshots.last_boundary import LastBoundary
 from faultrun.sdk.torch.state.boundary import Boundary
 from faultrun.sdk.torch.state.rng import Rng, reseeded, rng_from_plain, rng_to_plain
 from faultrun.sdk.torch.training import Training
@@ -41,6 +44,8 @@ class LightningGuard:
             state=lambda boundary: self.training.parts.device.to_host(self._state_at(boundary)),
             suffix=".ckpt",
         )
+        self._alike = SameParameters(self.training.parts, worker.session, writer.folder.replica_group)
+        self._last = LastBoundary(self.training, worker, state=self.form.state)
 
     @property
     def epoch(self) -> int:
@@ -92,8 +97,13 @@ class LightningGuard:
 
     def boundary(self, comes: Next) -> None:
         """All that belongs to the last step is over."""
+        before = self._position.step
         self.stands_before(comes)
         self.training.note_boundary(self._boundary_now)
+        if self._position.step != before:
+            self._alike.stepped(self._position.step)
+        if self._position.step != before and comes is not Next.VALIDATION:  # for which weights may be swapped
+            self._last.stepped()
 
     def stands_before(self, comes: Next) -> None:
         """Take note of how far the loops are. Any thread, while the main thread stands still."""
@@ -141,9 +151,10 @@ class LightningGuard:
     def _state_at(self, boundary: Boundary) -> dict[str, Any]:
         """The checkpoint at ``boundary``, as Lightning makes one. Any thread, while nothing changes."""
         ours = self.training.state_at(boundary)
+        rest = rest_of(ours)
         loops = ours["objects"].pop("loops")
         checkpoint = checkpoint_of(self._trainer, ours, loops["numbers"], place_in(loops["standing"]))
-        checkpoint["callbacks"][STATE_KEY] = self._own(loops["standing"], ours)
+        checkpoint["callbacks"][STATE_KEY] = self._own(loops["standing"], {**ours, "rest": rest})
         hooked(self._trainer, checkpoint, ours["objects"].get("hooks", {}))
         return checkpoint
 
@@ -154,7 +165,8 @@ class LightningGuard:
         recorder.keep(name, place.loader_state())
         rng = recorder.read(recorder.record(recorder.main_slot, name, place.loader_state()))
         began = None if place.epoch_rng is None else rng_to_plain(place.epoch_rng)
-        return self._own(self._standing(), {"rng": rng_to_plain(rng), "epoch_rng": began})
+        rest = rest_of(self.training.state_now())
+        return self._own(self._standing(), {"rng": rng_to_plain(rng), "epoch_rng": began, "rest": rest})
 
     def rng_of(self, own: dict[str, Any]) -> tuple[Rng | None, Rng | None]:
         """The random numbers of this rank at a place that any rank has saved, and at its epoch's beginning.
@@ -178,15 +190,14 @@ class LightningGuard:
     def _standing(self) -> dict[str, Any]:
         return {"place": (self.place.next.value, *self.place[1:]), "name": tuple(self._name())}
 
-    def _own(self, standing: dict[str, Any], rng: dict[str, Any]) -> dict[str, Any]:
+    def _own(self, standing: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
         session = self.training.writer.session
         return {
             "faultrun": _SCHEMA,
             "rank": session.rank,
             "world_size": session.world_size,
             **standing,
-            "rng": rng["rng"],
-            "epoch_rng": rng["epoch_rng"],
+            **{name: state[name] for name in ("rng", "epoch_rng", "rest")},
         }
 
     def _name(self) -> Position:
