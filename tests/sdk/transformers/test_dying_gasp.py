@@ -89,7 +89,7 @@ def training(directory: Path, worker: Worker | None, *callbacks: Any, **options:
         gasp = ours.DyingGasp()
     args = TrainingArguments(
         output_dir=str(directory),
-        max_steps=STEPS,
+        max_steps=options.pop("max_steps", STEPS),
         per_device_train_batch_size=4,
         save_strategy=options.pop("save_strategy", "no"),
         logging_steps=options.pop("logging_steps", 3),
@@ -355,6 +355,25 @@ def test_what_a_callback_behind_changes_as_a_step_ends_belongs_to_it(tmp_path: P
     resumed = training(tmp_path / "b", Worker(Session(run_id="r")), Averages())
     resumed.train(resume_from_checkpoint=asks.saved.path)
     assert weights(resumed) == weights(undisturbed)
+
+
+class Remembers(Averages):
+    """Has averages and a count of its own, and says nothing of them."""
+
+    def __init__(self) -> None:
+        self.steps, self.shadow, self.name = 0, torch.zeros(8), "shadow"
+
+    def on_step_end(self, _args: Any, _state: Any, _control: Any, model: Any = None, **_: Any) -> None:
+        self.steps += 1
+        self.shadow.lerp_(model.layers[0].bias.detach(), 0.5)
+
+
+def test_what_a_callback_keeps_from_step_to_step_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    training(tmp_path, Worker(Session(run_id="r")), Remembers(), max_steps=4).train()
+    heard = capfd.readouterr().err
+    assert "what nobody saves (Remembers.steps, Remembers.shadow), and begin anew after a fault" in heard
 
 
 @pytest.mark.parametrize("step", [3, 6], ids=["first evaluation", "second"])

@@ -5,7 +5,7 @@ helper thread's provider, nor what outlives a peer (``stay``).
 """
 
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
@@ -211,9 +211,11 @@ class Boundaries:
         if names := self.parts.objects.put_noted(noted):
             told(f"objects ({', '.join(names)}) are those of {giver}, which saved")
 
-    def tell_whose_buffers(self, giver: int, saved: Container[str] | None = None) -> None:
-        """This rank has those of rank ``giver``: all, or those that were ``saved``."""
-        names = [name for name in self.parts.buffers.now() if saved is None or name in saved]
+    def tell_whose_buffers(self, giver: int, saved: Iterable[str] | None = None) -> None:
+        """This rank has those of rank ``giver``: all, or what is ``saved`` but no parameter, as metrics."""
+        trained = {name for name, _ in self.parts.model.named_parameters(remove_duplicate=False)}
+        held = self.parts.buffers.now() if saved is None else saved
+        names = [name for name in held if name not in trained]
         if names and giver != self.writer.session.rank:
             told(
                 f"buffers ({', '.join(names[:3])}) are those of rank {giver}, which saved: another"

@@ -8,6 +8,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from faultrun.errors import FaultrunError
+from faultrun.sdk.transformers.callback_attributes import CallbackAttributes
 from faultrun.sdk.worker.training_stages import told
 
 
@@ -70,14 +71,16 @@ def put_jit_aside(trainer: Any) -> None:
 class Last(TrainerCallback):  # type: ignore[misc]
     """Behind all other callbacks: what these do as a step ends belongs to it."""
 
-    def __init__(self, ended: Callable[[Any, Any], None]) -> None:
-        self._ended = ended
+    def __init__(self, others: list[Any], ended: Callable[[Any, Any], None]) -> None:
+        self._ended, self._attributes = ended, CallbackAttributes(others)
 
     @classmethod
     def follows(cls, handler: Any, ended: Callable[[Any, Any], None]) -> None:
         """Be there once; in a new list, for the one that there was is being gone through."""
-        handler.callbacks = [*(one for one in handler.callbacks if not isinstance(one, cls)), cls(ended)]
+        others = [one for one in handler.callbacks if not isinstance(one, cls)]
+        handler.callbacks = [*others, cls(others, ended)]
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_others: Any) -> None:
         """All other callbacks have been told."""
         self._ended(state, control)
+        self._attributes.stepped()
