@@ -32,9 +32,6 @@ def why_not_stay(state: RunState, *dead: int, status: ExitStatus | None = None) 
     if mute := survivors - life.rejoinable - life.rejoining:
         return f"rank {min(mute)} cannot leave its group alive"
     plan = state.plan
-    on_the_way = life.rejoining & plan.newcomers if plan is not None else frozenset[int]()
-    if survivors and survivors <= on_the_way and "" in dict(life.sharing).values():
-        return "those that had the state are gone"  # each had all of it, and none is kept beside them
     came = plan is not None and not plan.kept.issuperset(dead)
     if plan is not None and survivors and survivors <= life.rejoining - plan.kept and not elsewhere(state):
         return "no other rank that has trained lives: who came in has no state yet"

@@ -29,13 +29,8 @@ from faultrun.sdk.torch.group.same_parameters import SameParameters
 from faultrun.sdk.torch.provider import GaspFile, keep
 from faultrun.sdk.torch.snapshots.last_boundary import LastBoundary
 from faultrun.sdk.torch.state.boundary import Objects, device_of
-from faultrun.sdk.torch.state.state_dict import (
-    Parts,
-    is_compiled,
-    own_states,
-    unwrapped,
-    unwrapped_optimizer,
-)
+from faultrun.sdk.torch.state.own_attributes import own_states
+from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Folder, SaveWriter, folder_of
 from faultrun.sdk.worker.worker import worker

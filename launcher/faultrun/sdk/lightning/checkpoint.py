@@ -12,7 +12,8 @@ from typing import Any
 from faultrun.sdk.lightning.progress import Counters, FitPlace, resumable
 from faultrun.sdk.torch.loader.held_objects import is_of_library
 from faultrun.sdk.torch.state.boundary import Objects, device_of, with_numbers
-from faultrun.sdk.torch.state.state_dict import Parts, own_states, unwrapped_optimizer
+from faultrun.sdk.torch.state.own_attributes import own_states
+from faultrun.sdk.torch.state.state_dict import Parts, unwrapped_optimizer
 
 STATE_KEY = "DyingGasp"
 """Under which this callback's own state is in a checkpoint's ``callbacks``."""

@@ -24,7 +24,7 @@ from faultrun.sdk.torch.group.same_parameters import SameParameters
 from faultrun.sdk.torch.provider import keep
 from faultrun.sdk.torch.snapshots.last_boundary import LastBoundary
 from faultrun.sdk.torch.state.boundary import Objects, device_of
-from faultrun.sdk.torch.state.own_optimizers import own_states
+from faultrun.sdk.torch.state.own_attributes import own_states
 from faultrun.sdk.torch.state.rng import restore_rng
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.torch.training import Training

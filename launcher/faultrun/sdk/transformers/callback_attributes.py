@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from transformers.trainer_callback import ExportableState
 
-from faultrun.sdk.torch.group.same_parameters import digest_of
-from faultrun.sdk.torch.state.boundary import OF_LIBRARIES
+from faultrun.sdk.torch.group.same_parameters import sample_of
+from faultrun.sdk.torch.loader.held_objects import is_of_library
 from faultrun.sdk.torch.state.trees import map_tensors
 from faultrun.sdk.worker.training_stages import told
 
@@ -24,7 +24,7 @@ class CallbackAttributes:
 
     def __init__(self, callbacks: Iterable[Any]) -> None:
         own = (one for one in callbacks if not isinstance(one, ExportableState))
-        self._own = [one for one in own if not type(one).__module__.startswith(OF_LIBRARIES)]
+        self._own = [one for one in own if not is_of_library(type(one))]
         self._steps = 0
         self._then: dict[str, str] = {}
 
@@ -43,7 +43,7 @@ class CallbackAttributes:
 
     def _now(self) -> dict[str, str]:
         return {
-            f"{type(one).__name__}.{name}": repr(map_tensors(value, digest_of, _digest_of_other))
+            f"{type(one).__name__}.{name}": repr(map_tensors(value, sample_of, _digest_of_other))
             for one in self._own
             for name, value in vars(one).items()
         }
@@ -52,5 +52,5 @@ class CallbackAttributes:
 def _digest_of_other(value: Any) -> Any:
     """Of a module its state, of an array its numbers; of what nobody can look into that it is there."""
     if isinstance(value, torch.nn.Module):
-        return map_tensors(value.state_dict(), digest_of, id)
+        return map_tensors(value.state_dict(), sample_of, id)
     return zlib.crc32(value.tobytes()) if hasattr(value, "tobytes") else type(value).__name__

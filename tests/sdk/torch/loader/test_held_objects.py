@@ -10,7 +10,7 @@ import torch
 
 from faultrun.sdk.torch.loader.held_objects import is_generator, walk
 from faultrun.sdk.torch.state.boundary import Objects
-from faultrun.sdk.torch.state.own_optimizers import own_states
+from faultrun.sdk.torch.state.own_attributes import own_states
 
 pytestmark = pytest.mark.torch
 

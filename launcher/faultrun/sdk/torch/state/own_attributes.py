@@ -64,7 +64,7 @@ class ModuleAttributes:
 
     def __init__(self, module: torch.nn.Module) -> None:
         named = module.named_modules()
-        self._parts = [pair for pair in named if not type(pair[1]).__module__.startswith(OF_LIBRARIES)]
+        self._parts = [pair for pair in named if not is_of_library(type(pair[1]))]
         self._first = copied(self._now())
         self._changing = {name for name, one in self._first.items() if _size_of(one) > SMALL_BYTES}
         """Names of what is kept: also what is too large to be compared at each step."""
