@@ -47,6 +47,12 @@ def breaks(story: Story, rank: int) -> Story:
     return story
 
 
+def comes(story: Story, rank: int) -> Story:
+    """A newcomer for ``rank`` waits at its first step, and the others let it in between two of theirs."""
+    story.now(StandbyChanged, rank=rank, state=StandbyPhase.PARKED).rang(Timer.HEAL)
+    return story.now(RankCanRejoin, rank=min(story.state.life.alive), trains_on="", waits=True)
+
+
 def is_well(story: Story, *slots: int) -> Story:
     return story.now(SlotsUsable, node=NODE, slots=slots)
 
@@ -90,7 +96,7 @@ def test_once_the_slot_is_well_a_newcomer_comes_and_is_waited_for_from_then_on()
     assert (story.phase, newcomers(story)) == (Phase.RUNNING, [1])
     assert is_well(story, 1).whys[-1] != story.whys[-2]
     story.performed(Spawn)
-    story.now(StandbyChanged, rank=1, state=StandbyPhase.PARKED).rang(Timer.HEAL)
+    comes(story, 1)
     (spawn,) = story.performed(Spawn)
     assert (spawn.ranks, spawn.plan.missing, spawn.plan.kept) == ((1,), frozenset(), frozenset({0, 2, 3}))
     assert workers_words(story.plan) == ""
@@ -100,7 +106,7 @@ def test_once_the_slot_is_well_a_newcomer_comes_and_is_waited_for_from_then_on()
 def test_of_two_places_the_one_that_is_well_is_taken_and_the_other_stays_empty() -> None:
     story = breaks(breaks(training(), 1), 3)
     assert (story.phase, story.plan.barred()) == (Phase.RUNNING, frozenset({1, 3}))
-    is_well(story, 3).now(StandbyChanged, rank=3, state=StandbyPhase.PARKED).rang(Timer.HEAL)
+    comes(is_well(story, 3), 3)
     assert (story.plan.missing, story.plan.barred()) == (frozenset({1}), frozenset({1}))
     assert workers_words(story.plan) == f"3 of 4, without slot 1: {WHY}"
 
