@@ -180,6 +180,14 @@ def test_a_file_that_is_moved_as_soon_as_it_was_written_is_known_by_its_last_nam
     ]
 
 
+def test_a_file_that_is_moved_is_the_save_that_it_was_whatever_it_is_called_then() -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for step in (10, 20):
+        learner.moved("/ckpt/ckpt.pt", "/ckpt/ckpt.bak")
+        saved(learner, step, "ckpt.pt")
+    assert told(learner) == [("ckpt.bak", 10), ("ckpt.pt", 20)]
+
+
 def test_folders_that_take_turns_are_saves_each_with_all_its_files() -> None:
     learner = SaveLearner(SavesSeen(), ("/ckpt",))
     for step, folder in ((10, "A"), (20, "B"), (30, "A")):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from faultrun.checkpoints.names import base_name
+from faultrun.checkpoints.names import base_name, is_unfinished
 from faultrun.checkpoints.reading import comparable
 from faultrun.checkpoints.saves.growing_save import AT_ONCE, GrowingSave, without_copies
 from faultrun.checkpoints.saves.save_names import (
@@ -187,7 +187,7 @@ class SaveLearner:
         """
         names = ((one, kind, name) for one in reversed(self._saves) for kind, name in one.files.items())
         for save, kind, name in names:
-            if save.path(name) == was and is_of_a_save(path):
+            if save.path(name) == was and not is_unfinished(base_name(path)):
                 save.moved[name] = path
                 final = any(name in one.files.values() for one in self._saves if one is not save)
                 save.files[kind] = path if name in save.pending and not final else name

@@ -62,7 +62,9 @@ def test_a_whole_legacy_file_is_whole_by_structure_only() -> None:
 
 
 @pytest.mark.parametrize("path", [ZIP, LEGACY], ids=["zip", "legacy"])
-@pytest.mark.parametrize("name", ["model_5", "ckpt_5.tar", "epoch.5", "last", "net.model"])
+@pytest.mark.parametrize(
+    "name", ["model_5", "ckpt_5.tar", "epoch.5", "last", "net.model", "ckpt.pt.bak", "a.old"]
+)
 def test_a_file_under_any_name_is_known_by_how_it_begins(path: Path, name: str, tmp_path: Path) -> None:
     for other in ("latest", "history", "data.tar", "index.5", "optimizer"):
         (tmp_path / other).write_bytes(b"not of torch.save" * 99)

@@ -30,7 +30,10 @@ from faultrun.model.checkpoint import Depth, Entry, Verdict
 # Lightning's "epoch=1-step=20.ckpt" and "last.ckpt", but not "lenet-1_1875.ckpt" of MindSpore.
 _NAME = re.compile(r".+\.(?:pt|pth|pth\.tar|ckpt)", re.IGNORECASE)
 _MINDSPORE_NAME = re.compile(r".+-\d+_\d+(?:_breakpoint)?\.ckpt")
-_OTHER = re.compile(r".*/(?![._])(?:[^./]+|[^/]+\.(?:\d+|tar|model|state|chk|weights|params))", re.IGNORECASE)
+_OTHER = re.compile(
+    r".*/(?![._])(?:[^./]+|[^/]+\.(?:\d+|tar|model|state|chk|weights|params|bak|backup|old|orig|prev))",
+    re.IGNORECASE,
+)
 # As torch's own example of FSDP2 saves them, the model first; where both are, ``folder`` has claimed them.
 _OPTIMIZER_OF = {"model_state_dict.pt": "optim_state_dict.pt"}
 _LEGACY_MAGIC = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
