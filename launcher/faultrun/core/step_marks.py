@@ -17,7 +17,7 @@ _NAME = (
 )
 _NAMED = re.compile(_NAME + _WHOLE_NUMBER + r"(?:\s*/\s*(?P<of>\d{1,15})(?![\w.]))?")
 _UNREAD = re.compile(_NAME + r"(?=\d)")
-"""As ``3.5k``, ``1e+04`` and ``3.500`` are: it may be the next step, and nobody knows which."""
+"""A number such as ``3.5k``, ``1e+04`` or ``3.500`` may be the next step, and nobody knows which."""
 _FRACTION = re.compile(
     r"(?i)(?:^|(?P<open>[\[(])|(?P<bar>\|)|\bbatch\b\s?[:=]?)\s*"
     + _WHOLE_NUMBER
