@@ -22,7 +22,7 @@ from benchmarks.campaigns.everything_plan import (
     draw_of,
 )
 
-REJOIN_S = 30
+REJOIN_S, HEALS_S = 30, 420.0
 OF_A_STEP = (
     *("loader", "begin", "forward", "backward", "collective"),
     *("update", "updated", "end", "after", "saving"),
@@ -232,7 +232,7 @@ _OF_PLACES = f"""\
 standby; most faults are deaths, of one rank or two, more than half of them while places are empty, in the
 repair, or as a newcomer comes, which may be killed itself. {_JUDGED} Asked besides: the samples of each
 step, whoever did it, are those of all ranks, and its losses their sum; once a place was empty, weights are
-held to those of all within 1e-5; all places are taken again within 150 s of the last fault."""
+held to those of all within 1e-5; all places are taken again within {HEALS_S:g} s of the last fault."""
 
 _OF_KILLS = f"""\
 `make soak N={{faults}} SEED={{seed}}`: trainings of two torch ranks without the SDK, each with one rank

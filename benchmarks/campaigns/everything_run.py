@@ -25,7 +25,7 @@ from benchmarks.campaigns.everything_judge import (
 )
 from benchmarks.campaigns.everything_law import EXACT_STEPS, law_of
 from benchmarks.campaigns.everything_plan import ENDS, HANG_S, HANGS, Fault, Kind, Way, When, is_ordered
-from benchmarks.campaigns.everything_presets import REJOIN_S
+from benchmarks.campaigns.everything_presets import HEALS_S, REJOIN_S
 from benchmarks.campaigns.everything_rows import finished, row_of
 from benchmarks.campaigns.everything_site import Site
 from benchmarks.campaigns.everything_strike import Striker, Struck
@@ -80,7 +80,7 @@ class Passage:
             rows.append(self._row_of_armed(place, fault, order, rows[0]))
         wrong = self._broken(rows[0]["at_s"], since_life, [fault for _, fault in faults])
         if not settled and not site.ended:
-            wrong.recovery.append(f"no training on all ranks within {_RECOVERS_S:g} s")
+            wrong.recovery.append(f"no training on all ranks within {self._recovers_s:g} s")
             self.over = True
         if site.ended:
             self.over = True
@@ -233,7 +233,12 @@ class Passage:
                 return False
             return self._trained(since_s) is not None
 
-        return self._site.wait(settled, _RECOVERS_S)
+        return self._site.wait(settled, self._recovers_s)
+
+    @property
+    def _recovers_s(self) -> float:
+        """What a newcomer that gives way to all others may take on a crowded machine, or a start."""
+        return HEALS_S if self._setting.way is Way.TRAINS_ON else _RECOVERS_S
 
     def _is_full(self) -> bool:
         """Whether all nodes take part; a device of one node waits for its own word."""

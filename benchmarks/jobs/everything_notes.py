@@ -162,8 +162,9 @@ def newest_whole(folder: Path, parts: int) -> int:
     of two lives are no state, though both passed the step.
     """
     there: dict[tuple[int, object], set[str]] = {}
-    for path in folder.rglob("*.pt"):
-        if not path.name.startswith(".") and _is_whole(path):
+    there_are = (Path(at, name) for at, _, names in os.walk(folder) for name in names)  # others write here
+    for path in there_are:
+        if path.suffix == ".pt" and not path.name.startswith(".") and _is_whole(path):
             life = _life_of(path) if parts > 1 else None
             there.setdefault((step_of(path), life), set()).add(path.parent.name.rpartition("_")[2])
     complete = [step for (step, _), ranks in there.items() if len(ranks) >= parts]

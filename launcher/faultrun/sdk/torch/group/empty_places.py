@@ -84,7 +84,7 @@ class ScriptMeetings:
         if needs_all:
             return f"its steps call {name}, which takes a part of every rank"
         if not sums:
-            return ""  # who is there has all of it
+            return ""  # those that live have all of it
         if not self.in_attempt:
             return f"its ranks meet outside of guard.attempt() ({name})"
         no_gradients = "" if self._averages else self.no_gradients()
