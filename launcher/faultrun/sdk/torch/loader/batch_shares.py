@@ -42,7 +42,7 @@ class InParts:
         self._added, self._held = False, []
 
     def watch(self, optimizers: Iterable[Any], lost: Callable[[], object]) -> None:
-        """See when gradients come, and call ``lost`` where those of a step's earlier parts are dropped.
+        """Watch when gradients come, and call ``lost`` where those of a step's earlier parts are dropped.
 
         An optimizer's ``zero_grad``, which many loops begin a step with, does nothing between two parts.
         """
