@@ -50,7 +50,7 @@ class CallbackAttributes:
 
 
 def _digest_of_other(value: Any) -> Any:
-    """Of a module its state, of an array its numbers; of what nobody can look into that it is there."""
+    """Look into the state of a module and the numbers of an array; all else has the name of its class."""
     if isinstance(value, torch.nn.Module):
         return map_tensors(value.state_dict(), sample_of, id)
     return zlib.crc32(value.tobytes()) if hasattr(value, "tobytes") else type(value).__name__
