@@ -92,7 +92,7 @@ def _differ(names: list[str], step: int, first: int, second: int) -> FaultrunErr
         "ranks have a state of their own, and that of one is taken for that of another",
         because=f"{names[0]} differs between rank {first} and rank {second} behind step {step}{more}",
         hint="where each is to have its own, protect(directory=sdk.Folder(directory=...,"
-        " replica_group=(rank,))), or no callback of the SDK; else give all ranks the same before the first step",
+        " replica_group=(rank,))), or no callback; else give all ranks the same before the first step",
     )
 
 
