@@ -23,4 +23,4 @@ def test_a_reader_before_any_rank_lives_is_another_and_nobody_can_tell_what_the_
     opened.begin(None)
     assert opened.read("ck/a-1.pt", lives=True)
     assert not opened.read("ck/a-2.pt", lives=False), "we look for a checkpoint"
-    assert opened.paths == ("ck/a-1.pt",)
+    assert [opened.paths] == [("ck/a-1.pt",)]

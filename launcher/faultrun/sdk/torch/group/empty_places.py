@@ -67,7 +67,7 @@ class ScriptMeetings:
         self, name: str, missing: tuple[int, ...], *, sums: bool = False, needs_all: bool = False
     ) -> None:
         """Note a collective by its name. NeedsAllRanks: without the ``missing`` it would be another."""
-        if self._ours or not self._looks:
+        if self._ours or not (self._looks or (needs_all and missing)):
             return
         against = self._against(name, sums=sums, needs_all=needs_all)
         if against and missing:
