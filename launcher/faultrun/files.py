@@ -1,4 +1,4 @@
-"""Files as several packages need them: read where nobody may be disturbed, replaced in one step, waited for.
+"""Files as several packages need them: read without disturbing writers, replaced in one step, waited for.
 
 A file that is replaced is old or new, never half, and by a power cut never empty.
 """

@@ -2,7 +2,7 @@
 
 ``flock``, which the kernel takes back when its holder ends, however it ends. A file system that has none
 (NFS without its lock service, some FUSE) gets a lease: a marker beside it that its holder's thread
-refreshes, and that another process may take once nobody has refreshed it for ``LEASE_S``.
+refreshes, and that another process may take once it was not refreshed for ``LEASE_S``.
 Forked helpers close what they inherit and executed ones inherit nothing, so no lock outlives its holder.
 """
 
@@ -30,7 +30,7 @@ _KERNELS_LIST = Path("/proc/locks")
 
 
 class Busy(Exception):
-    """Somebody holds ``path``. Who that is, is looked up when it is asked for, which should be soon.
+    """Another process holds ``path``. Who that is, is looked up when it is asked for, which should be soon.
 
     Each time that ``/proc/locks`` is opened the kernel waits until no processor is at a lock: 7 ms and more.
     """
@@ -73,7 +73,7 @@ class Flock:
         self._path, self._fd = path, -1
 
     def take(self) -> bool:
-        """Take it, if nobody has it. OSError where the file cannot be made, or there is no flock."""
+        """Take it, if it is free. OSError where the file cannot be made, or there is no flock."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fd = self._opened()
         try:
@@ -100,7 +100,7 @@ class Flock:
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             return os.open(self._path, flags | os.O_CREAT, _MODE)
-        except PermissionError:  # fs.protected_regular: in /tmp nobody creates what another user has made
+        except PermissionError:  # fs.protected_regular: in /tmp no user creates what another has made
             if not self._path.exists():
                 raise
         return os.open(self._path, flags)
@@ -148,7 +148,7 @@ def held(
 
 
 def busy(path: Path) -> Busy | None:
-    """Who holds the flock on ``path`` now; None where nobody does, or nobody can tell. Nothing is written.
+    """Who holds the flock on ``path`` now; None where none does, or that is unknown. Nothing is written.
 
     For an instant ``path`` is held for reading: ``hold`` with a wait does not mind.
     """
@@ -182,7 +182,7 @@ def _leased(path: Path, wait_s: float | None, lease_s: float) -> Lock:
 
 
 def _keep_others_out(path: Path) -> None:
-    """A lock file that an earlier version left readable to everybody becomes its owner's."""
+    """A lock file that an earlier version left readable to all becomes its owner's."""
     with suppress(OSError):
         seen = path.lstat()
         if stat.S_ISREG(seen.st_mode) and seen.st_uid == os.geteuid() and seen.st_mode & 0o077:

@@ -130,7 +130,7 @@ def test_without_the_note_beside_it_a_file_that_was_changed_stays(config: Path, 
     config.write_text(config.read_text() + "lr: 0.1\n")
     with pytest.raises(ConfigError) as caught:
         restore(originals)
-    assert caught.value.what == f"{config} was changed by somebody else"
+    assert caught.value.what == f"{config} was changed by another program"
     assert caught.value.hint == f"diff {originals / '001-train.yaml'} {config}"
     assert "lr: 0.1" in config.read_text()
 

@@ -1,11 +1,13 @@
 """The documentation: faultrun understands every command in it, and every link leads somewhere."""
 
 import ast
+import io
 import json
 import re
 import shlex
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 from typing import Any
 
@@ -159,4 +161,18 @@ def test_a_docstring_is_understood_without_the_one_before_it() -> None:
             match node:  # an option's text is its help, and read below the option before it
                 case ast.Expr(value=ast.Constant(value=str(text))) if leans.match(text):
                     found.append(f"{file}:{node.lineno}")
+    assert found == []
+
+
+def test_a_docstring_or_comment_names_a_rank_a_process_or_a_user() -> None:
+    persons, found = re.compile(r"\b([Ss]ome|[Nn]o|[Aa]ny|[Ee]very)body\b"), []
+    for file in (ROOT / "launcher" / "faultrun").rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        comments = tokenize.generate_tokens(io.StringIO(text).readline)
+        said = [(one.start[0], one.string) for one in comments if one.type == tokenize.COMMENT]
+        for node in ast.walk(ast.parse(text)):
+            match node:
+                case ast.Expr(value=ast.Constant(value=str(words))):
+                    said.append((node.lineno, words))
+        found += [f"{file}:{line}" for line, words in said if persons.search(words)]
     assert found == []

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 _ONE_NODE = "all workers run on this node"
-_PLACED = "workers are processes of this node: nobody places them"
+_PLACED = "workers are processes of this node: they are not placed"
 
 
 def _count_of(value: str) -> str:

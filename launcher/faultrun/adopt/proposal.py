@@ -43,7 +43,7 @@ _LIGHTNING = ("lightning.", "pytorch_lightning.", "lightning_fabric.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """The options of ``faultrun.yaml``, and the command. ``missing`` is what nobody could tell.
+    """The options of ``faultrun.yaml``, and the command. ``missing`` is what could not be told.
 
     ``typed`` are options that stay on the command line, because a shell fills them in. ``questions`` are
     open; ``left_out`` are answers that are of no use before the others are there.

@@ -1,7 +1,7 @@
 """What a person is asked: where the training saves, and how the script is told what to load.
 
 A script's source does not tell this for sure, so nothing is taken from it. Names and defaults of the options
-that the script declares make an answer that is offered, and what nobody answers stays open.
+that the script declares make an answer that is offered, and what is not answered stays open.
 """
 
 import re
@@ -154,7 +154,7 @@ def _names_folder(option: ScriptOption) -> bool:
 
 
 def _value(args: Sequence[str], option: ScriptOption) -> AdoptedOption | None:
-    """The folder that an option names, and what it was read from; None where nobody can tell.
+    """The folder that an option names, and what it was read from; None if unknown.
 
     Where the option may have been typed in another way, shortened or without a space, no default counts.
     """

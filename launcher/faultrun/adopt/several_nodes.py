@@ -10,7 +10,7 @@ PER_NODE = frozenset({"node_rank", "node_name", "local_addr"})
 
 ONE_NODE = ("", "1", "1:1", "1-1")
 FIRST_NODE = "$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)"
-"""The node that serves etcd to the others, where nobody named one; a batch script has the variable."""
+"""The node that serves etcd to the others, where none was named; a batch script has the variable."""
 
 _TASKS = frozenset(
     {"n", "ntasks", "ntasks_per_node", "c", "cpus_per_task", "gpus_per_task", "K", "kill_on_bad_exit"}
@@ -28,7 +28,7 @@ def nodes_of(given: Sequence[tuple[str, str]]) -> str:
 
 
 def tasks_of(given: Sequence[tuple[str, str]], nodes: int) -> str:
-    """How many ranks srun starts on each of so many nodes; "" where nobody can tell."""
+    """How many ranks srun starts on each of so many nodes; "" if unknown."""
     told = {_name(option): value for option, value in given}
     for name in ("ntasks_per_node", "ntasks", "n"):
         if (count := told.get(name, "")).isdecimal():

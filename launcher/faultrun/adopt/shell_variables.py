@@ -98,7 +98,7 @@ def _quoted(text: str, at: int, fields: _Fields, variables: Variables, folder: s
 
 
 def _filled(text: str, at: int, variables: Variables, folder: str) -> tuple[tuple[str, ...] | None, int]:
-    """The words of an expansion, None if nobody knows them, and the position behind it."""
+    """The words of an expansion, None if unknown, and the position behind it."""
     if text[at] == "`" or text.startswith("$(", at):
         end = _behind(text, at)
         if _OWN_FOLDER.search(inside := text[at:end]):

@@ -38,8 +38,8 @@ class Catalog:
     verdicts, and beside it lies the list of what is left alone; None remembers
     only in this process. ``settle_s``: a file written to in the last seconds and not proved by a checksum
     must stay unchanged for so long; 0 when every writer is known to be dead. ``seen`` is what the run's
-    saves were seen to be made of, ``world_size`` how many workers it begins with, 0 where nobody says;
-    ``order`` is that of the writing, None where nobody knows; ``foreign`` are folders of other runs: they are
+    saves were seen to be made of, ``world_size`` how many workers it begins with, 0 if unknown;
+    ``order`` is that of the writing, None if unknown; ``foreign`` are folders of other runs: they are
     not looked through.
     """
 
@@ -201,7 +201,7 @@ class Catalog:
             self._left_alone.keep()
 
     def reached(self, step: int | None) -> None:
-        """How far the run has come: what tells of a later point was written by somebody else."""
+        """How far the run has come: what tells of a later point was written by another run."""
         self._left_alone.reached = step
 
     def know(self, entries: Iterable[Entry], life: int) -> None:

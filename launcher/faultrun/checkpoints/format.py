@@ -87,7 +87,7 @@ Meter = Callable[[int], None]
 
 
 def no_meter(_size_bytes: int) -> None:
-    """Report progress to nobody."""
+    """Drop all progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ def in_parallel(
 ) -> list[_Found]:
     """A look at each of ``items``, in their order, by at most so many threads; this one is the first.
 
-    What a look raises is raised here, once nobody looks any more.
+    What a look raises is raised here, once none looks any more.
     """
     found: dict[int, _Found] = {}
     failed: list[BaseException] = []
@@ -26,7 +26,7 @@ def in_parallel(
                 if failed:
                     return
                 found[at] = look(one)
-        except BaseException as error:  # noqa: BLE001  raised below, where somebody hears it
+        except BaseException as error:  # noqa: BLE001  raised below, where it is heard
             failed.append(error)
 
     others: list[Thread] = []

@@ -155,7 +155,7 @@ def has_part_of_step(name: str) -> bool:
 def plainly_numbered(name: str) -> str:
     """``name`` with ``1,000``, ``1_000``, ``1e+03`` and ``1.5k`` in plain digits.
 
-    Nobody knows that they are meant so: it serves to see which files bear one number, and which comes before.
+    That is a guess: it serves to see which files bear one number, and which comes before.
     A ``#`` of the name's own is another sign: where names are compared it stands for a number.
     """
     return name if _EPOCH_AND_STEP.fullmatch(name) else _SPELLED.sub(_in_digits, name.replace("#", "♯"))

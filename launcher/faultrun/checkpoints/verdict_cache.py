@@ -187,7 +187,7 @@ class LeftAlone:
 
         A training that is repeated may write the bytes of the one before: what has a new time counts as this
         run's if it was seen to be ``written``, or tells of a point of training that the run has ``reached``,
-        or nobody knows how far it is. One that was still being copied begins with what was there.
+        or how far it is, is unknown. One that was still being copied begins with what was there.
         """
         if _is_in(self._known, entry) or _is_in(self._for_now, entry) or self._has_grown(entry):
             return True

@@ -1,4 +1,4 @@
-"""What a person reads: one line for one thing, on stderr. Nobody waits for the person to read it."""
+"""What a person reads: one line for one thing, on stderr. The run does not wait for the person to read it."""
 
 import atexit
 import os
@@ -21,7 +21,7 @@ _CHUNK = 512
 _KEPT = 1 << 16
 _LAST_WORDS_MS = 1000
 _CLOGGED_MS = 20
-"""How long a terminal that somebody else floods may keep us from saying something."""
+"""How long a terminal that another program floods may keep us from saying something."""
 
 _unsaid = bytearray()
 

@@ -35,7 +35,7 @@ _NOBODY = "no supervisor of this run is running any more"
 _CONNECT_S, _REAP_S, _LEAVES_S, _LAST_WORD_S = 5.0, 15.0, 10.0, 5.0
 _NO_PROCESS = 1 << 30
 _MADE_AGAIN_S, _LOOK_AGAIN_S = 6.0, 0.2
-"""A supervisor makes a socket again that somebody has removed, within two looks of two seconds."""
+"""A supervisor makes a socket again that was removed, within two looks of two seconds."""
 
 
 @click.command(epilog=example("faultrun stop --log_dir=faultrun_log"))

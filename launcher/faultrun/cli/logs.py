@@ -36,7 +36,7 @@ from faultrun.workers.logs.streams import prefix_of
 
 _LOOK_S = 0.2
 _ANYBODY_EVERY = 10
-"""How many looks pass until we look whether anybody supervises the run."""
+"""How many looks pass until we look whether a supervisor lives."""
 _USUAL_LINES = 10
 _STDOUT = 1
 
@@ -122,7 +122,7 @@ def _show(folder: Path, chosen: list[WorkerLog], count: int | None, printer: "_P
 
 
 class _Following:
-    """The newest life, and those that come after it, until the run has ended or nobody supervises it."""
+    """The newest life, and those that come after it, until the run has ended or no supervisor lives."""
 
     def __init__(self, folder: Path, ranks: tuple[int, ...], printer: "_Printer") -> None:
         self._folder, self._ranks, self._printer = folder, ranks, printer

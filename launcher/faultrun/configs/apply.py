@@ -89,7 +89,7 @@ def apply(
     owner kept. Doing the same again changes nothing.
 
     ConfigError, with every file still whole, when a file is missing, no text,
-    too large, not in its format, being written by somebody else, or an edit
+    too large, not in its format, being written by another program, or an edit
     makes no sense. All edits are tried in memory before the first file is written.
     """
     preview(settings, originals=originals)
@@ -106,7 +106,7 @@ def in_place(rewrites: Sequence[Rewrite]) -> tuple[Path, ...]:
 def take_back(files: Sequence[Path], *, disk: Disk = LOCAL) -> tuple[Path, ...]:
     """Let ``files`` say what they did before any run set a value there; which of them said something else.
 
-    A value that somebody else has set since stays, and so does the note of one that cannot be put back.
+    A value that another writer has set since stays, and so does the note of one that cannot be put back.
     """
     changed: list[Path] = []
     for file in files:

@@ -19,7 +19,7 @@ MAX_BYTES = 10_000_000
 """A configuration is written by people; what is larger is something else."""
 
 TRIES = 5
-"""Attempts to edit a file that somebody else keeps writing."""
+"""Attempts to edit a file that another program keeps writing."""
 
 WAIT_S = 10.0
 
@@ -74,9 +74,9 @@ class Attributes:
     owner: tuple[int, int] | None = None
 
     def of_a_copy(self) -> "Attributes":
-        """Those of a copy of ours: nobody may read it who may not read the file itself.
+        """Those of a copy of ours: only users that may read the file itself may read it.
 
-        Only root can give it to the file's owner. Where the group is another, it may do what everybody may.
+        Only root can give it to the file's owner. Where the group is another, it may do what all users may.
         """
         if self.owner is None or os.geteuid() == 0:
             return self
@@ -88,7 +88,7 @@ class Attributes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSnapshot:
-    """A file's bytes, whose they are, and a mark that differs once anybody has written the file."""
+    """A file's bytes, whose they are, and a mark that differs once it was written."""
 
     data: bytes
     attributes: Attributes
@@ -134,7 +134,7 @@ def replace_file(disk: Disk, path: Path, data: bytes, attributes: Attributes) ->
 
 def restless(file: Path) -> ConfigError:
     """Refuse a file that changed under every attempt to edit it."""
-    because = f"it was written by somebody else during each of {TRIES} attempts to edit it"
+    because = f"it was written by another program during each of {TRIES} attempts to edit it"
     return ConfigError(f"{file} keeps changing", because=because, hint=f"find the writer: fuser -v {file}")
 
 
@@ -158,7 +158,7 @@ def locked(path: Path, *, wait_s: float = WAIT_S) -> Iterator[None]:
             taken.enter_context(held(lock, wait_s=wait_s))
         except Busy as busy:
             raise ConfigError(
-                f"{path} is being changed by somebody else",
+                f"{path} is being changed by another program",
                 because=f"{busy.holder} has held {lock.name} for {wait_s:g} s",
                 hint=f"fuser {lock}",
             ) from None

@@ -83,7 +83,7 @@ def forget_former(disk: Disk, file: Path) -> None:
 def given_back(file: Path, data: bytes, known: Mapping[str, Former]) -> tuple[bytes, Sequence[str]]:
     """``data`` with every value of ours as it was before, and the keys that still have one.
 
-    What has another value is somebody's, and all else stays as it is.
+    What has another value is another writer's, and all else stays as it is.
     """
     left: list[str] = []
     for key, one in known.items():

@@ -47,7 +47,7 @@ def hand_over(
 ) -> HandOver:
     """Settle how ``resume_args``, templates, reach the program of ``files`` that is started with ``args``.
 
-    Without a ``source`` the arguments are a shell's, or somebody else's, who may hand them on or not.
+    Without a ``source`` the arguments are a shell's, or another program's, which may hand them on or not.
     """
     texts = [bytes_from(file, 0, _MAX_BYTES) for file in files]
     if any(map(_HYDRA.search, texts)):

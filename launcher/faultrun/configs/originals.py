@@ -35,7 +35,7 @@ class Kept:
     """One original.
 
     ``written`` are digests of the version of ours that stands and of the one about to replace it: a crash may
-    leave either. ``foreign``: somebody else changed the file after our first rewrite of it. ``pointer``: the
+    leave either. ``foreign``: another writer changed the file after our first rewrite of it. ``pointer``: the
     training code writes it, too, so that no run gives it back. ``made``: there was no such file.
     """
 
@@ -91,7 +91,7 @@ class Originals:
     def give_back(self, file: Path) -> bool:
         """Give ``file`` its first bytes, owner and mode back; whether that changed it.
 
-        If somebody else changed the file since, a run gives back the values that runs have set, and nothing
+        If another writer changed the file since, a run gives back the values that runs have set, and nothing
         else. ConfigError if that cannot be done, or the original is gone or damaged.
         """
         with explained(file), locked(file), holding(self._folder):
@@ -107,7 +107,7 @@ class Originals:
                 if left or not known:
                     because = "putting the original back would lose that change"
                     hint = f"diff {self._folder / kept.name} {file}"
-                    raise ConfigError(f"{file} was changed by somebody else", because=because, hint=hint)
+                    raise ConfigError(f"{file} was changed by another program", because=because, hint=hint)
             changed = now != kept.sha256 and (seen is None or data != seen.data)
             if changed and kept.made:
                 self._disk.remove(file)
@@ -163,7 +163,7 @@ def restore(
     A run gives back what runs rewrote; what is given back ``by`` hand loses a person's values, too.
     A pointer of the training code is given back only where it is named.
     Returns every file's real path, and whether it had other bytes. ConfigError if one of them was
-    never rewritten, its original is damaged, or somebody else changed it since: putting the
+    never rewritten, its original is damaged, or another writer changed it since: putting the
     original back would lose that change. Every other file is restored before that is raised.
     """
     stores = [Originals(originals, disk)]

@@ -3,7 +3,7 @@
 The marks (``step_marks``) at one place of lines that differ in their numbers alone are a series. Training's
 is the one beside the loss; of several that still go on the one with most marks, for evaluations are rarer.
 Preparation comes to its end, changes its words from line to line, or has no loss beside it. Where no series
-is training's for sure nothing is told; nor is a global step where it may count anew in an epoch, and nobody
+is training's for sure nothing is told; nor is a global step where it may count anew in an epoch, and none
 knows from where.
 """
 

@@ -39,7 +39,7 @@ _ENDING = (Phase.REPLACING, Phase.DRAINING, Phase.KILLING, Phase.SWEEPING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Recovery:
-    """The one that is under way. ``at_s``: when what had happened, for what has and somebody told of.
+    """The one that is under way. ``at_s``: when what had happened, for what has and was told.
 
     ``planned`` is the newest incarnation that this supervisor had a part in, or prepared for.
     """

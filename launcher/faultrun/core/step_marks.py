@@ -17,7 +17,7 @@ _NAME = (
 )
 _NAMED = re.compile(_NAME + _WHOLE_NUMBER + r"(?:\s*/\s*(?P<of>\d{1,15})(?![\w.]))?")
 _UNREAD = re.compile(_NAME + r"(?=\d)")
-"""A number such as ``3.5k``, ``1e+04`` or ``3.500`` may be the next step, and nobody knows which."""
+"""A number such as ``3.5k``, ``1e+04`` or ``3.500`` may be the next step, and it is unknown which."""
 _FRACTION = re.compile(
     r"(?i)(?:^|(?P<open>[\[(])|(?P<bar>\|)|\bbatch\b\s?[:=]?)\s*"
     + _WHOLE_NUMBER
@@ -33,7 +33,7 @@ _OUTER = re.compile(r"(?<![\w.,:/-])(?P<epoch>\d{1,9})\]?\s*$")
 _NOT_TRAINING = re.compile(
     r"(?i)\b(load|resum|restor|recover|checkpoint|ckpt|sav|start|begin|from|total|max|warm|every|per|num|config)"
 )
-"""Words of lines that name steps which nobody is doing; beside a loss they mean nothing."""
+"""Words of lines that name steps that are not being done; beside a loss they mean nothing."""
 _BESIDE = re.compile(
     r"(?i)\b(?:val(?:id(?:at(?:ion|ing|e))?)?|eval(?:uat(?:ion|ing|e))?|test(?:ing)?|predict(?:ion|ing)?"
     r"|infer(?:ence)?|dev|cv|hold-?out|calibrat(?:ion|ing)|profil(?:e|ing)|lr[ _-]finder"

@@ -71,7 +71,7 @@ class Values:
 
     @property
     def checkpoint_file(self) -> str | None:
-        """``checkpoint`` if it is a file: which file of a directory would be meant, nobody can tell."""
+        """``checkpoint`` if it is a file: which file of a directory would be meant, is unknown."""
         return None if self.is_directory else self.checkpoint
 
     @property

@@ -31,7 +31,7 @@ _THEMSELVES = {
     "tensorflow": Framework.TENSORFLOW,
     "npu_bridge": Framework.TENSORFLOW,
 }
-"""The frameworks, not what is built on them: transformers' tokenizers serve anybody."""
+"""The frameworks, not what is built on them: transformers' tokenizers serve any framework."""
 
 _PACKAGES = {**_THEMSELVES, **{name: one for one, names in _BUILT_ON.items() for name in names}}
 

@@ -4,9 +4,9 @@ The scheduler process of MindSpore answers at once, and its workers then sleep f
 whose answer was "not yet" (3-5 s between heartbeats, 3 s for the address of a peer). Here an answer that
 would say "not yet" is held until it can be given:
 
-* a registration, until every rank has registered: everybody's first heartbeat then says "complete";
+* a registration, until every rank has registered: every rank's first heartbeat then says "complete";
 * the reading of a peer's address (``MCCL_COLLECTIVE_RANK_...``), until that peer has written it;
-* a departure, until every rank departs or has ended: nobody takes the last acknowledgement of a
+* a departure, until every rank departs or has ended: no rank takes the last acknowledgement of a
   collective with it.
 
 Workers bound each of these waits themselves and ask again. What is not
@@ -44,7 +44,7 @@ class _Member:
 class MindSporeCluster:
     """One life of a group of ``size`` workers on one node. ``link`` is whatever number a connection has.
 
-    A group in which everybody departed may register anew.
+    A group in which every rank departed may register anew.
     """
 
     def __init__(self, size: int) -> None:
@@ -153,7 +153,7 @@ class MindSporeCluster:
             self._gone.discard(rank)
 
     def _let_go(self) -> list[SchedulerAnswer]:
-        """Answer all who leave, once everybody does or is gone."""
+        """Answer all who leave, once every rank does or is gone."""
         if len(self._leaving.keys() | self._gone) < self._size:
             return []
         leaving, self._leaving = self._leaving, {}

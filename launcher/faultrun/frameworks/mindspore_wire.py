@@ -5,7 +5,7 @@ Read off the wire between the workers and the scheduler process of MindSpore 2.1
 of what a message leads to.
 
 A frame is ``RPC0``, four big-endian u32 (the lengths of name, to, from and body) and then name, to, from and
-body. Workers put their own pid and address into ``from``; nobody reads it. The name is a number in ASCII:
+body. Workers put their own pid and address into ``from``; it is never read. The name is a number in ASCII:
 
 ====  ==========  ==================================  ==================================================
 name  from        body                                answer
@@ -64,7 +64,7 @@ class SchedulerRequest:
     REGISTER  a worker joins; ``node`` is MS_NODE_ID, which we set to the rank
     UNREGISTER  a worker that ends in an orderly way waits up to six seconds for the answer
     HEARTBEAT  its answer is the only way in which a worker learns that the cluster is complete
-    WRITE, READ, DELETE  set, ask for and forget ``key`` for everybody
+    WRITE, READ, DELETE  set, ask for and forget ``key`` for all ranks
     HOST_NAMES  ask for the host of every rank
     """
 

@@ -32,7 +32,7 @@ class JournalWriter:
     is kept and tried again before the next one, and ``trouble`` says so. That the disk did not take what was
     written is said for good: the kernel tells it once, and may have dropped it.
 
-    ``begin_again`` makes the log_dir anew where somebody has removed or moved it, or raises LogDirError where
+    ``begin_again`` makes the log_dir anew where it was removed or moved, or raises LogDirError where
     another run has it. Then all lines so far are written there, too.
     """
 
@@ -92,7 +92,7 @@ class JournalWriter:
         return not self._lost_why
 
     def _is_there(self) -> bool:
-        """Whether our file has its name, or nobody can tell; where files change numbers, by its text."""
+        """Whether our file has its name, or that is unknown; where files change numbers, by its text."""
         try:
             same = os.path.samestat(self._path.stat(), os.fstat(self._fd))
         except OSError as error:

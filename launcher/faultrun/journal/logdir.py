@@ -84,7 +84,7 @@ def claim(
 
 
 def claim_again(claimed: Claimed) -> Claimed:
-    """Make and lock the log_dir of a living run once more, which somebody has removed or moved away.
+    """Make and lock the log_dir of a living run once more after it was removed or moved away.
 
     LogDirError where it cannot be written, or another run has it by now.
     """
@@ -102,7 +102,7 @@ def make_ours(path: Path) -> None:
 
 
 def _prove_free(path: Path) -> None:
-    """LogDirError where a run would write over files of somebody else: no run of ours ever was there.
+    """LogDirError where a run would write over files of another program: no run of ours ever was there.
 
     Our lock stays in every log_dir; a copy of one has its journal.
     """
@@ -113,7 +113,7 @@ def _prove_free(path: Path) -> None:
     shown = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
     raise LogDirError(
         f"the log_dir {path} has files that a run would write over: {shown}",
-        because="no run of faultrun was ever there, so they are somebody else's",
+        because="no run of faultrun was ever there, so they are another program's",
         hint="--log_dir=DIR with a folder of its own, or move these files",
     )
 
@@ -144,7 +144,7 @@ def _found(path: Path, start: RunState, run_id: str) -> Claimed:
 def set_aside(path: Path, run_id: str, *, staying: Iterable[Path] = ()) -> Path:
     """Move what the run left to ``runs/<run_id>``, but for what is ``staying``; say where.
 
-    Only names of our own are moved (``own_names``): whatever else lies there is somebody's. The journal goes
+    Only names of our own are moved (``own_names``): whatever else lies there is another's. The journal goes
     last and nothing is overwritten: killed at any moment, the next call goes on where this one was.
     LogDirError when the journal cannot be moved.
     """
@@ -187,7 +187,7 @@ def _move_own(folder: Path, target: Path, staying: set[Path]) -> None:
             place.parent.mkdir(exist_ok=True)
             _move(entry, place)
     for emptied in {entry.parent for entry in entries} - {folder}:
-        with suppress(OSError):  # something of somebody else lies there
+        with suppress(OSError):  # something of another program lies there
             emptied.rmdir()
     sync_folder(target)
 
@@ -252,7 +252,7 @@ def read_record(path: Path) -> dict[str, Any]:
 def of_this_machine(path: Path, machine: str) -> Path:
     """The log_dir that ``path`` means: of several nodes the folder of ``machine`` below it, or the only one.
 
-    ``path`` itself where a run lies in it, and where nobody can tell which node is meant.
+    ``path`` itself where a run lies in it, and where it cannot be told which node is meant.
     """
     nodes = nodes_in(path)
     own = path / node_folder(NodeId(machine))

@@ -1,1 +1,1 @@
-"""Kubernetes manifests and batch scripts: rendering our own, checking anybody's. Texts in, texts out."""
+"""Kubernetes manifests and batch scripts: rendering our own, checking any. Texts in, texts out."""

@@ -18,7 +18,7 @@ _RESTARTING = frozenset({WorkloadKind.JOB, WorkloadKind.VCJOB, WorkloadKind.ASCE
 
 
 def policies_are_accepted(page: LintInput) -> Iterator[LintFinding]:
-    """Volcano's policies: event or exit code, not 0, not both, and an exit code that anybody gets to see."""
+    """Volcano's policies: event or exit code, not 0, not both, and an exit code that Volcano sees."""
     for policy, in_place in (one for job in page.workloads for one in _policies(job)):
         events, code = dig(policy, "event") or dig(policy, "events"), scalar(policy, "exitCode")
         if (events is None) == (code is None):

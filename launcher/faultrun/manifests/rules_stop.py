@@ -74,7 +74,7 @@ def signal_arrives(page: LintInput) -> Iterator[LintFinding]:
 
 
 def somebody_is_told(page: LintInput) -> Iterator[LintFinding]:
-    """Graceful rescheduling of a container in which SIGTERM reaches nobody and no hook runs."""
+    """Graceful rescheduling of a container in which SIGTERM reaches no process and no hook runs."""
     for job in page.workloads:
         if job.fault_scheduling is None or job.fault_scheduling.value != "grace":
             continue

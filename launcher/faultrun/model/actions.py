@@ -27,7 +27,7 @@ class StartTimer:
 class RequestGasp:
     """SIGTERM (then SIGCONT) to the leaders of ``ranks``, never to their groups.
 
-    SIGKILL follows at ``deadline``. ``peers_lost``: somebody is gone or stands still, so no collective ends.
+    SIGKILL follows at ``deadline``. ``peers_lost``: a rank is gone or stands still, so no collective ends.
     ``stop``: what told the run to end.
     """
 
@@ -42,7 +42,7 @@ class FreeSurvivors:
     """Tell ``ranks`` that a peer is gone and will be replaced: leave the group, stay alive.
 
     Of several nodes each listens then, so that all can meet anew; answers SurvivorsFreed there.
-    ``at_boundary``: nobody is gone, and they say (RankCanRejoin) that all of them stand between two steps.
+    ``at_boundary``: no rank is gone, and they say (RankCanRejoin) that all of them stand between two steps.
     """
 
     incarnation: int
@@ -90,7 +90,7 @@ class Inspect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wake:
-    """SIGCONT to the whole process group of each rank, which somebody has stopped. No answer."""
+    """SIGCONT to the whole process group of each rank, which another process has stopped. No answer."""
 
     ranks: frozenset[int]
 
@@ -142,10 +142,10 @@ class FindRecoveryPoint:
     doubtful. ``quarantine`` lists what restarts could not get past. Files of the ranks in ``lost`` are passed
     over where another rank can stand in. ``expects`` is a checkpoint that the run is known to have had;
     ``folders`` are where its ranks said that they saved. ``world_size`` is that of the plan, 0 in older
-    journals; ``before``: how many workers the run had, where somebody has started it again with another
+    journals; ``before``: how many workers the run had, where it was started again with another
     number. ``resumed`` is what the plan of several nodes resumed from: a node that came late may have taken
     it for that of another run. ``reached`` is the largest step that this run is known to have trained, None
-    where nobody saw one. ``opened`` are files that the script read before it failed.
+    where none was seen. ``opened`` are files that the script read before it failed.
     """
 
     WIRE_NAME: ClassVar[str] = "Survey"
@@ -175,7 +175,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaiseAlarm:
-    """Tell all nodes that the incarnation is over, before anybody has a plan. ``stop``: for our stop.
+    """Tell all nodes that the incarnation is over, before any node has a plan. ``stop``: for our stop.
 
     ``stays``: ranks that can outlive it are to stay.
     """

@@ -51,11 +51,11 @@ class Identity:
         return self.told != (None, None, None)
 
     def same_as(self, other: "Identity") -> bool:
-        """Whether nobody wrote to the one since it was the other.
+        """Whether the one was not written to since it was the other.
 
         A rename, a move and a link leave all of a stamp. What another file system or a careful
         copy gives a new inode keeps size and time, and says the same. Times are only compared
-        for equality: a clock that was set back, or that of a late file server, misleads nobody.
+        for equality: a clock that was set back, or that of a late file server, does no harm.
         """
         if (self.size_bytes, self.mtime_ns) != (other.size_bytes, other.mtime_ns):
             return False
@@ -159,7 +159,7 @@ class Verdict:
     """What verification found. ``why`` is a sentence for people, also when ``whole``.
 
     ``provisional``: the answer may change as other files appear, so it is not worth remembering.
-    ``unverifiable``: nothing shows that it is torn, and nobody can prove that it is whole (it is encrypted).
+    ``unverifiable``: nothing shows that it is torn, and nothing proves that it is whole (it is encrypted).
     """
 
     whole: bool
@@ -221,7 +221,7 @@ class RecoveryPoint:
 
     ``files`` names a file for each rank; in pure data parallel all ranks share one. ``path`` stands for all
     of them where only one can be named, ``identity`` is what lay there when it was chosen (None in older
-    journals). ``unverified``: somebody asked to trust files that cannot be verified, and some of these are.
+    journals). ``unverified``: the user asked to trust files that cannot be verified, and some of these are.
     ``named_step`` is what the file tells as its step, where ``global_step`` was seen to be another.
     ``fixed_by``: why only as many workers as it was chosen for can resume from it; asked for by runs that may
     shrink only. ``part_of``: this node has the files of some ranks only, of that state; empty: it is whole.

@@ -204,7 +204,7 @@ class HelperExit(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat(Fact):
-    """How far ranks are: all that report when somebody ended, now and then the first and the last."""
+    """How far ranks are: all that report when a rank ended, now and then the first and the last."""
 
     steps: tuple[RankStep, ...]
 
@@ -288,7 +288,7 @@ class Drained(Fact):
 class RunFinished(FactOfNodes):
     """The run is over; every node exits with ``exit_code``.
 
-    ``stopped``: somebody asked for it, by ``stop``; None in journals of versions that did not tell.
+    ``stopped``: the user asked for it, by ``stop``; None in journals of versions that did not tell.
     ``aftermath`` is of the incident of several nodes that no plan answers any more.
     ``unheard`` are nodes of which this one, whose own ranks all ended with 0, does not know how theirs did.
     ``restarts`` of the run, which a node without a seat has not followed; None: its own plan tells.

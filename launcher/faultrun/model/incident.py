@@ -27,7 +27,7 @@ class Cause(Enum):
     FENCE = "fence"  # a node ended its own ranks, because another may have got its place
     ELSEWHERE = "elsewhere"  # on another node, which knows more
     GROWTH = "growth"  # nothing failed: slots that had been set aside are well again
-    UNHEALED = "unhealed"  # nothing failed now: nobody came for a place that was empty for too long
+    UNHEALED = "unhealed"  # nothing failed now: no rank came for a place that was empty for too long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +36,15 @@ class Incident:
 
     ``number`` counts incidents of the run from 1. ``rank`` is None when no worker is to blame (MindSpore's
     scheduler died, the platform asks for a restart). ``step`` is the newest global step that any rank
-    reported or, where ranks do not report (``step_from_log``), that a log mentions; None when nobody says. A
+    reported or, where ranks do not report (``step_from_log``), that a log mentions; None if unknown. A
     log may tell only of the epoch and its step ``in_epoch``, and one step in
     ``step_every`` (0: unknown). ``blamed_by`` names the evidence that ``rank`` was the first. ``unstarted``:
     the workers report their steps, and none had finished one. ``stacks`` is where a hung rank was, and the
     folder of all ranks' stacks. ``own_step`` is the newest step of ``rank``
-    itself, None where nobody knows. ``node`` is where it was, empty in older journals; ``at_utc`` the moment,
+    itself, None if unknown. ``node`` is where it was, empty in older journals; ``at_utc`` the moment,
     where several nodes tell of it. ``unkept``: why no rank kept its process although one could have; "" where
     that was no question. ``opened`` are files of checkpoints that were read before the first step; None:
-    nobody could see that.
+    that could not be seen.
     """
 
     number: int

@@ -39,7 +39,7 @@ class Attempt:
     identity: Identity | None = None
 
     def accuses(self, path: str, identity: Identity | None) -> bool:
-        """Whether it is about this checkpoint, whatever its name is now; by path where nobody knows more."""
+        """Whether it is about this checkpoint, whatever its name is now; by path where no more is known."""
         if self.identity is None or identity is None:
             return self.path == path
         return self.identity.same_as(identity)
@@ -132,7 +132,7 @@ class Plan:
 
     @property
     def seat_numbers(self) -> tuple[int, ...]:
-        """The seat of each node among all of the run, those that nobody has included."""
+        """The seat of each node among all of the run, those without a node included."""
         vacant = () if self.slots is None else self.slots.vacant
         gone = {one.seat for one in vacant}
         every = range(len(self.topology.nodes) + len(gone))

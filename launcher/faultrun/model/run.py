@@ -70,7 +70,7 @@ class Promise:
 class Drain:
     """How a life ends: from its first fault, or a stop, until all is swept and read back or replaced.
 
-    ``incident`` is None where nobody failed. The grace window ends at ``deadline``. ``reading`` are rank and
+    ``incident`` is None where no rank failed. The grace window ends at ``deadline``. ``reading`` are rank and
     path of the saves that are being read back, ``swept`` says that no process is left. ``stop``: another
     node was told to.
     """
@@ -106,13 +106,13 @@ class Life:
     ``parked`` are ranks whose newcomer waits at its first step. Places are empty since ``empty_since_s``
     (None: all are taken); ``waits``: for too long, so all wait for who comes next. ``unswept`` are ranks that
     were replaced since all were one group, with the incarnation in which each died. ``usable`` are slots of
-    this node that were set aside and are well again. ``standstill``: nobody has moved for longer than is
+    this node that were set aside and are well again. ``standstill``: no rank has moved for longer than is
     usual. ``master_addr`` is the host of ``master_port``, "" for this one; ``meeting_port`` where survivors
     of several nodes could meet here. ``waiting`` are nodes that could take a vacant seat. ``open_port``:
     where the ranks of the next life could meet, if nothing else has to be prepared for it. ``offered`` are
     this node's own points before a plan took the one of all nodes. ``reached``: how far the ranks were that
     an earlier supervisor had. ``lacks``: nothing that was seen last can be resumed from. ``opened`` are files
-    of checkpoints that were read before the first step; None: nobody can see that.
+    of checkpoints that were read before the first step; None: unknown.
     """
 
     topology: Topology | None = None
@@ -161,7 +161,7 @@ class Life:
         return replace(self, steps=tuple(newest[rank] for rank in sorted(newest)))
 
     def said_of_sharing(self, rank: int, word: str | None) -> "Life":
-        """What ``rank`` says now of doing a missing one's share; None: nobody has asked it."""
+        """What ``rank`` says now of doing a missing one's share; None: it was not asked."""
         others = tuple(one for one in self.sharing if one[0] != rank)
         return replace(self, sharing=others if word is None else (*others, (rank, word)))
 
@@ -297,7 +297,7 @@ class RunState:
 
     @property
     def trained(self) -> bool:
-        """Whether the run came to its own end: every rank returned 0 and nobody had told it to stop."""
+        """Whether the run came to its own end: every rank returned 0 and it was not told to stop."""
         return self.done and self.stop is None and self.exit_code == 0 and not self.unheard
 
     @property

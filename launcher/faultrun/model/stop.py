@@ -1,4 +1,4 @@
-"""Somebody wants the run to end: who, how often, and whether impatiently."""
+"""The user or the platform wants the run to end: who, how often, and whether impatiently."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +11,7 @@ SAME_STOP_S = 2.0
 reach ranks so long before it reaches the supervisor."""
 
 KEYPRESS_S = 0.2
-"""Nobody presses Ctrl-C again so soon; a wrapper that passes on what the terminal sends to all does."""
+"""No person presses Ctrl-C again so soon; a wrapper that passes on what the terminal sends to all does."""
 
 
 class StopSource(Enum):
@@ -57,7 +57,7 @@ def meant_most(stops: Sequence[StopSource]) -> StopSource | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested(Fact):
-    """Somebody wants the run to end, saved. ``late_s``: for so long the platform's clock has been running.
+    """The run is to end, saved. ``late_s``: for so long the platform's clock has been running.
 
     ``by_s``: then the platform ends what still runs, as it said when it was asked.
     """
@@ -69,7 +69,7 @@ class StopRequested(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Somebody told this supervisor to end the run. ``signals`` are the first of each kind."""
+    """This supervisor was told to end the run. ``signals`` are the first of each kind."""
 
     source: StopSource
     signals: tuple[StopRequested, ...] = ()

@@ -13,7 +13,7 @@ worker -> supervisor
     failed  {why}
     can_rejoin {incarnation, trains_on?, waits?}  from now on this process outlives the death of a peer;
                                                   ``trains_on``: why it cannot share out a missing peer's
-                                                  samples, "" where it can; without it nobody asked it to;
+                                                  samples, "" where it can; without it it was not asked to;
                                                   ``waits``: all stand ``at_boundary``, as they were asked
     cannot_rejoin {incarnation, why}              not, or not any more: who waits for it waits in vain
     can_join {}                                   a newcomer has come to its first step: it waits for ``join``
@@ -24,7 +24,7 @@ worker -> supervisor
     memory_fault {incarnation, what}              memory of this process is bad; answered by ``peer_lost`` to
                                                   all where it is repaired in place, else it ends
     snapshot {bytes, whole?}                      wants so much shared memory for copies of its state,
-                                                  ``whole``: which nobody else has; the next node is to
+                                                  ``whole``: which no other has; the next node is to
                                                   have a copy
     next_node {incarnation, at}                   where the next node takes in copies
 supervisor -> worker
@@ -33,7 +33,7 @@ supervisor -> worker
     threads {}                                    write the stacks of all threads but the main one
     peer_lost {incarnation, timeout_s?, at_boundary?}
                                                   a rank of this incarnation's group is gone: leave the group,
-                                                  and wait so long for ``join``; ``at_boundary``: nobody is
+                                                  and wait so long for ``join``; ``at_boundary``: none is
                                                   gone, so all wait between two steps for this word again
     join    {incarnation, store, page, timeout_s, newcomers, missing?, secret?, fds?, stdout?, stderr?,
              error_file?}
@@ -48,13 +48,13 @@ supervisor -> worker
     copies_at {incarnation, at, own, next, asked} this node takes in copies there. Who is ``asked`` tells the
                                                   others over the group's store, as node ``own`` in order,
                                                   and finds out where node ``next`` listens
-    copies_end {incarnation, why}                 copies leave this node no more: nobody is to wait for that
+    copies_end {incarnation, why}                 copies leave this node no more: it is not to be waited for
 controller (``faultrun stop|status|prestop``) -> supervisor
     stop    {source, late_s?}   status {}         answered by one JSON line each; late_s: since the platform's
                                                   clock began, which is when its hook was started
 
 The progress page is a file of one slot of ``SLOT_BYTES`` for each local rank: a step costs the worker one
-write into the page cache, and the supervisor reads how far a rank had come even after SIGKILL. Nobody maps
+write into the page cache, and the supervisor reads how far a rank had come even after SIGKILL. None maps
 it.
 """
 
@@ -98,7 +98,7 @@ STACKS_SIGNAL = 61
 thread's stack. Sent only to a main thread whose process catches it, because others would die of it."""
 
 UNANSWERED_SIGNAL = 62
-"""A real-time signal that nobody sends. A rank that catches it has no handler of its own for SIGHUP, SIGUSR1
+"""A real-time signal that is never sent. A rank that catches it has no handler of its own for SIGHUP, SIGUSR1
 and SIGUSR2, although it catches them: ``sdk/worker/stop_signals.py``, which says the same number."""
 
 STACKS_FILE = "stacks_{rank}.txt"
@@ -152,7 +152,7 @@ def pack_number(number: int) -> bytes:
 
 
 def unpack_number(page: bytes, offset: int) -> int:
-    """The number that stands at ``offset`` of ``page``; 0 where nobody wrote one."""
+    """The number that stands at ``offset`` of ``page``; 0 where none was written."""
     number: int = _NUMBER.unpack_from(page, offset)[0]
     return number
 
@@ -170,7 +170,7 @@ def unpack_progress(slot: bytes) -> Progress | None:
 
 def unpack_word(slot: bytes) -> Progress | None:
     """Read one slot as soon as its worker has written to it, a step or not; None when it never wrote."""
-    if len(slot) < _SLOT.size:  # somebody has cut the page
+    if len(slot) < _SLOT.size:  # the page was cut
         return None
     step, epoch, phase, at_s, count = _SLOT.unpack_from(slot)
     if at_s <= 0.0:
@@ -189,7 +189,7 @@ def message(kind: str, **fields: Any) -> bytes:
 def parse(line: bytes) -> dict[str, Any] | None:
     """The message on one line; None for anything that is not one. Its numbers are finite and fit 64 bits.
 
-    A number that nobody can mean reads as null: a save is not forgotten because the time that it took is NaN.
+    A number that cannot be meant reads as null: a save is not forgotten because the time that it took is NaN.
     """
     try:
         data = json.loads(line, parse_int=_integer, parse_float=_finite, parse_constant=_finite)

@@ -104,7 +104,7 @@ def _supervised(nodes: tuple[NodeRow, ...], ended: RunEnd | None) -> Supervised:
 
 
 def _spent(ledger: Ledger, settings: RunSettings | None, header: PlanHeader | None) -> RestartsSpent:
-    """By the run's clock when the plan was written: nobody outside has another."""
+    """By the run's clock when the plan was written: there is no other outside."""
     restarts = ledger.total_restarts
     counted = len(ledger.restarts)
     high_step = ledger.high_step if ledger.high_step >= 0 else None
@@ -147,7 +147,7 @@ def _set_aside(plan: Plan | None) -> frozenset[NodeId]:
 def _nodes(
     known: KnownKeys, header: PlanHeader | None, roster: Roster, aside: frozenset[NodeId]
 ) -> Iterator[NodeRow]:
-    """Members in the order of their ranks, then everybody else in the order of arrival."""
+    """Members in the order of their ranks, then all others in the order of arrival."""
     stated = sorted(known.nodes.stated if known.nodes is not None else (), key=lambda one: one.created)
     arrived = {(one.node, one.boot): at for at, one in enumerate(stated, 1)}
     here = {(one.node, one.boot): one for one in stated}

@@ -11,7 +11,7 @@ from faultrun.observe.missing_ranks import missing_words
 
 
 def shown_output(spec: RunSpec) -> str:
-    """Say whose output the console shows by default, and how to see more: nobody should miss it."""
+    """Say whose output the console shows by default, and how to see more, so that no user misses it."""
     logs = spec.logs
     if logs.tee or logs.redirects or spec.view.log_format is LogFormat.JSON or not spec.supervision.join:
         return ""

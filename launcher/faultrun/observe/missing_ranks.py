@@ -31,7 +31,7 @@ class MissingRanks:
         self._barred = plan.barred()
 
     def one_group(self, world_size: int, at_s: float) -> tuple[str, float]:
-        """Who has come back now that all are one group, in words, and after how long; "": nobody has."""
+        """Who has come back now that all are one group, in words, and after how long; "": none has."""
         back, self._back = self._back, {}
         if not back:
             return "", 0.0

@@ -91,7 +91,7 @@ class RunView:
 
     @property
     def restarts(self) -> int:
-        """How often workers were started again: by its plan, unless that has started nobody.
+        """How often workers were started again: by its plan, unless that has started no rank.
 
         A node without a seat hears it at the end.
         """

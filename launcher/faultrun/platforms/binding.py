@@ -35,7 +35,7 @@ _OBJECT = '{"device0":["0-3"]}'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindFile:
-    """msrun's newer form: ``cpus`` are processors, or NUMA nodes, or (None) nobody's.
+    """msrun's newer form: ``cpus`` are processors, or NUMA nodes, or (None) none's.
 
     ``told`` are the variables by which MindSpore finds the file (its workers read it again to tie their
     threads, and notice a change by its SHA-256); empty for an object on the command line.

@@ -73,7 +73,7 @@ def ask(device: AskedDevice, environ: Mapping[str, str], within_s: float) -> Dev
         )
     except OSError as error:
         os.close(told)
-        return DeviceHealth(device=device, well=False, said=f"nobody could be started to ask it: {error}")
+        return DeviceHealth(device=device, well=False, said=f"no process could be started to ask it: {error}")
     finally:
         os.close(tell)
     until_s = time.monotonic() + within_s

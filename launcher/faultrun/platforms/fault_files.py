@@ -44,7 +44,7 @@ def parse_fault_ranks(content: bytes) -> FaultRanks | None:
 def parse_reset(content: bytes) -> ResetNotice | None:
     """Read ``reset.json`` without the ``restartType`` beside it.
 
-    A rank that is listed twice with different states, or a state that nobody
+    A rank that is listed twice with different states, or a state that no document
     documented, makes the whole file unbelievable.
     """
     document = _object(json_document(content))
@@ -67,7 +67,7 @@ def parse_reset(content: bytes) -> ResetNotice | None:
 
 
 def parse_restart_kind(content: bytes) -> RestartKind:
-    """Read ``restartType``; a word that nobody documented counts as none."""
+    """Read ``restartType``; a word that is not documented counts as none."""
     word = content[:_SHOWN_CHARS].decode("ascii", "replace").strip().strip('"')
     return next((kind for kind in RestartKind if kind.value == word), RestartKind.UNSTATED)
 

@@ -101,7 +101,7 @@ class FolderWatch:
     def seen(self) -> Iterator[FileSeen]:
         """What was done since the last call, in its order. Never blocks."""
         yield from self._heard()
-        # By link(2) a file gets a name that nobody closes. That one is closed is queued before it is free.
+        # By link(2) a file gets a name without being closed. That one is closed is queued before it is free.
         named = [*filter(_is_whole, self._begun)] if not self._reads else []
         yield from self._heard() if named else ()
         for path in (one for one in named if one in self._begun):
@@ -156,7 +156,7 @@ class FolderWatch:
             self.fd = self._inotify.fd = -1
 
     def _appeared(self, folder: str, was: str) -> Iterator[FileSeen]:
-        """What lies in a new folder was written before anybody watched it, or moved with it."""
+        """What lies in a new folder was written before it was watched, or moved with it."""
         if self._wanted(folder):
             for path in self._enter(folder):
                 before = self._as_given(was + path[len(folder) :]) if was else ""
@@ -209,7 +209,7 @@ class FolderWatch:
 
 
 def _is_whole(path: str) -> bool:
-    """Whether a regular file has contents and nobody writes it; False where the file system does not tell."""
+    """Whether a regular file has contents and no writer; False where the file system does not tell."""
     with suppress(OSError):
         status = os.lstat(path)
         if stat.S_ISREG(status.st_mode) and status.st_size:

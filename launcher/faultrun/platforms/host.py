@@ -79,7 +79,7 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 
 
 def listener(port: int) -> SeenProcess | None:
-    """The process that listens on a TCP port; None if nobody does, or it cannot be seen."""
+    """The process that listens on a TCP port; None if none does, or it cannot be seen."""
     try:
         connections = psutil.net_connections(kind="tcp")
     except (psutil.Error, OSError):

@@ -92,7 +92,7 @@ def memory_fault(lines: Sequence[str], pid: int) -> str:
 
 
 def thread_fault(records: Sequence[Record], died_at_s: float, others: Collection[int]) -> str:
-    """The memory fault of a thread whose process ended at ``died_at_s``; empty if nobody can tell.
+    """The memory fault of a thread whose process ended at ``died_at_s``; empty if unknown.
 
     The kernel names the thread alone, and when its process can be looked at the thread is gone: so it is
     the only fault of that moment that none of ``others`` (pids) had, or none.

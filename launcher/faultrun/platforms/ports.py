@@ -47,7 +47,7 @@ def port_in(address: str, ports: PortRange | None) -> int:
 
 
 def is_shut(address: str, port: int) -> bool:
-    """Whether nobody answers from ``address:port``: a machine where nobody listens says so at once."""
+    """Whether none answers from ``address:port``: a machine on which none listens says so at once."""
     try:
         socket.create_connection((address, port), timeout=_ANSWERS_S).close()
     except OSError as error:

@@ -77,7 +77,7 @@ def python_literal(text: str) -> object:
     _check_depth(text)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an invalid escape in somebody's file is not our user's business
+            warnings.simplefilter("ignore")  # an invalid escape in a user's file is not our user's business
             return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return None

@@ -1,4 +1,4 @@
-"""Where a rehearsed training saved, found among all that it wrote, where nobody said it."""
+"""Where a rehearsed training saved, found among all that it wrote, where it was not said."""
 
 import os
 import stat

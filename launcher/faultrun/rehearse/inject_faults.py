@@ -22,7 +22,7 @@ class RehearsalLimits:
 
     ``handed_over``: something tells the script where to resume. ``hang_by_log``: without heartbeats, logs are
     watched. ``end_s`` is the end of the whole rehearsal on the monotonic clock, ``final_step`` the last step
-    of the training where it came that far undisturbed. ``by_saves``: nobody tells of steps, so that a new
+    of the training where it came that far undisturbed. ``by_saves``: no rank tells of steps, so that a new
     save must show that it trains.
     """
 
@@ -69,7 +69,7 @@ class Striker:
         return self._goes_on(trial, before, at)
 
     def _torn(self, trial: Trial) -> Tried:
-        """Nobody can save any more when the file is cut: that is what a kill inside a save leaves."""
+        """No rank can save any more when the file is cut: that is what a kill inside a save leaves."""
         run = self._run
         if not (paths := run.saves.paths):
             return Tried(trial=trial, fate=Fate.NOT_TRIED, note="there is no checkpoint to tear")
@@ -122,7 +122,7 @@ class Striker:
             run.signal_rank(rank, signal.SIGCONT)
             waited_s = time.time() - at
             if time.monotonic() >= self._limits.end_s:
-                note = f"the time was over {waited_s:.0f} s after the freeze, and nobody had noticed it"
+                note = f"the time was over {waited_s:.0f} s after the freeze, and no look had found it"
                 return Tried(trial=trial, fate=Fate.NOT_TRIED, note=note)
             note = f"not noticed within {waited_s:.0f} s: the run would have stood still for ever"
             return Tried(trial=trial, fate=Fate.LOST, ailments=(Ailment.FREEZE_UNSEEN,), note=note)
@@ -260,7 +260,7 @@ def _ignored(life: LifeSeen) -> bool:
 
 
 def _unknown(life: LifeSeen) -> bool:
-    """Whether nobody knows if it went on from its point."""
+    """Whether it is unknown if it went on from its point."""
     return life.point is not None and life.checked is not None and life.checked.began is Began.UNKNOWN
 
 

@@ -13,7 +13,7 @@ _WIDE = 0.05
 def compare(undisturbed: Losses, again: Losses, noise: float | None) -> LossCheck:
     """Lay what ``again`` printed after a restart beside ``undisturbed``.
 
-    ``noise`` is by how much two undisturbed trainings differed; None: nobody knows. The first loss that is
+    ``noise`` is by how much two undisturbed trainings differed; None: unknown. The first loss that is
     printed after a restart may be a mean over fewer steps: it alone is no difference. A ``noise`` of more
     than 5 % of the loss, or of all that training has changed it by, leaves nothing to compare by.
     """
@@ -45,5 +45,5 @@ def _too_wide(noise: float, undisturbed: Losses, place: LossPlace) -> bool:
 
 
 def noise_of(one: Losses, other: Losses) -> float | None:
-    """By how much two trainings differ that nobody disturbed; None where they printed no place in common."""
+    """By how much two undisturbed trainings differ; None where they printed no place in common."""
     return None if (found := widest(one, other)) is None else found[1]

@@ -96,7 +96,7 @@ class Undisturbed:
 
     ``first_step_s`` and ``first_save_s`` count from the start, ``silent_s`` is the longest time between two
     signs of life after the first step, ``save_every_s`` between two saves. ``last_step`` is None where
-    nobody tells. ``failed`` says what went wrong without any fault of ours. ``exit_code`` is None where it
+    no rank tells. ``failed`` says what went wrong without any fault of ours. ``exit_code`` is None where it
     was ended by us. ``first_save`` says what would be handed over after a fault. ``saves`` are paths, each
     once; ``elsewhere`` are their folders where ``--checkpoint_dir`` names none of them.
     """
@@ -120,7 +120,7 @@ class Undisturbed:
 class RehearsalOutcome:
     """All of it. ``changed`` are files of the user's that are not as they were; there should be none.
 
-    ``left_out`` are faults that nobody asked for. ``watched`` files and folders were digested.
+    ``left_out`` are faults that were not asked for. ``watched`` files and folders were digested.
     ``isolation`` says how they were kept.
     """
 

@@ -138,7 +138,7 @@ class FaultScene:
         return ""
 
     def _between_saves(self, over: Callable[[], bool]) -> None:
-        """Half way to the next save: right behind one nothing is lost, and nobody would learn what may be."""
+        """Half way to the next save: right behind one nothing is lost, so what may be is not learned."""
         every_s, saved_s = self._known.save_every_s, self._run.saves.times_s
         if every_s is not None and saved_s:
             self._run.wait(over, self._limits.until(saved_s[-1] + every_s / 2 - time.monotonic()))
@@ -154,7 +154,7 @@ class FaultScene:
 
 
 def _failed(run: WatchedRun, code: int | None) -> str:
-    """What went wrong in a training that nobody disturbed; empty where nothing did."""
+    """What went wrong in an undisturbed training; empty where nothing did."""
     if code:
         return f"ends with exit code {code}"
     return "fails and is started again" if run.view.incarnation > 0 else ""

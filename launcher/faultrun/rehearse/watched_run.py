@@ -29,7 +29,7 @@ _LOOK_S, _SAVES_LOOK_S = 0.05, 0.15
 class LifeSeen:
     """One incarnation. ``trains_at`` is the wall clock (seconds of Unix) at its first step.
 
-    ``reached`` is the furthest global step by any source, ``first`` the first; None: nobody tells.
+    ``reached`` is the furthest global step by any source, ``first`` the first; None: unknown.
     """
 
     number: int
@@ -78,7 +78,7 @@ class WatchedRun:
 
     @property
     def trains(self) -> bool:
-        """Whether the present incarnation has done a step, as far as anybody tells."""
+        """Whether the present incarnation has done a step, as far as any rank tells."""
         return self.life is not None and self.life.trains_at is not None and self.exit_code is None
 
     def start(self) -> None:

@@ -208,7 +208,7 @@ class SupervisorLink:
         return self._socket.fileno() if self._socket is not None else None
 
     def connect(self) -> bool:
-        """Connect and say hello; False when nobody listens."""
+        """Connect and say hello; False when no supervisor listens."""
         self._give_up_what_is_not_ours()
         if self._socket is not None:
             return True

@@ -4,7 +4,7 @@ Runs under whatever Python the user's program runs under, under the name ``fault
 library only, and nothing else of faultrun. The other end of the channel is ``workers.standby``.
 
 Messages are lines of JSON. We say ``ready`` (or ``refuse`` and leave), hear ``look`` and answer ``here``,
-hear ``go`` and answer ``taken``. End of file means that nobody needs us.
+hear ``go`` and answer ``taken``. End of file means that we are not needed.
 """
 
 import gc
@@ -182,7 +182,7 @@ class Channel:
         self._buffer = b""
 
     def say(self, **message: object) -> None:
-        """Send one message; nobody left to hear it is the end of us."""
+        """Send one message; without a reader we end."""
         try:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
         except OSError:

@@ -23,7 +23,7 @@ _NO_FILE = ("-m", "-c", "-", "")
 
 @dataclass(frozen=True)
 class ProcessState:
-    """Compared with a later one it tells what somebody left behind."""
+    """Compared with a later one it tells what was left behind."""
 
     hooks: dict[tuple[Any, str], Any]
     lists: list[tuple[list[Any], list[Any]]]

@@ -73,7 +73,7 @@ class ProgramImports:
                 exec(compile(statement, "<standby>", "exec"), {"__name__": "standby"})
             except ImportError as error:
                 sys.stderr.write(f"{statement}: {error}\n")  # the program will find the same
-            except (Exception, SystemExit) as error:  # somebody's import may raise anything
+            except (Exception, SystemExit) as error:  # a package's import may raise anything
                 raise Plainer(f"`{statement}` raised {type(error).__name__}: {error}") from error
 
 
@@ -154,7 +154,7 @@ def children() -> list[int]:
 
 
 def _is_installed(top: str) -> bool:
-    """Whether it is a package of the environment, and none that somebody works on."""
+    """Whether it is a package of the environment, and none that is being edited."""
     try:
         found = importlib.util.find_spec(top)
     except (ImportError, ValueError):

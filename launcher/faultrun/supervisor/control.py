@@ -191,7 +191,7 @@ class Control:
         self._listener.close()
 
     def _look_after(self) -> Iterable[Event]:
-        """Somebody may clean up where the socket lies: it is made again, for who has not connected yet.
+        """A cleaner may come where the socket lies: it is made again, for who has not connected yet.
 
         Not over that of another run, which has the log_dir by now.
         """
@@ -315,7 +315,7 @@ class Control:
                 yield event
 
     def _newest_steps(self) -> Iterable[Event]:
-        """How far everybody is, read before a fault is judged."""
+        """How far each rank is, read before a fault is judged."""
         steps = () if self._page is None else self._page.steps()
         if steps:
             yield Heartbeat(at_s=self._reactor.now(), incarnation=self._incarnation, steps=steps)

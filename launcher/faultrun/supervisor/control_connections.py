@@ -63,7 +63,7 @@ class ControlPeer:
 
 
 def places_in(log_dir: Path) -> tuple[Path, ...]:
-    """Where the control socket may be: in the log_dir, or where that takes none, where nobody cleans up."""
+    """Where the control socket may be: in the log_dir, or where that takes none, where no cleaner comes."""
     memory = Path("/dev/shm")  # folders for temporary files are emptied below a run that takes weeks
     folder = memory if os.access(memory, os.W_OK) else _temporary()
     name = f"faultrun-{os.getpid()}-{os.urandom(4).hex()}.sock"
@@ -96,7 +96,7 @@ def listen_at(*places: Path) -> tuple[Path, socket.socket]:
 
 
 def identity(place: Path) -> tuple[int, int] | None:
-    """Which file is there now; None where there is none, or nobody can tell."""
+    """Which file is there now; None where there is none, or that is unknown."""
     try:
         seen = place.lstat()
     except OSError:

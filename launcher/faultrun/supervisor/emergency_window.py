@@ -24,7 +24,7 @@ def let_save(
     world_size: int,
     say: Callable[[str], None],
 ) -> None:
-    """Ask the living workers to save if nobody has, and wait until they have left or the window is over.
+    """Ask the living workers to save if not yet asked, and wait until they have left or the window is over.
 
     Needs neither the loop nor its reactor: either may be what is broken.
     """

@@ -79,7 +79,7 @@ _OF_A_RECOVERY = (
 class LocalExecutor:
     """Implements ``interfaces.Executor`` with this node's processes, files and clock.
 
-    ``readings`` look at checkpoints while workers run: a file system that hangs holds up nobody else, and
+    ``readings`` look at checkpoints while workers run: a file system that hangs holds up nothing else, and
     neither does a health check that hangs in ``checks``.
     """
 
@@ -210,7 +210,7 @@ class LocalExecutor:
         yield found
 
     def _verify(self, action: VerifySave) -> Iterable[Event]:
-        """Whether the window may end is judged by how far everybody is when the save has been read."""
+        """Whether the window may end is judged by how far all are when the save has been read."""
         verdict = self._finder.read_back(action.path)
         verified = GaspVerified(
             at_s=self._reactor.now(),

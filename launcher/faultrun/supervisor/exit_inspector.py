@@ -145,7 +145,7 @@ def _out_of_memory(line: str) -> Finding:
 
 
 def _bus_error(used_bytes: int, total_bytes: int) -> Finding:
-    """What nameless files held was freed when the process ended, before anybody could look."""
+    """What nameless files held was freed when the process ended, before it could be looked at."""
     if used_bytes >= _FULL * total_bytes:
         return Finding(
             name="shared-memory",

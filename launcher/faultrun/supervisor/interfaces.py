@@ -54,7 +54,7 @@ class Agreement(Protocol):
         """Make ``fact`` this node's newest statement."""
 
     def raise_alarm(self, order: RaiseAlarm) -> None:
-        """Tell everybody that an incarnation is over."""
+        """Tell every node that an incarnation is over."""
 
     def tell_nodes(self, incarnation: int, works: str) -> None:
         """Tell the other nodes directly what ours do, as ``NodeSpoke``. It may be lost."""

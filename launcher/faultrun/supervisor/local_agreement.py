@@ -24,7 +24,7 @@ class LocalAgreement:
             self._reactor.post(answer)
 
     def raise_alarm(self, order: RaiseAlarm) -> None:
-        """There is nobody else to tell."""
+        """There is no other node to tell."""
 
     def tell_nodes(self, incarnation: int, works: str) -> None:
-        """There is nobody else to tell."""
+        """There is no other node to tell."""

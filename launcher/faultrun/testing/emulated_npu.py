@@ -34,7 +34,7 @@ _group: Any = None
 
 def install() -> None:
     """Have ``torch_npu`` imported, and ``hccl`` a backend of torch; the log says that it is an emulation."""
-    print(EMULATED, flush=True)  # noqa: T201 - nobody who reads the log shall take it for a device
+    print(EMULATED, flush=True)  # noqa: T201 - no reader of the log shall take it for a device
     npu = types.ModuleType("torch_npu.npu")
     recovery = types.ModuleType("torch_npu.npu._recovery")
     for name in (_current_device, _stop_device, _restart_device, _check_uce_in_memory):

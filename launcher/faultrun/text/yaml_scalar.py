@@ -33,7 +33,7 @@ def go_kind(plain: str) -> ScalarKind:
 
 
 def spelled(value: str | int | bool) -> str:
-    """``value`` as YAML: a string is written plainly where nobody can mistake it, else in double quotes."""
+    """``value`` as YAML: a string is written plainly where it cannot be mistaken, else in double quotes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):

@@ -2,7 +2,7 @@
 
 It does so once the supervisor is gone: PDEATHSIG ends the ranks then, but not *their* children, and data
 loaders of a killed rank would keep running and hold device memory. And it does so when a deadline passes
-that nobody moved: a supervisor that is frozen cannot renew what entitles its ranks to live, and others
+that no process moved: a supervisor that is frozen cannot renew what entitles its ranks to live, and others
 take their places then. It never touches the supervisor, which may be PID 1 of a container.
 """
 

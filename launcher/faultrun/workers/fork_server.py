@@ -39,7 +39,7 @@ _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.star
 
 
 class NoForkServer(Exception):
-    """Nobody forks for us, or not this time: fork here."""
+    """No server forks for us, or not this time: fork here."""
 
 
 class ForkServer:
@@ -60,7 +60,7 @@ class ForkServer:
 
     @property
     def pids(self) -> frozenset[int]:
-        """Its own process while it lives: nobody else must reap it."""
+        """Its own process while it lives: no other thread must reap it."""
         lives = self._process is not None and self._process.poll() is None
         return frozenset((self._process.pid,)) if self._process is not None and lives else frozenset()
 
@@ -194,7 +194,7 @@ def _order(launch: Launch, usual: Policy | None) -> bytes:
 
 
 def _begun(launch: Launch, channel: socket.socket, answer: dict[str, Any] | None) -> tuple[int, int]:
-    """The child waits for our word, which it gets once it is known here: nobody unknown becomes a rank."""
+    """The child waits for our word, which it gets once it is known here: nothing unknown becomes a rank."""
     if answer is None or "pid" not in answer:
         raise NoForkServer
     pid: int = answer["pid"]
@@ -227,14 +227,14 @@ def _begun(launch: Launch, channel: socket.socket, answer: dict[str, Any] | None
 
 
 def _reap(pid: int) -> None:
-    """End a child that is no rank. Nobody else has reaped it: its number is its own."""
+    """End a child that is no rank. It was not reaped elsewhere: its number is its own."""
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
 
 def _inherited(usual: Policy | None) -> tuple[object, ...]:
-    """What children have of the process that forks them, and somebody may change from outside."""
+    """What children have of the process that forks them, and what may be changed from outside."""
     limits = [resource.getrlimit(one) for one in _LIMITS]
     policy = os.sched_getscheduler(0) if usual is None else usual[0]
     nice, cpus = os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0)

@@ -31,7 +31,7 @@ _LIBC = ctypes.PyDLL(None, use_errno=True)
 
 
 def serve(channel: socket.socket, supervisor: int) -> None:
-    """Fork for each request, until nobody holds the other end."""
+    """Fork for each request, until no process holds the other end."""
     # What is sent to all processes of a job is the matter of its workers.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     gc.disable()  # a collection would copy what the children share with us

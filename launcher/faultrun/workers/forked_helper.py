@@ -16,9 +16,9 @@ _FD_LIMIT = 65536
 
 
 class Forked:
-    """A helper that runs ``work`` and ends; what it raises ends the helper and nobody else.
+    """A helper that runs ``work`` and ends; what it raises ends the helper alone.
 
-    Held by a pidfd from its first moment: should somebody else reap it and its number be given away, ``end``
+    Held by a pidfd from its first moment: should another thread reap it and its number be given away, ``end``
     still means no other process. Start it before any thread.
     """
 
@@ -81,7 +81,7 @@ class Orders:
     def send(self, order: Any) -> None:
         """Give one order, anything that is JSON. OSError: no memory is left."""
         os.write(self._text, f"{json.dumps(order)}\n".encode())
-        with contextlib.suppress(OSError):  # full: it will look anyway; broken: nobody looks any more
+        with contextlib.suppress(OSError):  # full: it will look anyway; broken: none looks any more
             os.write(self._rope, b".")
 
     def received(self) -> tuple[list[Any], bool]:

@@ -96,7 +96,7 @@ def without_preempting(pid: int) -> None:
 
     MindSpore's TCP client gives a connection up, and sleeps half a second, when its own event thread runs
     before ``connect()`` has returned. On a busy machine that is the rule: the event wakes the thread, which
-    preempts the other. A thread under SCHED_BATCH preempts nobody when it wakes; it gets the same share.
+    preempts the other. A thread under SCHED_BATCH preempts none when it wakes; it gets the same share.
     """
     _change(pid, os.SCHED_OTHER, os.SCHED_BATCH)
 

@@ -79,7 +79,7 @@ def processor_s(pid: int) -> float:
 
 
 def waiting_in(pid: int) -> tuple[str, str]:
-    """The kernel function and the system call that the main thread waits in; empty where nobody says."""
+    """The kernel function and the system call that the main thread waits in; empty if unknown."""
     wchan = text_of(_PROC / str(pid) / "wchan").strip()
     number = text_of(_PROC / str(pid) / "syscall").partition(" ")[0]
     names = _SLEEPING_CALLS.get(os.uname().machine, {})
@@ -145,7 +145,7 @@ def members(leader: int, too: "Callable[[os.DirEntry[str]], bool]" = lambda _: F
 
 
 def to_ask(found: Mapping[int, Member]) -> list[int]:
-    """Those to be told that the end comes: nobody above them would do it, and it does not only end them.
+    """Those to be told that the end comes: no leader above them would do it, and it does not only end them.
 
     No program of the session is their ancestor. Who would merely die of SIGTERM (``tee`` behind a pipe,
     which must live through the save of who writes to it) is passed over while one that hears it lives.

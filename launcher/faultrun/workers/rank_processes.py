@@ -45,9 +45,9 @@ class Below:
         return self.writing | programs
 
     def to_ask(self, *, all_programs: bool) -> list[int]:
-        """Who is to be told that the end comes, and by nobody above it: each that leads a session and hears.
+        """Who is to be told that the end comes, and by none above it: each that leads a session and hears.
 
-        ``all_programs``: nobody has told those of the rank's own session.
+        ``all_programs``: also those of the rank's own session.
         """
         if all_programs:
             return to_ask(self.found)

@@ -2,7 +2,7 @@
 
 The SDK comes first: it answers in a millisecond, needs no permission, and says where a main thread is that
 holds Python's lock. The main thread itself has to take the signal: a dump by another thread would read its
-stack while it changes. A stopped process answers nobody; py-spy reads its memory, where it is and may.
+stack while it changes. A stopped process gives no answer; py-spy reads its memory, where it is and may.
 """
 
 import subprocess
@@ -49,7 +49,7 @@ class StackDump:
         still = dict.fromkeys(sizes, 0)
         whole: set[int] = set()
         while len(whole) < len(sizes) and time.monotonic() < until_s:
-            time.sleep(_LOOK_S)  # in a helper thread; a file tells nobody that it has grown
+            time.sleep(_LOOK_S)  # in a helper thread; a file does not tell that it has grown
             for rank in sizes.keys() - whole:
                 size = _size(self._files[rank])
                 still[rank] = still[rank] + 1 if size == sizes[rank] > self._began[rank] else 0

@@ -116,8 +116,8 @@ class Standby:
     ) -> bool:
         """Have it become ``new``; False when it cannot. It answers ``taken``, or never.
 
-        ``arguments`` are the program's own; it waits a moment until somebody listens at ``listener``.
-        ``quietly``: it gives way to everybody until ``look_alive``.
+        ``arguments`` are the program's own; it waits a moment until a process listens at ``listener``.
+        ``quietly``: it gives way to all others until ``look_alive``.
         """
         old = self.launch
         stderr = new.stderr or new.stdout
@@ -173,7 +173,7 @@ class Standby:
 
 
 def _silent(pid: int) -> bool:
-    """Whether it is stopped, dead or gone: then nobody would answer."""
+    """Whether it is stopped, dead or gone: then none would answer."""
     return state_of(pid) in ("", "t", "T", "Z", "X")
 
 

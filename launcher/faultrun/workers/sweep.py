@@ -16,7 +16,7 @@ from faultrun.files import readable, sha256
 from faultrun.workers.proc_reader import programs
 
 TAG_VARIABLE = "FAULTRUN_BOOT_ID"
-"""Random for each supervisor process, so that a tag can never mean somebody else's process."""
+"""Random for each supervisor process, so that a tag can never mean another's process."""
 
 _CLEAN_UP_S = 1.0
 """How long those that clean up after others may take once the others are gone."""
@@ -32,10 +32,10 @@ _LIMIT = re.compile(rb"^Max file locks +(\d+|unlimited) +(\d+|unlimited) ", re.M
 
 
 class Strangers:
-    """Processes that are not ours, as somebody found who looked at them: nobody need look again.
+    """Processes that are not ours, as a look has found: they need no other.
 
     A process is known by its number and the inode of its folder in ``/proc``, which the next one of that
-    number does not get. Nobody of ours may be started during a look: between fork and tag a child of ours
+    number does not get. No process of ours may be started during a look: between fork and tag a child of ours
     looks like a process of another program.
     """
 
@@ -60,8 +60,8 @@ def tagged(boots: frozenset[str], strangers: Strangers | None = None) -> Iterato
     """The pids of living processes that a supervisor of ``boots`` brought into the world.
 
     The tag is in ``/proc/<pid>/limits`` (``tag_limit``), which only descendants have. Where limits cannot be
-    set it is in ``/proc/<pid>/environ`` alone: the environment at exec, which anybody can give to a process.
-    So nobody else who lives may have started it. Who is among ``strangers`` is passed by.
+    set it is in ``/proc/<pid>/environ`` alone: the environment at exec, which any program can give.
+    So no other living supervisor may have started it. Who is among ``strangers`` is passed by.
     """
     me = str(os.getpid())
     for entry in os.scandir(_PROC):
@@ -103,7 +103,7 @@ def _has_no_other_parent(pid: int, boots: frozenset[str]) -> bool:
 
 
 def _line_of(pid: int) -> list[int]:
-    """The process, its parent, and so on, as far as anybody tells."""
+    """The process, its parent, and so on, as far as any rank tells."""
     line = [pid]
     while stat := told_by(line[-1], "stat"):
         line.append(int(stat.rpartition(b")")[2].split()[1]))
@@ -139,7 +139,7 @@ def _can_be_tagged(highest: int) -> bool:
 
 
 def _limits_of(pid: int) -> tuple[int | None, int]:
-    """The soft and the hard limit; -1 for none; no soft one where nobody tells."""
+    """The soft and the hard limit; -1 for none; no soft one if unknown."""
     with suppress(FileNotFoundError):  # some sandboxes do not tell
         if (found := _LIMIT.search((_PROC / str(pid) / "limits").read_bytes())) is not None:
             soft, hard = (-1 if one == b"unlimited" else int(one) for one in found.groups())
@@ -148,7 +148,7 @@ def _limits_of(pid: int) -> tuple[int | None, int]:
 
 
 def _lives(pid: int) -> bool:
-    """Not merely on the list until somebody asks how it ended; its first thread may be over before others."""
+    """Not merely on the list until it is asked how it ended; its first thread may be over before others."""
     state = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[0]
     return state not in (b"Z", b"X") or len(list((_PROC / str(pid) / "task").iterdir())) > 1
 
@@ -163,7 +163,7 @@ def sweep(
     """SIGKILL every tagged process that is not to ``spare``; how many were found, which outlived the wait.
 
     Repeats until two looks in a row find none: a process may fork while the others are being killed, and for
-    an instant in its exec it shows no environment at all. Give ``strangers`` only where nobody of ``boots``
+    an instant in its exec it shows no environment at all. Give ``strangers`` only where none of ``boots``
     can be started meanwhile: the second look then reads of newcomers alone. Those that clean up after the
     others have a second for it.
     """
@@ -233,7 +233,7 @@ def cleans_up(pid: int) -> bool:
     """Whether it waits for the end of others, to remove what they shared or to write what they told it.
 
     Nothing but names tells: trackers of semaphores and named memory (Python's, joblib's), torch's manager of
-    shared memory, the service of an experiment's tracker. Each ends when nobody holds its pipe or socket.
+    shared memory, the service of an experiment's tracker. Each ends when no process holds its pipe or socket.
     """
     command, comm = (told_by(pid, name) for name in ("cmdline", "comm"))
     return b"resource_tracker" in command or comm.strip() in _SERVICES

@@ -194,9 +194,9 @@ def test_tls_and_password_files_are_named_and_never_read_into_the_run(script: st
         ("--rdzv-conf=username=me,password=hunter2", "every user of this machine can read a command line"),
         (
             "--rdzv-endpoint=http://me:hunter2@e0:2379",
-            "a user or password in an address is seen by everybody",
+            "a user or password in an address is seen by every user",
         ),
-        ("--rdzv-endpoint=me:hunter2@e0:2379", "a user or password in an address is seen by everybody"),
+        ("--rdzv-endpoint=me:hunter2@e0:2379", "a user or password in an address is seen by every user"),
     ],
 )
 def test_a_password_on_the_command_line_is_refused_unrepeated(script: str, word: str, because: str) -> None:

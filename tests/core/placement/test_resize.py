@@ -54,7 +54,7 @@ def test_of_a_hybrid_plan_a_whole_copy_leaves_and_never_the_last() -> None:
     )
     uneven = who_leaves([frozenset({0, 1, 2}), frozenset({3})], {1})
     assert isinstance(uneven, Inseparable)
-    assert uneven.why == "its replica groups have 1 to 3 ranks, so nobody can tell its copies apart"
+    assert uneven.why == "its replica groups have 1 to 3 ranks, so its copies cannot be told apart"
 
 
 @given(st.integers(1, 4), st.integers(1, 5), st.data())

@@ -141,6 +141,6 @@ def test_it_waits_on_while_another_rank_dies_and_goes_when_nobody_trains_any_mor
     known, said = hear(on_its_way(), rejoined(), empty(1, phase=Phase.REPLACING))
     assert (said, known.healing) == ((), frozenset({1}))
     known, said = hear(known, rejoined(), empty(1, phase=Phase.DRAINING))
-    why = "nobody trains any more beside whom it could take its place"
+    why = "no rank trains any more beside which it could take its place"
     gone = DismissStandbys(incarnation=1, ranks=(1,), state=StandbyPhase.DISMISSED, why=why)
     assert (said, known.phases, known.healing) == ((gone,), {}, frozenset())

@@ -373,7 +373,7 @@ def test_what_a_callback_keeps_from_step_to_step_is_told(
 ) -> None:
     training(tmp_path, Worker(Session(run_id="r")), Remembers(), max_steps=4).train()
     heard = capfd.readouterr().err
-    assert "what nobody saves (Remembers.steps, Remembers.shadow), and begin anew after a fault" in heard
+    assert "what is not saved (Remembers.steps, Remembers.shadow), and begin anew after a fault" in heard
 
 
 @pytest.mark.parametrize("step", [3, 6], ids=["first evaluation", "second"])

@@ -16,11 +16,11 @@ def test_a_reader_before_any_rank_lives_is_another_and_nobody_can_tell_what_the_
     opened = OpenedFiles()
     opened.read("ck/a-1.pt", lives=False)
     opened.begin(None)
-    assert opened.paths == (), "what was read before the plan was read by us"
+    assert not opened.paths, "what was read before the plan was read by us"
     assert not opened.read("ck/a-1.pt", lives=False)
     assert not opened.read("ck/a-1.pt", lives=True)
     assert [opened.paths, opened.at_start] == [None, (BY_OTHERS,)]
     opened.begin(None)
     assert opened.read("ck/a-1.pt", lives=True)
     assert not opened.read("ck/a-2.pt", lives=False), "we look for a checkpoint"
-    assert [opened.paths] == [("ck/a-1.pt",)]
+    assert opened.paths == ("ck/a-1.pt",)

@@ -22,7 +22,7 @@ _HDF5_END_AT = {0: 40, 1: 44, 2: 28, 3: 28}
 
 
 def verify_contents(path: str, depth: Depth) -> Verdict | None:
-    """Whether the file is whole by its own layout; None if nobody knows. Raises Unreadable if it is cut."""
+    """Whether the file is whole by its own layout; None if unknown. Raises Unreadable if it is cut."""
     with opened(path) as file:
         if (head := file.read(0, min(file.size_bytes, _HEAD_BYTES))).startswith((_ZIP, _GZIP)):
             return _unpacked(path, head, depth)

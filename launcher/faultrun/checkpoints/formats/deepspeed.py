@@ -1,4 +1,4 @@
-"""DeepSpeed's folder of one save: ``<dir>/<tag>/``, ``tag`` being ``global_stepN`` if nobody gave another.
+"""DeepSpeed's folder of one save: ``<dir>/<tag>/``, ``tag`` being ``global_stepN`` by default.
 
 ====================================================  =======================================================
 ``mp_rank_MM_model_states.pt``                        the module, and all counts; by the first of each MM

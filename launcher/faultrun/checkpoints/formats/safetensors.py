@@ -1,4 +1,4 @@
-"""``.safetensors`` files of MindSpore and of everybody else, and sets of shards with an index.
+"""``.safetensors`` files of MindSpore and of all others, and sets of shards with an index.
 
 MindSpore names them ``prefix[_N]-EPOCH_STEP.safetensors``, keeps ``epoch_num``, ``step_num`` and
 ``global_step`` as tensors of one number, and with ``crc_check=True`` a checksum in the metadata. Others put
@@ -224,7 +224,7 @@ def _read_header(file: OpenFile) -> _Header:
 
 
 def _parse_object(text: bytes) -> dict[str, object]:
-    """Parse a JSON object that somebody else wrote. Raises Unreadable; no name may come twice."""
+    """Parse a JSON object that another program wrote. Raises Unreadable; no name may come twice."""
     try:
         parsed = json.loads(
             text, object_pairs_hook=_distinct, parse_int=_short_int, parse_constant=_no_constant

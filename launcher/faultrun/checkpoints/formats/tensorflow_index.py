@@ -21,7 +21,7 @@ from faultrun.checkpoints.reading import OpenFile
 from faultrun.text.protobuf import FIXED32, LENGTH, VARINT, WireError, fields, varint
 
 MAX_INDEX_BYTES = 32 << 20
-"""About 300,000 tensors; checksums over more would take longer than anybody waits."""
+"""About 300,000 tensors; checksums over more would take too long."""
 
 _FOOTER_BYTES = 48
 _MAGIC = 0xDB4775248B80FB57

@@ -218,7 +218,7 @@ def _counts_files(files: Iterable[str]) -> bool:
 def _varying(files: Iterable[str]) -> _Masks:
     """Which of the numbers in a name change from file to file, by the name without its numbers.
 
-    Of a name that is alone nobody knows: its last number is taken for the one.
+    Of a name that is alone it is unknown: its last number is taken for the one.
     """
     alike: dict[str, list[Number]] = defaultdict(list)
     for name in files:

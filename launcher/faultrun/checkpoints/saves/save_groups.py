@@ -39,7 +39,7 @@ class SavesOfRun:
     """What is known of the run's saves: what was seen, and how far training came.
 
     ``strangers`` are files of no save of this run, ``world_size`` is how many workers it begins with, 0 where
-    nobody says. ``order`` is that of the writing, by path; None where nobody knows. ``first_seen`` tells at
+    unknown. ``order`` is that of the writing, by path; None if unknown. ``first_seen`` tells at
     the end of which life a file was there, None for one of the last.
     """
 
@@ -181,7 +181,7 @@ def _not_written(
     """Which files all saves before the newest wrote under one name, and this one did not: it is none.
 
     One save tells nothing of a name with a number: the next has another. A save that shares no file with the
-    newest is of something else: another stage, the other of two that take turns. Without steps nobody knows
+    newest is of something else: another stage, the other of two that take turns. Without steps it is unknown
     for sure which files are one save: three must say so.
     """
     *others, newest = (set(one.files) for one in seen.saves) if seen.saves else (set[str](),)
@@ -212,7 +212,7 @@ class _Lives:
     def mixed(self, save: NumberedSave, others: Iterable[NumberedSave]) -> str:
         """Which file is of an earlier life than another, that began the save again; as a clause, '' for none.
 
-        Only files such as ``others`` have together count: else nobody knows that they are of one save.
+        Only files such as ``others`` have together count: else it is unknown whether they are of one save.
         """
         for path in save.files.values():
             if not self.left.get(path, set()).isdisjoint(save.files.values()):

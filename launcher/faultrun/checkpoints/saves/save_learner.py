@@ -106,7 +106,7 @@ class SaveLearner:
         """Note how far training was when ``path`` was written, which ``save`` took, and what is in it.
 
         A save that has the file already, and training is there again, is made anew: it is the newest by then.
-        Saves stand in the order of their writing, however late anybody asks at which step that was.
+        Saves stand in the order of their writing, however late it is asked at which step that was.
         """
         again = save.again.pop(path, 0)
         save.pending.discard(path)
@@ -168,7 +168,7 @@ class SaveLearner:
         self._saves = [one for one in self._saves if one.files]
 
     def met_again(self, digests: Mapping[str, str]) -> None:
-        """Files that nobody watched and that hold other ``digests`` now, the newest last, are newer saves."""
+        """Unwatched files that hold other ``digests`` now, the newest last, are newer saves."""
         newer: GrowingSave | None = None
         for path, digest in digests.items():
             known = self._digests.get(path, "")

@@ -36,7 +36,7 @@ class _Folder:
 def with_stages(entries: Sequence[Entry]) -> list[Entry]:
     """``entries``, each with the number of its stage where it is of a later one than the first.
 
-    Folders and the times of their files tell where nobody has seen in which order they were written.
+    Folders and the times of their files tell where it was not seen in which order they were written.
     """
     folders, stages = _folders(entries), dict[str, int]()
     for folder in sorted(folders, key=lambda one: min(one.times.values())):

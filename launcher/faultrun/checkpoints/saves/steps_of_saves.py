@@ -57,7 +57,7 @@ def _at_step(entry: Entry, save: SeenSave, seen: SavesSeen, roots: Sequence[str]
 
 
 def _continued(entry: Entry, seen: SavesSeen, roots: Sequence[str]) -> Entry:
-    """A save that nobody saw, at the step to which its number leads on from those that were seen.
+    """A save that was not seen, at the step to which its number leads on from those that were seen.
 
     A number that did not grow with the steps, as that of a loss does not, leads nowhere.
     """

@@ -26,7 +26,7 @@ _MEETING = frozenset(
     {"nnodes", "node_rank", "master_addr", "master_port", "rdzv_backend", "rdzv_endpoint", "rdzv_conf"}
 )
 _SOMEWHERE = "192.0.2.1:2379"
-"""Nobody has this address (RFC 5737): it stands for one that a shell fills in."""
+"""No host has this address (RFC 5737): it stands for one that a shell fills in."""
 _SEVERAL = {"nnodes": ("2",), "rdzv_backend": ("etcd",), "rdzv_endpoint": (_SOMEWHERE,)}
 
 

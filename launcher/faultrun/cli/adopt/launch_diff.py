@@ -78,6 +78,6 @@ def write(change: FileChange) -> None:
     with explained(path), locked(path):
         before = snapshot(path)
         if before.data != change.before.encode():
-            because, hint = "somebody else has just changed it", "faultrun adopt again"
+            because, hint = "another program has just changed it", "faultrun adopt again"
             raise ConfigError(f"{change.path} is left as it is", because=because, hint=hint)
         replace_file(LOCAL, path, change.after.encode(), before.attributes)

@@ -72,7 +72,7 @@ def _recovery_info(point: RecoveryPoint | None, catalog: Catalog, found: Finding
     """``recovery_info.json`` of 2023: ``{"normal_rank": {"0": 8}, "abnormal_rank": {"8": 0}}``.
 
     ``abnormal_rank`` gives each lost rank a replacement of its own group, with a whole file of
-    the chosen step, and ``normal_rank`` is its inverse, so nobody replaces two: ValueError,
+    the chosen step, and ``normal_rank`` is its inverse, so none replaces two: ValueError,
     with the reason, when a group lost more members than it has left.
     """
     if point is None:

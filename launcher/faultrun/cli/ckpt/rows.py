@@ -38,7 +38,7 @@ class SavedStep:
 
     @property
     def unverifiable(self) -> int:
-        """How many of them nobody can prove to be whole, nor torn."""
+        """How many of them can be proved neither whole nor torn."""
         return sum(verdict.unverifiable for _, verdict in self.files)
 
 

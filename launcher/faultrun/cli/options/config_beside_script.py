@@ -1,4 +1,4 @@
-"""``faultrun.yaml`` in the folder of SCRIPT: the options of a run for which nobody typed ``--config``.
+"""``faultrun.yaml`` in the folder of SCRIPT: the options of a run for which the user typed no ``--config``.
 
 Only that folder is looked into, never one above it or the working directory: who may write beside a script
 may as well write the script.
@@ -23,7 +23,7 @@ def config_beside(words: Sequence[str], *, module: bool) -> str:
     """The path of SCRIPT's own ``faultrun.yaml``; "" where there is none. ``module``: SCRIPT is a module.
 
     ConfigError where the name is taken by something that is no file, by a link to nothing, or by a file of
-    somebody else's.
+    another program's.
     """
     if (script := script_file(words, module=module)) is None:
         return ""

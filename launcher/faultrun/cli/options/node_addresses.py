@@ -51,7 +51,7 @@ def endpoint(text: str) -> tuple[str, int | None]:
 def endpoints(text: str) -> tuple[Endpoint, ...]:
     """``host:port`` between commas, with or without ``http://`` or ``https://``; etcd's own port if none."""
     if "@" in text:
-        raise ValueError("a user or password in an address is seen by everybody")
+        raise ValueError("a user or password in an address is seen by every user")
     found = []
     for part in (one.strip() for one in text.split(",") if one.strip()):
         scheme, _, rest = part.rpartition("://")

@@ -58,19 +58,19 @@ class Options:
         self.given = given
 
     def gave(self, option: "Option[Any]") -> bool:
-        """Whether somebody set it, in any layer."""
+        """Whether it was set, in any layer."""
         return option.name in self.given
 
     def where(self, option: "Option[Any]") -> str:
-        """The place where it was set, or its spelling if nobody set it."""
+        """The place where it was set, or its spelling if it was not set."""
         return self.given[option.name].where if self.gave(option) else option.spelled
 
     def texts(self, option: "Option[Any]") -> tuple[str, ...]:
-        """What was written, not yet read; empty if nobody set it."""
+        """What was written, not yet read; empty if it was not set."""
         return self.given[option.name].texts if self.gave(option) else ()
 
     def read(self, option: "Option[Any]", meaning: Callable[[str], V]) -> V | None:
-        """What the text means to somebody who knows more than its row; None if nobody set it."""
+        """What the text means to a reader that knows more than its row; None if it was not set."""
         found = self.given.get(option.name)
         return None if found is None else option.blamed(found, meaning)
 

@@ -184,7 +184,7 @@ def _from_config(path: str) -> dict[str, Written]:
 
 
 def _other_hint(path: str) -> str:
-    """Nobody named a file that lies beside the script: it may be another program's."""
+    """The user did not name a file that lies beside the script: it may be another program's."""
     every = "faultrun --help-all lists every option"
     return f"{every}; --config={NO_CONFIG} runs without {path}" if Path(path).name == CONFIG_NAME else every
 

@@ -47,7 +47,7 @@ _SET = {
     "worker_log_name": "worker",
     "max_restarts": "1000",
 }
-"""What a rehearsal decides: it must tell nobody, and may restart as often as it makes faults."""
+"""What a rehearsal decides: it must tell no outlet, and may restart as often as it makes faults."""
 _LEFT_OUT = frozenset({"dry_run", "shutdown_timeout", "tail_worker_log", "tee", "redirects", *_SET})
 
 _LABEL_WIDTH = 56

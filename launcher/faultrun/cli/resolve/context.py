@@ -53,7 +53,7 @@ class ResolveContext:
             self.notes.append(line)
 
     def no_effect(self, because: str, *options: Option[Any]) -> None:
-        """Say of each of ``options`` that somebody set that it does nothing here."""
+        """Say of each of ``options`` that was set that it does nothing here."""
         for option in options:
             if self.settings.gave(option):
                 self.note(f"{self.settings.where(option)} has no effect here: {because}")

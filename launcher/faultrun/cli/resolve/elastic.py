@@ -31,7 +31,7 @@ def resolve_elastic(
         because = f"the run has {world} workers"
         raise settings.refuse(Settings.min_worker_num, because, f"--min_worker_num={max(1, world - 1)}")
     if table and not workers.devices:
-        because = "the workers get the rank table unread, so nobody can leave devices out of it"
+        because = "the workers get the rank table unread, so no device can be left out of it"
         raise settings.refuse(Settings.min_worker_num, because, "leave one of the two out")
     if settings.worker_exit_codes is WorkerExitCodes.TORCHFT:
         because = "a training that recovers by itself (--worker_exit_codes=torchft) sees to its own size"
@@ -114,7 +114,7 @@ def _against_table(ctx: ResolveContext, workers: Workers) -> str:
     """Why no node can be left out of the rank table; the same on every node, because all read the same."""
     named, job = rank_table_named(ctx.settings, ctx.process), workers.job
     if named is None or job is None or job.source != named.where:
-        return "the workers get the rank table unread, so nobody can leave a node out of it"
+        return "the workers get the rank table unread, so no node can be left out of it"
     if (job.nodes, job.local) == (workers.nodes, workers.local):
         return ""
     return (

@@ -1,6 +1,6 @@
 """Another launcher as SCRIPT, or in a shell script that is SCRIPT: what to write instead.
 
-It would start workers of its own in each of ours, which nobody here sees.
+It would start workers of its own in each of ours, which are not seen from here.
 """
 
 import re

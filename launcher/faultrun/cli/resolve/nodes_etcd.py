@@ -32,7 +32,7 @@ _FILES = {
 """Keys of ``--rdzv-conf`` as torchrun's etcd and etcd-v2 call them, and a field of ``EtcdAccess``."""
 _PASSWORDS = ("password", "passwd", "pass")
 _ANYWHERE = "192.0.2.1"
-"""An address that nobody has (RFC 5737): the way there begins at the address of the default route."""
+"""An address that no host has (RFC 5737): the way there begins at the address of the default route."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ def _with_etcd(ctx: ResolveContext, named: tuple[Endpoint, ...], rank: int | Non
 def _with_leader(
     ctx: ResolveContext, framework: Framework, workers: Workers, backend: str, rank: int | None
 ) -> NodeIdentity:
-    """The first node serves: who has node rank 0 or, where nobody said who that is, the named host."""
+    """The first node serves: who has node rank 0 or, where none is said to have it, the named host."""
     settings = ctx.settings
     leader = _leader(ctx, framework, workers, backend)
     if settings.fixed_port:
@@ -205,7 +205,7 @@ def _address_here(host: str) -> str:
 
 
 def _address_of(host: str) -> str:
-    """Empty where nobody knows it: the name of a pod may be known only once that is ready."""
+    """Empty where it is unknown: the name of a pod may be known only once that is ready."""
     try:
         return host if this_machine.is_address(host) else this_machine.address_of(host)
     except OSError:

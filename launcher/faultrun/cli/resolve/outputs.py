@@ -107,7 +107,7 @@ def _need(settings: Settings, option: Option[Any]) -> None:
 
 
 def _need_free(settings: Settings, addr: str, port: int) -> None:
-    """Somebody who asked for metrics shall not find out later that there are none."""
+    """A user who asked for metrics shall not find out later that there are none."""
     with socket.socket(socket.AF_INET6 if ":" in addr else socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -66,7 +66,7 @@ def read_rank_table(ctx: ResolveContext) -> FinishedTable | None:
     """The table that ``rank_table_named`` names, as it is now.
 
     NotFinished while the platform has not finished it. A wrong one is
-    refused, or handed on unread if somebody else says how many workers there are.
+    refused, or handed on unread if another source says how many workers there are.
     """
     settings, process = ctx.settings, ctx.process
     if (named := rank_table_named(settings, process)) is None:

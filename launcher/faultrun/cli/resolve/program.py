@@ -31,7 +31,7 @@ _NO_SCRIPTS_OWN = frozenset(
     }
 )
 _MSRUN_ONLY = (Settings.cluster_time_out, Settings.sim_level, Settings.sim_rank_id, Settings.ms_scheduler)
-"""Nobody but MindSpore's workers makes use of these."""
+"""Only MindSpore's workers make use of these."""
 
 _PYTHON = r"python(\d(\.\d+)?)?"
 _PYTHON_ENDING = r"-[bBdEiIOPqsSuvx]*([mc])(.*)"

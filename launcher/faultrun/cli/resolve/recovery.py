@@ -1,6 +1,6 @@
 """Where to resume and how the script learns of it: the options, and beneath them the recipe.
 
-An option that somebody set, on the command line, by a variable or in ``--config``, is
+An option that was set, on the command line, by a variable or in ``--config``, is
 taken as it stands, and the recipe is not asked for that part at all.
 """
 
@@ -154,7 +154,7 @@ def _filled(
     world_size: int,
     places: Sequence[str],
 ) -> Recovery:
-    """What the recipe adds where nobody set the option, told for a person to see that it is right."""
+    """What the recipe adds where the option was not set, told for a person to see that it is right."""
     from faultrun.configs.recipes.fill import RecipeFiller
 
     filler = RecipeFiller(recipe, script)
@@ -238,7 +238,7 @@ def _note_untold(ctx: ResolveContext, recipe: "Recipe", found: Recovery) -> None
 
 
 def _note_missing(ctx: ResolveContext, dirs: Iterable[str]) -> None:
-    """A training may make the folder; nobody else can tell that from a typing error."""
+    """A training may make the folder; only the training can tell that from a typing error."""
     for folder in dirs:
         path = Path(folder)
         if path.exists():

@@ -147,7 +147,7 @@ def _address(settings: Settings, host: str, framework: Framework) -> str:
 
 
 def _ipv4(address: str, *, loopback: bool) -> bool:
-    """IPv4 only: nobody has seen how MindSpore writes the other kind into its frames."""
+    """IPv4 only: it was never seen how MindSpore writes the other kind into its frames."""
     try:
         return ipaddress.IPv4Address(address).is_loopback or not loopback
     except ValueError:

@@ -129,7 +129,7 @@ def _shared_out(ctx: ResolveContext, world: int, here: int) -> int:
 
 
 def _several(ctx: ResolveContext, nodes: int) -> int:
-    """Return ``nodes``, or refuse several where somebody asked for one node."""
+    """Return ``nodes``, or refuse several where one node was asked for."""
     settings = ctx.settings
     for option, hint in ((Settings.nnodes, f"--nnodes={nodes}"), (Settings.standalone, "leave it out")):
         if nodes > 1 and settings.gave(option):

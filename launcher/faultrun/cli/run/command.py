@@ -35,7 +35,7 @@ _STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StoppedWaiting(Exception):
-    """Somebody told us to stop by the signal ``signum`` before there was anything to stop."""
+    """We were told to stop by the signal ``signum`` before there was anything to stop."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)

@@ -183,7 +183,7 @@ class Supervisor:
             *self._slot_watch(reactor, world, catalog, finder),
             ReadyNotifier(self._ready, journal, self._say),
         )
-        # Nobody lives any more when the loop ends as it should.
+        # No worker lives any more when the loop ends as it should.
         size, say, left = self._spec.topology.world_size, self._say, self._stack.callback
         left(let_save, group, control, clock, windows=windows, world_size=size, say=say)
         self.began = True

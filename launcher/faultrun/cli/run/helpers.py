@@ -42,7 +42,7 @@ def fork_helpers(
 ) -> Helpers:
     """Start them, and see to it that no process outlives us; ``stack`` ends them.
 
-    A follower only where somebody wants to see workers' output; sidecars may end a moment after us.
+    A follower only where a user wants to see workers' output; sidecars may end a moment after us.
     """
     gc.freeze()  # a collection that touches what is there would copy it for every helper
     _need_little_memory()

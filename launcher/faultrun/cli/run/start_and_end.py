@@ -113,7 +113,7 @@ def _are_two_texts(before: Path, now: Path) -> bool:
 
 
 def _alike(before: Path, now: Path) -> bool:
-    """Whether both are one file or have one text, or nobody can tell any more."""
+    """Whether both are one file or have one text, or that cannot be told any more."""
     with suppress(OSError):
         return before.samefile(now) or before.read_bytes() == now.read_bytes()
     return True
@@ -273,7 +273,7 @@ def _write_report(log_dir: Path) -> bytes:
 
     there = [file for name in (HTML, MARKDOWN, JSON) if (file := log_dir / name).exists()]
     if not all(map(is_own_report, there)):
-        return b""  # somebody else's, in a folder that is not ours alone
+        return b""  # another user's, in a folder that is not ours alone
     data = document(account_of(log_dir), read_record(log_dir))
     write(log_dir, data, log_dir / HTML, html(data))
     return f"{summary(data)}\n{data['savings']['text']}".encode()

@@ -21,7 +21,7 @@ from faultrun.workers.signals import SignalPipe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalsTold:
-    """Whom signals are passed on to. SLURM is asked once, before anybody is told."""
+    """Whom signals are passed on to. SLURM is asked once, before any rank is told."""
 
     supervision: Supervision
     reactor: Reactor

@@ -1,4 +1,4 @@
-"""``faultrun status``: how a run stands, from its files; also when nobody supervises it any more."""
+"""``faultrun status``: how a run stands, from its files; also when no supervisor lives."""
 
 import importlib.util
 import json

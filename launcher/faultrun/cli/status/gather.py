@@ -1,6 +1,6 @@
 """From a log_dir to ``RunStatus``: run.json, the end of the journal, the progress page and ``/proc``.
 
-Nobody is asked: a supervisor that hangs, or is gone, has left all of it in files.
+No process is asked: a supervisor that hangs, or is gone, has left all of it in files.
 """
 
 import json
@@ -136,7 +136,7 @@ class _Look:
     ) -> Outlook | None:
         """What would be decided if one more rank died now: the budget asked without being charged.
 
-        A later save gives back what was spent, if it is whole; nobody has verified it yet.
+        A later save gives back what was spent, if it is whole; it is not verified yet.
         """
         view = self._view
         if view.plan is None or view.ended is not None or self._supervisor is Supervised.GONE:
@@ -177,7 +177,7 @@ class _Look:
         return f"; of all, until rank {min(mute)} says that it can stay" if view.can_stay and mute else ""
 
     def _standbys(self) -> StandbyTally | None:
-        """None where nobody lives to keep any, or none is wanted."""
+        """None where no process lives to keep any, or none is wanted."""
         tally, supervised = self._view.standbys, self._supervisor
         lives = supervised in (Supervised.RUNNING, Supervised.ELSEWHERE)
         return tally if lives and (tally.wanted or tally.off) else None
@@ -224,7 +224,7 @@ class _Look:
 
 
 def who_supervises(folder: Path, record: Mapping[str, Any], *, ended: bool) -> Supervised:
-    """Whether anybody looks after the run of ``folder``: by socket, lock, process and machine."""
+    """Whether a supervisor looks after the run of ``folder``: by socket, lock, process and machine."""
     if is_supervised(folder, record, ended=ended):
         return Supervised.RUNNING
     if ended:

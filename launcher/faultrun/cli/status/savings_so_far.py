@@ -15,11 +15,11 @@ from faultrun.observe.account.savings_words import assumptions_of, savings_docum
 from faultrun.observe.status.snapshot import account_now
 
 _MOST_BYTES = 8_000_000
-"""A longer journal takes longer than somebody who asks for a moment's status waits; the report tells."""
+"""A longer journal takes longer than a user who asks for a moment's status waits; the report tells."""
 
 
 class SavedSoFar:
-    """Looks at the journal of ``folder``. ``typed`` is ``--assume``, None where nobody gave it."""
+    """Looks at the journal of ``folder``. ``typed`` is ``--assume``, None if it was not given."""
 
     def __init__(self, folder: Path, typed: str | None = None) -> None:
         self._path = folder / FILE_NAME

@@ -187,7 +187,7 @@ def _step_of(incident: Incident, steps: tuple[RankStep, ...]) -> int | None:
 def _died_too(other: WorkerExit, first: WorkerExit, ours_from_s: float) -> bool:
     """Whether ``other`` was struck and did not merely follow.
 
-    Nobody follows by SIGKILL, however long a large process takes to be torn
+    No rank follows by SIGKILL, however long a large process takes to be torn
     down; a memory fault may be a survivor's end that went wrong.
     """
     if other.at_s >= ours_from_s or not is_hard(other.status):
@@ -225,7 +225,7 @@ def describe(status: ExitStatus) -> str:
 def exit_code_of(status: ExitStatus | None) -> int:
     """The shell's code for a worker's end: its own, 128+n for signal n.
 
-    Never 0, because it is asked of failures: 1 when nobody ended, or a rank
+    Never 0, because it is asked of failures: 1 when no rank ended, or a rank
     that left too early with 0 brought the others down.
     """
     match status:
@@ -287,7 +287,7 @@ def first_of(faults: list[WorkerExit], ours_from_s: float) -> WorkerExit:
 
     A survivor whose collective broke returns an error or aborts, and can be reaped before a big process that
     was killed by SIGKILL is torn down (the peer's sockets close some 20 ms before its exit is reported). So
-    within ``TOGETHER_S`` a death that nobody can fake by following outranks one that can, unless it came when
+    within ``TOGETHER_S`` a death that cannot come of following outranks one that can, unless it came when
     we were killing ourselves (``ours_from_s``).
     """
     first = faults[0]

@@ -97,7 +97,7 @@ _LAST_WORDS = frozenset({6, 15})
 _STRONG = frozenset({FaultClass.RESOURCE, FaultClass.HARDWARE, FaultClass.PREEMPTION})
 
 _OUTSIDE = frozenset({FaultClass.TRANSIENT})
-"""Signals of this class are sent by somebody: SIGKILL, SIGTERM and the like."""
+"""Signals of this class are sent by a person or a program: SIGKILL, SIGTERM and the like."""
 
 _PASSED_ON = frozenset({FaultClass.TRANSIENT, FaultClass.CONSEQUENCE, *_STRONG})
 """What stays true of an exception that was raised for another one."""

@@ -2,7 +2,7 @@
 
 Progress comes first: only ranks that are behind can be to blame. Among them the kernel's word (stopped,
 traced, uninterruptible) counts more than what a main thread's stack suggests, and a rank that waits in a
-collective is the last to be blamed. While somebody is found at work it is no hang.
+collective is the last to be blamed. While a rank is found at work it is no hang.
 """
 
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ _DOING = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Working:
-    """It is no hang, yet: somebody works, or would if it got a processor (``excused_s`` that it did not)."""
+    """It is no hang, yet: a rank works, or would if it got a processor (``excused_s`` that it did not)."""
 
     why: str
     excused_s: float = 0.0
@@ -64,7 +64,7 @@ def judge(
     """Name the rank that the others wait for, or say who works.
 
     ``finished`` are ranks that have ended well or are done, and their last step. ``elsewhere``: how many
-    ranks other nodes have, of which nobody here knows what they do.
+    ranks other nodes have, of which it is unknown here what they do.
     """
     known = {look.rank: _fed(look, suspicion) for look in looks}
     stances = {rank: activity_of(known[rank]) for rank in suspicion.front if rank in known}
@@ -97,7 +97,7 @@ def acts(blamed: Blamed, suspicion: Suspicion) -> bool:
     """Whether something is to be done about it now; else it is a warning.
 
     A limit is over, or the rank was stopped again each time that it was woken.
-    Nobody is replaced for being stopped before it was woken, nor for waiting for nodes that were not asked.
+    No rank is replaced for being stopped before it was woken, nor for waiting for nodes that were not asked.
     """
     if suspicion.by_log:
         return False

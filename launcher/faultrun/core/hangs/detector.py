@@ -152,7 +152,7 @@ def suspect_logged(
 def suspect_quiet(
     watch: Watch, stopped: frozenset[int] = frozenset(), *, share: float = 1.0
 ) -> Suspicion | None:
-    """Who shows no sign of life: who is ``stopped`` (state T), else all, once nobody logs anything."""
+    """Who shows no sign of life: who is ``stopped`` (state T), else all, once no rank logs anything."""
     limit_s, acts_s = share * quiet_limit(watch), quiet_acts_after(watch)
     mute = [one for one in watch.quiet if watch.clock_s - one.log_s >= limit_s]
     idle = [one for one in mute if watch.clock_s - one.work_s >= limit_s]
@@ -176,7 +176,7 @@ def suspect_quiet(
 
 
 def dismissed(watch: Watch, suspicion: Suspicion, excused_s: float = 0.0) -> Watch:
-    """Somebody was found at work: twice the patience, until the job moves again.
+    """A rank was found at work: twice the patience, until the job moves again.
 
     Time without a processor (``excused_s``) was no silence.
     """
@@ -210,7 +210,7 @@ def _passed(watch: Watch, now_s: float, interval_s: float) -> float:
 
 
 def _is_leaving(watch: Watch, one: Seen, stopped: frozenset[int]) -> bool:
-    """Whether it is done and still may take its time to end: nobody waits for its next step."""
+    """Whether it is done and still may take its time to end: its next step is not waited for."""
     return one.beat.phase is WorkPhase.DONE and silence(watch, one) < limit(watch, one, stopped)
 
 

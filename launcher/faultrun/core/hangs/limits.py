@@ -43,7 +43,7 @@ _SOONEST_S = 1.0
 class Looks:
     """What came of the looks at the present silence. All times are lengths of the silence.
 
-    A look that finds somebody at work says nothing, any other warns; neither kills anybody. ``warned_of`` is
+    A look that finds a rank at work says nothing, any other warns; neither kills a rank. ``warned_of`` is
     the rank that was warned of, None before a warning. The last look was at ``looked_s`` (0: none yet), the
     next is at ``again_s``, or at ``halted_s`` if the process is stopped by then. It was ``woken`` that often.
     """
@@ -57,7 +57,7 @@ class Looks:
     def due_s(self, *, unusual_s: float, acts_s: float, final_s: float) -> float:
         """The length of the silence at the next look.
 
-        At ``acts_s`` something is done about it, unless somebody works, for which
+        At ``acts_s`` something is done about it, unless a rank works, for which
         there is no more excuse from ``final_s`` on.
         """
         if self.looked_s <= 0:
@@ -66,7 +66,7 @@ class Looks:
         return min(max(self.again_s, unusual_s), *ahead, float("inf"))
 
     def dismissed(self, silent_s: float) -> "Looks":
-        """Somebody was found at work: the next look is when the silence has doubled."""
+        """A rank was found at work: the next look is when the silence has doubled."""
         halted_s = max(self.halted_s, silent_s + _SOONEST_S)
         return replace(self, looked_s=silent_s, again_s=2 * silent_s, halted_s=halted_s)
 
@@ -152,7 +152,7 @@ class Watch:
     loop; ``front`` is the step that all have finished, and when by that clock.
     ``over`` is a pause worth telling that ended at the last look. ``forgiven_s``
     is the longest in the loop that was warned of in vain: it is usual by now. ``by_log``: steps are read in
-    logs, which do not say whether somebody saves or evaluates: any pause that there was may come again.
+    logs, which do not say whether a rank saves or evaluates: any pause that there was may come again.
     """
 
     policy: HangPolicy

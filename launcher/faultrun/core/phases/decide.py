@@ -205,7 +205,7 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
         # The window to save, the kill, the sweep.
         case Phase.RUNNING, dying_gasp.SaveRequested(window_s=window_s):
             asked = RequestSave(window_s=window_s)
-            return Step(state=state, actions=(asked,), why="somebody asked for a save")
+            return Step(state=state, actions=(asked,), why="a save was asked for")
         case Phase.RUNNING, dying_gasp.GaspSaved():
             noted = replace(state, run=grace_window.noted(state.run, event))
             why = f"rank {event.rank} saved step {event.step}"

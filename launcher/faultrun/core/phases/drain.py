@@ -107,7 +107,7 @@ def fence(state: RunState, event: MembershipLost) -> Step:
         case Phase.DRAINING:
             return kill(state, event.at_s, event.why)
         case Phase.AWAITING_PLAN if event.boot:
-            why = f"{event.why}; nobody has heard of this supervisor under its new name"
+            why = f"{event.why}; no node has heard of this supervisor under its new name"
             return node_statement.await_plan(state, event.at_s, NodeStatus.JOINED, why)
         case _:
             return begin.withdraw(state, event.at_s, event.why)
@@ -129,7 +129,7 @@ def _laid_to_the_fence(state: RunState, event: MembershipLost, since_s: float) -
 
 
 def stop(state: RunState, event: StopRequested, incident: Incident | None = None) -> Step:
-    """End the run with a gasp; somebody who asks again is impatient and cuts the window short.
+    """End the run with a gasp; a user who asks again is impatient and cuts the window short.
 
     The SIGTERM that follows a preStop hook is the platform's routine and not
     impatience: the window that the hook opened goes on. ``incident``: why the platform asks.
@@ -239,7 +239,7 @@ def acknowledged(state: RunState, event: GaspAcknowledged) -> Step:
 
 
 def cannot_save(state: RunState, event: GaspFailed) -> Step:
-    """A rank will not save: nobody waits for it any more."""
+    """A rank will not save: it is not waited for any more."""
     drain = grace_window.failed(_drain_of(state), event)
     state = replace(state, life=replace(state.life, drain=drain))
     return end_window_early(state, event.at_s, f"rank {event.rank} cannot save: {event.why}")
@@ -250,7 +250,7 @@ def _verify(state: RunState, saves: tuple[Save, ...]) -> tuple[Action, ...]:
 
 
 def stop_reading(state: RunState, now_s: float, why: str) -> Step:
-    """End a stopped run although saves are still being read back; nobody but them was waited for."""
+    """End a stopped run although saves are still being read back; only they were waited for."""
     if state.stop is None:
         return swept(state, now_s)
     return node_statement.await_plan(state, now_s, NodeStatus.DRAINED, f"{why}; not every save was read back")
@@ -308,7 +308,7 @@ def unkillable(state: RunState) -> Step:
 def drained(state: RunState, event: Drained) -> Step:
     """All workers are gone: conclude the incident, then stop, finish or look for the way back.
 
-    A worker that SIGKILL does not end is given up here: nobody waits for it, and nothing is started beside
+    A worker that SIGKILL does not end is given up here: it is not waited for, and nothing is started beside
     it.
     """
     life, drain, incident = state.life, state.life.drain, state.life.incident

@@ -37,7 +37,7 @@ def deadline(state: RunState, now_s: float, late_s: float = 0.0) -> Deadline:
 
 
 def after_fault(windows: Windows, now_s: float) -> Deadline:
-    """Until when ranks may save, or what memory holds may be written, while nobody wants the run to end."""
+    """Until when ranks may save, or what memory holds may be written, while the run is not to end."""
     return Deadline.after(windows.grace_s, now_s)
 
 
@@ -183,7 +183,7 @@ def _promised(drain: Drain, promise: Promise) -> Drain:
 
 
 def _newest_in(group: frozenset[int], life: Life, drain: Drain) -> int:
-    """The newest step that a member has saved, or a living one can save, as far as anybody said.
+    """The newest step that a member has saved, or a living one can save, as far as any rank said.
 
     A rank may finish another step after it answered: what it reported counts too.
     """

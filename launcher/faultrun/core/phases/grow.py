@@ -51,10 +51,10 @@ def _well(slots: Collection[int]) -> str:
 
 
 def heard(state: RunState, event: NodesWaiting) -> Step:
-    """Remember who could take a seat that nobody has; nothing is done before a save."""
+    """Remember who could take a vacant seat; nothing is done before a save."""
     state = replace(state, life=replace(state.life, waiting=event.nodes))
     who = node_names(event.nodes)
-    why = f"{who} may take a vacant place, at a save" if event.nodes else "nobody waits"
+    why = f"{who} may take a vacant place, at a save" if event.nodes else "no node waits"
     return Step(state=state, why=why)
 
 
@@ -62,7 +62,7 @@ def begin_with_nodes(state: RunState, event: SaveWhileNodesWait) -> Step:
     """Right after a save: have the workers of all nodes save and leave, and plan those of more nodes."""
     ledger, waiting = None if state.plan is None else state.plan.slots, state.life.waiting
     if ledger is None or not ledger.vacant or not waiting:
-        return Step(state=state, why="nobody waits for a place")
+        return Step(state=state, why="no node waits for a place")
     if ledger.stays_small:
         return Step(state=state, why=ledger.stays_small)
     if state.life.finished or state.life.rejoining:

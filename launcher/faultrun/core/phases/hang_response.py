@@ -1,6 +1,6 @@
 """What is decided about a silence: look, warn, wake, and at last replace.
 
-Called by ``decide`` only. Suspicion kills nobody; ``HangDetected`` says that a
+Called by ``decide`` only. Suspicion kills no rank; ``HangDetected`` says that a
 limit is over, or that a rank was woken in vain.
 """
 
@@ -35,7 +35,7 @@ ANSWERS_S = 10.0
 """Other nodes have looked at their ranks by then; a look takes some seconds at most."""
 
 _NOBODY = (Activity.WAITING, Activity.ENDED)
-"""All wait in a collective: for nobody that was found, or for a rank that has left."""
+"""All wait in a collective: for no rank that was found, or for a rank that has left."""
 
 
 def look_into(state: RunState, event: HangSuspected) -> Step:
@@ -48,13 +48,13 @@ def look_into(state: RunState, event: HangSuspected) -> Step:
 
 
 def works(state: RunState, event: HangDismissed) -> Step:
-    """Somebody works. Another node that waits for us hears it."""
+    """A rank works. Another node that waits for us hears it."""
     state, told = _no_hang(state, event.why)
     return Step(state=state, actions=told, why=f"no hang: {event.why}")
 
 
 def warn(state: RunState, event: HangWarned) -> Step:
-    """It may be a pause: people are told, and a rank that somebody has stopped is woken."""
+    """It may be a pause: people are told, and a rank that was stopped from outside is woken."""
     told: tuple[Action, ...] = ()
     state, shown = _shown(state, event.at_s, warning(event))
     if event.stance is not Activity.WAITING:
@@ -81,9 +81,9 @@ def goes_on(state: RunState, event: PauseOver) -> Step:
 
 
 def hang(state: RunState, event: HangDetected) -> Step:
-    """A rank hangs: it alone is replaced where the others can stay, else everybody is asked to save.
+    """A rank hangs: it alone is replaced where the others can stay, else all are asked to save.
 
-    The hung one is asked, too: where each rank holds a shard of its own, nobody else can save its part, and a
+    The hung one is asked, too: where each rank holds a shard of its own, no other can save its part, and a
     thread of it may still be able to. It is killed with the rest once every replica group has saved, at the
     end of the window at the latest. Without a proof the next life gets more time at this step.
     """

@@ -58,7 +58,7 @@ def rang(state: RunState, event: TimerFired) -> Step:
         )
         return Step(state=state, actions=(later,), why="there is time left to heal")
     who = rank_names(sorted(waited))
-    why = f"nobody took the place of {who} within {span(state.windows.heal_s)}"
+    why = f"no newcomer took the place of {who} within {span(state.windows.heal_s)}"
     if state.shrinks:
         return _fewer_go_on(state, event.at_s, why, min(waited))
     return _all_wait(replace(state, life=replace(life, waits=True)), event.at_s, why)
@@ -74,7 +74,7 @@ def _stands_still(state: RunState) -> str:
 def _all_wait(state: RunState, now_s: float, why: str) -> Step:
     """Those that live wait for who takes the places, as they would have at first; or begin anew with all.
 
-    For a slot that is set aside nobody comes: fewer begin anew.
+    For a slot that is set aside no newcomer comes: fewer begin anew.
     """
     if barred := state.barred:
         return _fewer_go_on(state, now_s, why, min(barred))

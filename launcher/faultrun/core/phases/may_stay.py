@@ -11,9 +11,9 @@ MOST_IN_A_LIFE = 100
 
 
 def why_not_stay(state: RunState, *dead: int, status: ExitStatus | None = None) -> str:
-    """Why nobody takes the places of ``dead`` while the others here live on; empty if somebody can.
+    """Why no process takes the places of ``dead`` while the others here live on; empty if one can.
 
-    Nobody's, where only another node has lost ranks. ``status``: how the rank ended, if it is known.
+    None, where only another node has lost ranks. ``status``: how the rank ended, if it is known.
     """
     life = state.life
     survivors = life.alive.difference(dead)
@@ -50,7 +50,7 @@ def why_not_train_on(state: RunState, *dead: int) -> str:
     if life.waits:
         return "a place was empty for too long (--heal_timeout)"
     living = life.alive.difference(dead)
-    if len(living) < windows.trains_from and not life.finished:  # nobody comes for who has finished
+    if len(living) < windows.trains_from and not life.finished:  # no newcomer for a rank that has finished
         return f"{len(living)} ranks live, and fewer than {windows.trains_from} never train on"
     reasons = [(rank, told[rank]) for rank in sorted(living) if rank in told]  # all ranks are alike
     if not reasons:
@@ -80,7 +80,7 @@ def _could(state: RunState, dead: tuple[int, ...]) -> bool:
 
 
 def unkept(state: RunState, *dead: int, why: str = "") -> str:
-    """What ``why_not_stay`` says, or ``why``, for people: empty where nobody could stay, nor was asked to."""
+    """What ``why_not_stay`` says, or ``why``, for people: empty where none could stay, nor was asked to."""
     if some_could(state, *dead):
         return why or why_not_stay(state, *dead)
     alone = state.plan is None or state.plan.topology.world_size == 1

@@ -1,6 +1,6 @@
 """Our own scheduler for MindSpore's workers: whether it serves them, and giving it up for MindSpore's.
 
-It is given up once, for the rest of the run, and at the price of one restart that nobody is charged for.
+It is given up once, for the rest of the run, and at the price of one restart that is not charged.
 """
 
 from dataclasses import replace
@@ -49,7 +49,7 @@ def left_init(state: RunState, event: WorkerExit) -> Step:
 
 
 def missed(state: RunState, event: RankMissed) -> Step:
-    """Nobody need wait for MindSpore to find out, which takes it ten minutes and more."""
+    """The run need not wait for MindSpore to find out, which takes it ten minutes and more."""
     incident = open_incident(state, event)
     return drain.open_drain(state, incident, f"rank {event.rank} {incident.explanation}")
 

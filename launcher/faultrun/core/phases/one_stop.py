@@ -57,10 +57,10 @@ def comes_too_late(state: RunState) -> bool:
 
 
 def answered_by_ranks(state: RunState, notes: Iterable[DeathNote]) -> Stop | None:
-    """The stop that ranks heard of and nobody else: a signal came, and within the window they ended with 0.
+    """The stop that only ranks heard of: a signal came, and within the window they ended with 0.
 
     Programs use SIGHUP, SIGUSR1 and SIGUSR2 for ends of their own: after these they have moments only.
-    Not one of those that were done. None: every rank came to its own end, or somebody has opened a window.
+    Not one of those that were done. None: every rank came to its own end, or a window was opened.
     """
     if state.life.drain is not None or state.stop is not None or state.failure is not None:
         return None
@@ -75,7 +75,7 @@ def answered_by_ranks(state: RunState, notes: Iterable[DeathNote]) -> Stop | Non
 
 
 def as_one(state: RunState) -> RunState:
-    """Forget the incident where a signal to stop came in the same moment: nobody failed.
+    """Forget the incident where a signal to stop came in the same moment: no rank failed.
 
     What no signal to stop can have led to stays an incident: the kernel's SIGKILL, or a memory fault.
     """

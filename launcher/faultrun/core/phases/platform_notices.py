@@ -2,7 +2,7 @@
 
 While workers run: a rank at ``unrecovered`` means save, stop, wait until every rank is recovered, start
 again; ``RetryTime`` grown means the same without a faulty rank; ``fault`` or ``failed`` means that this node
-is of no more use, and ``GracefulExit`` that everybody shall leave: save and end, so that the job is placed
+is of no more use, and ``GracefulExit`` that all shall leave: save and end, so that the job is placed
 anew. While none runs the same words keep them from being started.
 
 A run that may shrink (``RunState.shrinks``) goes on without a device that the platform has given up, instead
@@ -90,7 +90,7 @@ def judge(state: RunState, notice: Notice, now_s: float) -> tuple[Platform, Plat
 def known_at_start(state: RunState, notices: tuple[Notice, ...]) -> Platform:
     """What the platform had said before this supervisor began. It is what later notices are compared with.
 
-    Old words stop nobody: a ``GracefulExit`` that is still there has been obeyed
+    Old words stop no run: a ``GracefulExit`` that is still there has been obeyed
     by those who came before, and what another machine's files said is not about this one. But a device that
     the run has done without since is not well while ``reset.json`` says otherwise.
     """
@@ -166,7 +166,7 @@ def _judge_reset(state: RunState, notice: ResetNotice, now_s: float) -> tuple[Pl
     repairing = state.run.platform.repairing or bool(unrecovered)
     said = replace(state.run.platform, reset=notice, lost=lost, given_up=given_up, repairing=repairing)
     if notice.graceful_exit and not before.graceful_exit:
-        return said, LeaveAsked(ranks=(), why="the platform asks everybody to leave (GracefulExit)")
+        return said, LeaveAsked(ranks=(), why="the platform asks all to leave (GracefulExit)")
     known = _ranks_here(state, before.having(RankStatus.FAULT, RankStatus.FAILED))
     if before.restart_in_place and not notice.restart_in_place:
         known = frozenset()
@@ -215,7 +215,7 @@ def _ranks_here(state: RunState, ranks: frozenset[int]) -> frozenset[int]:
 
 
 def _rank_here(state: RunState, rank: int) -> int | None:
-    """The rank of now that has the device of this one of the whole world; None: nobody has."""
+    """The rank of now that has the device of this one of the whole world; None: no rank has."""
     first, *others = state.seats.nodes
     if first.places and not others:
         return first.places.index(rank) if rank in first.places else None

@@ -1,12 +1,12 @@
-"""Transitions in which ranks stay: one dies, the others leave their group, somebody takes its place.
+"""Transitions in which ranks stay: one dies, the others leave their group, a newcomer takes its place.
 
-A rank whose memory is bad is repaired in the same way, with nobody to be replaced: all leave the group, and
+A rank whose memory is bad is repaired in the same way, with no rank to be replaced: all leave the group, and
 it enters the next one with a state from elsewhere.
 
 Called by ``decide`` only. Whatever goes wrong ends in ``abandon``: all save, and begin anew from the recovery
 point as after any fault. The plan of the next incarnation keeps the living ranks; their memory is where it
 resumes, so nothing is looked for, rewritten or prepared. Ranks of a training that recovers by itself are told
-of the death and left alone (``recovers_itself``): who is missing is started, and nobody is waited for.
+of the death and left alone (``recovers_itself``): the missing ranks are started, and none is waited for.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ from faultrun.model.run import Drain, Life, Phase, RunState, Step
 
 
 def begin(state: RunState, event: WorkerExit) -> Step:
-    """A rank died that somebody can replace: free the others, and see what it died of."""
+    """A rank died that a newcomer can replace: free the others, and see what it died of."""
     incident = open_incident(state, event)
     life = replace(state.life.reaped(event), drain=Drain(incident=incident))
     state = replace(state, phase=Phase.REPLACING, life=life)
@@ -40,9 +40,9 @@ def begin(state: RunState, event: WorkerExit) -> Step:
 
 
 def hung(state: RunState, incident: Incident, rank: int) -> Step:
-    """A rank stands still that somebody can replace: it is killed, and the others are freed once it is gone.
+    """A rank that can be replaced stands still: it is killed, and the others are freed once it is gone.
 
-    Freed before that they could meet it again: somebody may have stopped it, and let it go on.
+    Freed before that they could meet it again: another process may have stopped it, and let it go on.
     """
     state = replace(state, phase=Phase.REPLACING, life=replace(state.life, drain=Drain(incident=incident)))
     why = f"rank {rank} hangs: {incident.explanation}; it alone is killed"
@@ -98,7 +98,7 @@ def another(state: RunState, event: WorkerExit) -> Step:
     """One more is gone before a plan came."""
     if event.clean:
         return left(state, event)
-    if state.life.incident is None:  # nobody had failed: they are free to let others in
+    if state.life.incident is None:  # no rank had failed: they are free to let others in
         stay = not why_not_stay(state, event.rank, status=event.status)
         return begin(state, event) if stay else drain.fault(state, event)
     stuck = _stuck(state)
@@ -114,7 +114,7 @@ def another(state: RunState, event: WorkerExit) -> Step:
 
 
 def left(state: RunState, event: WorkerExit) -> Step:
-    """A rank that others wait for has finished: it never comes, and nobody does its work twice."""
+    """A rank that others wait for has finished: it never comes, and its work is not done twice."""
     gone = replace(state, life=state.life.reaped(event))
     if _heals(state) and gone.life.alive:
         return anew(gone, event.at_s, f"rank {event.rank} has finished; the others go on without it")
@@ -175,7 +175,7 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         patience=state.run.patience,
     )
     running = statement(state, event.at_s, NodeStatus.RUNNING)
-    anew = f"{_ranks(spawn.ranks)} anew" if spawn.ranks else "nobody anew"
+    anew = f"{_ranks(spawn.ranks)} anew" if spawn.ranks else "none anew"
     why = f"incarnation {plan.incarnation}: {anew}, {len(plan.kept)} stay"
     if plan.missing:
         why = f"{why} and train on without {_ranks(plan.missing)}"
@@ -186,7 +186,7 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
 
 
 def _usable(life: Life, plan: Plan) -> tuple[int, ...]:
-    """Of the slots that are well again those that are still empty."""
+    """Slots that are well again and still empty."""
     empty = () if plan.slots is None else plan.slots.empty
     return tuple(slot for slot in life.usable if any(one.slot == slot for one in empty))
 
@@ -264,7 +264,7 @@ def stepped(state: RunState) -> RunState:
 
 
 def overdue(state: RunState, event: TimerFired) -> Step:
-    """The wait for one group is over. A group is one once all are in it, so nobody tells who is late."""
+    """The wait for one group is over. A group is one once all are in it, so no rank tells who is late."""
     if state.phase is Phase.RUNNING and not state.life.rejoining:
         return Step(state=state, why="all have rejoined")
     missing, stuck = state.life.rejoining, _stuck(state)
@@ -280,7 +280,7 @@ def overdue(state: RunState, event: TimerFired) -> Step:
 
 
 def over(state: RunState, event: IncarnationOver) -> Step:
-    """Nobody is to stay: no restart is left, none can help, or another node cannot; or it is no news."""
+    """No rank is to stay: no restart is left, none can help, or another node cannot; or it is no news."""
     if event.stays:
         return Step(state=state, why="survivors here are free already, or are as soon as who hung is gone")
     return drain.over_elsewhere(_given_up(state, event.why), event)
@@ -314,7 +314,7 @@ def _stuck(state: RunState) -> int | None:
 
 
 def _rejoin_timer(state: RunState, now_s: float) -> tuple[actions.StartTimer, ...]:
-    """So long may they need to be one group; those that form it by themselves tell nobody when they are."""
+    """So long may they need to be one group; those that form it by themselves do not tell when they are."""
     if state.recovers_itself:
         return ()
     at_s = now_s + _patience_s(state)
@@ -335,7 +335,7 @@ def heal_timer(state: RunState) -> tuple[actions.StartTimer, ...]:
 
 
 def _heals(state: RunState) -> bool:
-    """Whether nobody has failed, and those that live have left their group to let others in."""
+    """Whether no rank has failed, and those that live have left their group to let others in."""
     plan, life = state.plan, state.life
     if state.phase is Phase.REPLACING:
         return life.incident is None
@@ -343,14 +343,14 @@ def _heals(state: RunState) -> bool:
 
 
 def anew(state: RunState, now_s: float, why: str) -> Step:
-    """Have those that live form another group, as nobody has failed: their patience begins again."""
+    """Have those that live form another group, as no rank has failed: their patience begins again."""
     state = replace(state, phase=Phase.REPLACING, life=replace(state.life, drain=Drain()))
     told = statement(state, now_s, NodeStatus.REPLACING)
     return Step(state=state, actions=(*_freeing(state, now_s), told), why=why)
 
 
 def _came_to_heal(state: RunState) -> frozenset[int]:
-    """Who has come to an empty place and is not in the group yet; nobody where all wait."""
+    """Who has come to an empty place and is not in the group yet; none where all wait."""
     plan = state.plan
     if plan is None or not plan.heals or why_not_train_on(state):
         return frozenset()

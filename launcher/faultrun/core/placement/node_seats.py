@@ -1,6 +1,6 @@
 """Which nodes have a seat in the next incarnation, where a run of several may go on with fewer. Pure.
 
-A seat is a place among all nodes of the run (``--nnodes=MIN:MAX``); it keeps its number while nobody has it.
+A seat is a place among all nodes of the run (``--nnodes=MIN:MAX``); it keeps its number while it is vacant.
 Who is expected is waited for first. Fewer or more only from a point that serves any number of workers.
 """
 
@@ -133,7 +133,7 @@ def seated(known: Known) -> Seating | NoSeating:
     """Who has which seat, or that the run waits and what speaks against going on with fewer.
 
     A node that fails again and again is set aside, if the others can do without it or a spare is there. It
-    has a seat again at once where nobody else could have it, unless a health check is to speak for it.
+    has a seat again at once where no other node could have it, unless a health check is to speak for it.
     """
     bad, refused = _bad_node(known), ""
     if bad is not None:

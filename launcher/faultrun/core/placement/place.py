@@ -45,12 +45,12 @@ def can_sit(fact: NodeFact) -> bool:
 
 
 def taken(seats: Topology) -> Topology:
-    """Those that somebody has."""
+    """Those that have a node."""
     return Topology(nodes=tuple(seat for seat in seats.nodes if seat.node != NOBODY))
 
 
 def missing(known: Topology, here: Mapping[NodeId, NodeFact]) -> list[str]:
-    """Who has to come, by name, and how many whose names nobody knows yet."""
+    """Who has to come, by name, and how many whose names are unknown yet."""
     named = [seat.node for seat in known.nodes if seat.node]
     there = [node for node, fact in here.items() if fact.stop is None]
     others = len(known.nodes) - len(named) - sum(node not in named for node in there)
@@ -59,7 +59,7 @@ def missing(known: Topology, here: Mapping[NodeId, NodeFact]) -> list[str]:
 
 
 def replaced(before: Topology, after: Topology) -> tuple[Replacement, ...]:
-    """Who sits where another sat ``before``; nobody does where the run has other seats now."""
+    """Who sits where another sat ``before``; no node does where the run has other seats now."""
     if slots_of_nodes(before) != slots_of_nodes(after):
         return ()
     ranks = taken(after)
@@ -71,7 +71,7 @@ def replaced(before: Topology, after: Topology) -> tuple[Replacement, ...]:
 
 
 def does_without(plan: Plan, following: Plan) -> bool:
-    """Whether somebody who was waited for is not waited for in ``following``: less, or who was set aside."""
+    """Whether a node that was waited for is not waited for in ``following``: less, or who was set aside."""
     aside = set[NodeId]() if plan.slots is None else {one.node for one in plan.slots.nodes}
     seats = {seat.node for seat in following.topology.nodes}
     return len(seats) < len(plan.topology.nodes) or bool(aside & seats)

@@ -50,7 +50,7 @@ def who_leaves(groups: Sequence[Group], bad: Collection[int]) -> frozenset[int] 
     orders = [sorted(group) for group in groups]
     sizes = sorted({len(order) for order in orders})
     if len(sizes) > 1:
-        why = f"its replica groups have {sizes[0]} to {sizes[-1]} ranks, so nobody can tell its copies apart"
+        why = f"its replica groups have {sizes[0]} to {sizes[-1]} ranks, so its copies cannot be told apart"
         return Inseparable(why=why)
     gone = {order.index(rank) for order in orders for rank in bad if rank in order}
     if len(gone) >= sizes[0]:

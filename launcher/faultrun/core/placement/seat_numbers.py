@@ -11,7 +11,7 @@ from faultrun.model.topology import NodeId, Topology
 
 
 def vacant_in(wanted: Topology, plan: Plan) -> tuple[Vacant, ...]:
-    """Those that nobody has; none where the run is continued with other seats than ``plan`` was made for."""
+    """The vacant ones; none where the run is continued with other seats than ``plan`` was made for."""
     vacant = () if plan.slots is None else plan.slots.vacant
     slots = slots_of_nodes(wanted)
     now = slots_of_nodes(plan.topology)
@@ -20,7 +20,7 @@ def vacant_in(wanted: Topology, plan: Plan) -> tuple[Vacant, ...]:
 
 
 def emptied(seats: Topology, numbers: Collection[int]) -> Topology:
-    """Return ``seats`` with nobody in those of these ``numbers``."""
+    """Return ``seats`` with no node in those of these ``numbers``."""
     return Topology(
         nodes=tuple(
             replace(seat, node=NOBODY) if number in numbers else seat
@@ -45,7 +45,7 @@ def as_listed(
 ) -> Topology | None:
     """Give each seat that is not ``closed`` to a present node that is listed for it; None: too few have one.
 
-    By a rank table, which gives nobody the devices of another. Of two the one that had it before keeps it.
+    By a rank table, which gives no node the devices of another. Of two the one that had it before keeps it.
     """
     there = sorted(here, key=lambda fact: (fact.arrived, fact.node))
 

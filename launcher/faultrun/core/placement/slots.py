@@ -38,7 +38,7 @@ _OF_A_RANK = frozenset({Cause.SIGNAL, Cause.EXIT, Cause.HANG, Cause.MEMORY, Caus
 
 
 def accuse(plan: Plan, incident: Incident, policy: RestartPolicy) -> SlotLedger | None:
-    """What is known of the slots after ``incident`` ended ``plan``; None: nothing, and nobody is accused.
+    """What is known of the slots after ``incident`` ended ``plan``; None: nothing, and no device is accused.
 
     Two failures are in a row if they come within the window in which restarts are counted, training did not
     come further between them, and nothing else failed. Of several nodes the whole node is accused.
@@ -246,7 +246,7 @@ def _keep_words(slots: Sequence[int]) -> str:
 
 
 def _speaks_of_its_place(incident: Incident) -> bool:
-    """Whether it may be the device's, host's or network's doing, not the program's, memory's or somebody's.
+    """Whether it may be the device's, host's or network's doing, not the program's, memory's or a person's.
 
     Nothing that breaks sends SIGKILL: an operator does, another program, or the kernel for want of memory.
     """

@@ -41,7 +41,7 @@ def after_incident(
     restarts, attempts = plan.ledger.total_restarts + 1, attempts_of(incident, plan)
     ledger = replace(plan.ledger, total_restarts=restarts, attempts=attempts)
     if incident.cause in (Cause.ELSEWHERE, Cause.NODE, Cause.FENCE):
-        # The node that could tell of it is lost, and a lost node is charged to nobody.
+        # The node that could tell of it is lost, and a lost node is not charged.
         return adopted(replace(following, ledger=ledger), now_s)
     following = replace(following, reason=Reason.FAULT)
     if incident.ordered:

@@ -36,7 +36,7 @@ _MEMORY = frozenset({"device-memory", "ascend-memory", "host-memory", "oom-kille
 
 
 class Nature(Enum):
-    """What kind of failure it is: the program's for certain, nobody's fault, or either."""
+    """What kind of failure it is: the program's for certain, no program's fault, or either."""
 
     CERTAIN = "certain"
     UNCLEAR = "unclear"
@@ -44,7 +44,7 @@ class Nature(Enum):
 
 
 def saved_step(point: RecoveryPoint | None) -> int:
-    """The global step of ``point``; -1 when there is none or nobody knows."""
+    """The global step of ``point``; -1 when there is none or it is unknown."""
     return -1 if point is None or point.global_step is None else point.global_step
 
 
@@ -141,7 +141,7 @@ def _again(incident: Incident, plan: Plan) -> bool:
 def _before_the_first_step(incident: Incident, plan: Plan, high_step: int) -> bool:
     """In the first incarnation of the run, and it is known that no step was done.
 
-    Hanging there is mostly the network's doing, which may pass. Where nobody reports steps, an
+    Hanging there is mostly the network's doing, which may pass. Where no rank reports steps, an
     error that could have come after hours deserves its second attempt.
     """
     if incident.cause is Cause.HANG:
@@ -162,7 +162,7 @@ def _words(incident: Incident) -> str:
 
 
 def _same_start(point: RecoveryPoint | None, before: RecoveryPoint | None) -> bool:
-    """Whether the next life would begin where this one began; by path where nobody knows more."""
+    """Whether the next life would begin where this one began; by path where no more is known."""
     if point is None or before is None:
         return point is before
     if point.identity is None or before.identity is None:

@@ -19,7 +19,7 @@ from faultrun.model.topology import NodeId, Topology
 
 
 def told_together(plan: Plan, spoken: Sequence[NodeFact], lease_ttl_s: float) -> Incident | None:
-    """What ended ``plan``, by all who have ``spoken``; None where nobody tells of anything."""
+    """What ended ``plan``, by all who have ``spoken``; None where no node tells of anything."""
     incident = _with_lost(first_incident(spoken), plan, spoken, lease_ttl_s)
     return None if incident is None else opened_anywhere(incident, plan, spoken)
 

@@ -27,7 +27,7 @@ def keep(
 ) -> NextStep:
     """Who lives goes on in the next incarnation; the restart of the others is charged like one of all.
 
-    ``incident`` is what the members tell of together that are not lost. If one of them cannot, nobody stays.
+    ``incident`` is what the members tell of together that are not lost. If one of them cannot, no rank stays.
     A place is charged once: a newcomer that comes for it later, or in vain, is not.
     """
     plan, members, life = nodes.plan, nodes.members, nodes.plan.incarnation
@@ -82,7 +82,7 @@ def keep(
 def seats_beside(nodes: Standings) -> Topology | None:
     """The seats of the next incarnation where nodes are lost and the ranks of all others could stay.
 
-    The spare that arrived first has the seat of a lost node. None where nobody is lost, another member has no
+    The spare that arrived first has the seat of a lost node. None where none is lost, another member has no
     ranks that train, or there are too few spares; nor in a run that has become smaller: there it is asked
     anew who gets which seat.
     """

@@ -50,7 +50,7 @@ class Rules:
     """What the run was started with and every node agrees on. ``resume_args`` are templates.
 
     A node is lost when nothing was heard of it for ``lease_ttl_s``; 0 where there is one node only.
-    A seat of ``topology`` that nobody has been given yet has a node without a name. ``settings`` are
+    A seat of ``topology`` that was not given away yet has a node without a name. ``settings`` are
     what people are told of it. ``elastic``: how far it may shrink, or that bad nodes are replaced by spares;
     None: neither. ``stays``: ranks that can outlive a lost node are to stay.
     """
@@ -124,7 +124,7 @@ def _over(
     first: standing.Lost | standing.Leaves | standing.Gone,
     now_s: float,
 ) -> NextStep | None:
-    """The plan's incarnation ends because of ``node``; None: nobody is bound to it any more."""
+    """The plan's incarnation ends because of ``node``; None: no node is bound to it any more."""
     plan, stop = nodes.plan, None
     if isinstance(first, standing.Lost):
         why = joint_incident.loss_words(plan.topology, node, rules.lease_ttl_s)

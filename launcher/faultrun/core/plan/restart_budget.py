@@ -94,7 +94,7 @@ def furthest(ledger: Ledger, high_step: int, point: RecoveryPoint | None) -> Led
 
 
 def ledger_told(facts: Iterable[NodeFact]) -> Ledger:
-    """What the run had spent by the journals of its nodes, where nobody else knows of a plan."""
+    """What the run had spent by the journals of its nodes, where no other node knows of a plan."""
     told = [(fact.incarnation, fact.ledger.incidents, fact.ledger) for fact in facts if fact.ledger]
     return max(told, key=lambda one: one[:2])[-1] if told else Ledger()
 

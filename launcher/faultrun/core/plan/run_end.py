@@ -22,7 +22,7 @@ def ending(
     several: bool,
     exit_code_on_stop: int | None,
 ) -> RunFinished | None:
-    """The end of the run, if somebody asked for it or cannot go on.
+    """The end of the run, if the user asked for it or a node cannot go on.
 
     ``seats`` are those of the next incarnation, None where too few are there for one. Who has none in it may
     be unfit, or lack a checkpoint. ``several``: of the nodes of the run it is told which.

@@ -31,7 +31,7 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundToEarlier:
-    """It is bound to an earlier ``incarnation``, of which the plan keeps nobody there."""
+    """It is bound to an earlier ``incarnation``, of which the plan keeps no rank there."""
 
     incarnation: int
 
@@ -51,7 +51,7 @@ class Spare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """Nobody speaks for it."""
+    """No node speaks for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class Gone:
 class WantsToStay:
     """Survivors of the plan's incarnation, ``ranks``, wait there for who takes the places of the dead.
 
-    ``meets_at`` is where those of other nodes could meet them again; empty where nobody listens. ``said`` is
+    ``meets_at`` is where those of other nodes could meet them again; empty where none listens. ``said`` is
     all that the node says of them.
     """
 
@@ -253,7 +253,7 @@ def _why_over(plan: Plan, fact: NodeFact, *, its: bool) -> str:
     if not its:
         return f"node {fact.node} has another supervisor"
     if early and plan.kept and isinstance(fact.status, NodeJoined | NodeDrained) and plan.keeps_on(fact.node):
-        return f"on node {fact.node} nobody lives that it keeps"
+        return f"on node {fact.node} no rank lives that it keeps"
     return ""
 
 

@@ -43,7 +43,7 @@ class NeedVerdicts:
 class NoneUsable:
     """Candidates exist and none can be resumed from: starting from zero would hide it (exit code 65).
 
-    ``unverifiable`` of them are not torn: nobody but ``Doubt.trust`` can tell that they are whole.
+    ``unverifiable`` of them are not torn: only ``Doubt.trust`` takes them for whole.
     """
 
     refused: tuple[Refusal, ...]
@@ -205,7 +205,7 @@ class _Unserved:
 
 
 def _groups_of(fit: Sequence[Entry], need: Need, named_elsewhere: Sequence[Group]) -> tuple[Group, ...]:
-    """The groups to serve at one moment; a rank that nobody names is in a group of its own.
+    """The groups to serve at one moment; a rank that no manifest names is in a group of its own.
 
     Named by the run, else by the moment's own files, else by files of other moments: a file that does not
     tell whom it serves is a shard where others of its run are. Of groups that overlap the smaller counts.
@@ -225,7 +225,7 @@ def _groups_of(fit: Sequence[Entry], need: Need, named_elsewhere: Sequence[Group
 
 
 def _named_groups(entries: Iterable[Entry], need: Need) -> tuple[Group, ...]:
-    """The replica groups that manifests name; a replicated state of any world serves everybody."""
+    """The replica groups that manifests name; a replicated state of any world serves all ranks."""
     everybody = frozenset(range(need.world.size))
     return tuple(
         dict.fromkeys(

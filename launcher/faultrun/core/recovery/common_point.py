@@ -40,7 +40,7 @@ def _without(avoids: Sequence[Attempt], fact: NodeFact) -> NodeFact:
 
 
 def _sharded_point(topology: Topology, facts: Sequence[NodeFact]) -> RecoveryPoint | None:
-    """The furthest state of which every node has the files of its own ranks, and nobody all."""
+    """The furthest state of which every node has the files of its own ranks, and none of all."""
     parts = [point for fact in facts for point in fact.resume.points if point.part_of]
     for first in sorted(parts, key=_position, reverse=True):
         state = (first.part_of, _position(first))
@@ -170,7 +170,7 @@ def _reaches_all(point: RecoveryPoint, facts: Sequence[NodeFact], apart: bool) -
         case Shared() | OnNode():
             return all(_copy(point, fact) is not None for fact in facts)
         case Live():
-            return False  # nobody lives on into the next incarnation yet
+            return False  # no rank lives on into the next incarnation yet
         case _:
             assert_never(point.source)
 

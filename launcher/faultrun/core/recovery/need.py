@@ -14,7 +14,7 @@ class World:
     """How many workers resume, and how the state may be cut for them.
 
     ``groups`` None means pure data parallel unless gasp manifests name their replica groups. ``resharded``:
-    whether the code loads what all ranks saved together into any number of workers; None: nobody said.
+    whether the code loads what all ranks saved together into any number of workers; None: it was not said.
     ``elastic``: the run may go on with another number, so the point has to say whether it can be resumed so.
     ``resized``: it does, by hand, so nothing else will do. ``own_files``: each rank is told a path with
     its number in it; None: a folder, and no file in it: so it loads its own, where ranks have such.

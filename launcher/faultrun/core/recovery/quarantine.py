@@ -33,7 +33,7 @@ def attempts_of(incident: Incident, plan: Plan) -> tuple[Attempt, ...]:
 
 
 def was_opened(incident: Incident, point: RecoveryPoint) -> bool:
-    """Whether ``point`` was read before the first step, or nobody could see what was."""
+    """Whether ``point`` was read before the first step, or it was not seen what was."""
     return incident.opened is None or any(map(point.holds, incident.opened))
 
 
@@ -50,7 +50,7 @@ def _accuses(incident: Incident, plan: Plan) -> bool:
 def attempts_after(plan: Plan, reached_step: int | None) -> tuple[Attempt, ...]:
     """The attempts, counted on by an incarnation of ``plan`` that failed after ``reached_step``.
 
-    An incarnation that trained past its recovery point clears that point's count. One whose progress nobody
+    An incarnation that trained past its recovery point clears that point's count. One whose progress no rank
     saw counts as a failed attempt: it wrote no checkpoint either, or the point would be another. Where ranks
     stayed, the plan no longer tells where they began: whatever they are past is cleared.
     """

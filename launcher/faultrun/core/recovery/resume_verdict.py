@@ -55,7 +55,7 @@ class Opened:
     """What was opened to be read between the start of the workers and their first step.
 
     ``chosen``: the recovery point was; ``others`` are the paths of other checkpoints. ``seen`` is False where
-    nobody could see it. ``several``: a rank of another node may have opened the recovery point for all.
+    it could not be seen. ``several``: a rank of another node may have opened the recovery point for all.
     ``refused``: why the SDK did not give it to a program below a rank.
     """
 
@@ -161,7 +161,7 @@ def _from(place: StartPlace, point: RecoveryPoint, origin: StartPlace | None, op
     stride = max(1, told) if told is not None else _STRIDE_BY_LOG if place.by_log else _STRIDE
     beyond = None if chosen is None or place.step is None else place.step - chosen
     misfit = beyond not in (0, 1)
-    if opened.several:  # a log that tells each tenth step is no evidence against a rank that nobody here sees
+    if opened.several:  # a log that tells each tenth step is no evidence against a rank that is not seen here
         misfit = beyond is not None and place.sure and not 0 <= beyond <= stride
     if misfit and opened.others and not opened.chosen:
         return Began.ELSEWHERE

@@ -1,4 +1,4 @@
-"""Whether there is room for standbys: processors that nobody needs now, and memory for all that are missing.
+"""Whether there is room for standbys: processors that are idle now, and memory for all that are missing.
 
 ``platforms.cgroup`` reads the machine; ``core.standby.policy`` says what is done.
 """
@@ -21,7 +21,7 @@ MOST_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorSample:
-    """What had been used by ``at_s`` (monotonic seconds). Counters only grow; None: nobody says.
+    """What had been used by ``at_s`` (monotonic seconds). Counters only grow; None: unknown.
 
     ``allowed`` processors are ours to use, by affinity; ``idle_s`` is how long they stood idle, all together.
     ``quota`` is how many the control group pays for, ``spent_s`` what its processes have used of them.
@@ -50,7 +50,7 @@ class ProcessorRoom:
 def processor_room(
     before: ProcessorSample | None, now: ProcessorSample, workers: int
 ) -> ProcessorRoom | None:
-    """Return the room beside ``workers`` that run; None where there is none, or nobody knows.
+    """Return the room beside ``workers`` that run; None where there is none, or it is unknown.
 
     ``before`` is an earlier sample, at least ``SHORTEST_LOOK_S`` old to tell what is idle.
     """
@@ -64,7 +64,7 @@ def processor_room(
 
 
 def idle_processors(before: ProcessorSample | None, now: ProcessorSample) -> float | None:
-    """Processors that could have been used between the two samples and were not; None where nobody knows."""
+    """Processors that could have been used between the two samples and were not; None if unknown."""
     if before is None or before.idle_s is None or now.idle_s is None:
         return None
     passed_s = now.at_s - before.at_s

@@ -85,12 +85,12 @@ def _in_vain(standbys: StandbyState, now_s: float) -> StandbyState:
 
 
 def _given_up(standbys: StandbyState, incarnation: int) -> tuple[StandbyState, tuple[Action, ...]]:
-    """Nobody trains any more whom they could join."""
+    """No rank trains any more that they could join."""
     if not (ranks := tuple(sorted(standbys.healing))):
         return standbys, ()
     for rank in ranks:
         standbys = _without(standbys, rank)
-    state, why = StandbyPhase.DISMISSED, "nobody trains any more beside whom it could take its place"
+    state, why = StandbyPhase.DISMISSED, "no rank trains any more beside which it could take its place"
     return standbys, (DismissStandbys(incarnation=incarnation, ranks=ranks, state=state, why=why),)
 
 

@@ -140,7 +140,7 @@ def _seated(standbys: StandbyState, step: Step) -> _Decided:
 def _places(standbys: StandbyState, starts: Sequence[int], seats: Sequence[int]) -> dict[int, int]:
     """Whom each serves from now on, of the ranks ``seats`` of this node, of which ``starts`` are started.
 
-    One that is ready is nobody's until it is needed; one that has run the program as a rank is that rank's.
+    One that is ready has no rank until it is needed; one that has run the program as a rank is that rank's.
     """
     able = standbys.usable | {*standbys.parked}
     alone = [rank for rank in starts if rank not in able]
@@ -205,7 +205,7 @@ def _uses(standbys: StandbyState, event: RankCanRejoin | MemoryUsed, run: RunSta
 def _wait_changes(standbys: StandbyState, now_s: float, run: RunState) -> _Decided:
     """A wait for a seat begins, or is over: it has got one, or the run has ended.
 
-    Nobody trains here, but others may on the same machine, and most waits are over at once.
+    No rank trains here, but others may on the same machine, and most waits are over at once.
     """
     if standbys.waits:
         return replace(standbys, waits=False), _make_way(standbys, run.incarnation, "the wait was over")

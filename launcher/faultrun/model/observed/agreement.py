@@ -10,9 +10,9 @@ from faultrun.model.topology import BootId, NodeId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncarnationOver(FactOfNodes):
-    """Another node cannot go on with ``incarnation``, so nobody can. ``node``: which, if that is known.
+    """Another node cannot go on with ``incarnation``, so none can. ``node``: which, if that is known.
 
-    ``stop``: it was told to stop, which is no fault of anybody. ``stays``: ranks that can outlive it
+    ``stop``: it was told to stop, which is no fault. ``stays``: ranks that can outlive it
     shall, as long as every node's can.
     """
 
@@ -44,7 +44,7 @@ class LookAgain(FactOfNodes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgreementSilent(FactOfNodes):
-    """Nobody answers for the agreement, and every node says so: training goes on.
+    """No etcd answers, and every node says so: training goes on.
 
     It is about the node, whatever incarnation it has.
     """

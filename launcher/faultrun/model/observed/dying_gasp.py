@@ -52,7 +52,7 @@ class GaspVerified(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveRequested(Fact):
-    """Somebody (``faultrun checkpoint-now``, a signal) wants a save of everybody, and no stop."""
+    """The user (``faultrun checkpoint-now``, a signal) wants a save of all ranks, and no stop."""
 
     window_s: float
 

@@ -19,7 +19,7 @@ class Elastic:
     """The run may go on with fewer workers, no fewer than ``min_workers``, and takes others back by ``grow``.
 
     ``health_check`` is a command that says with 0 whether a slot that was set aside is well again; empty:
-    nobody can say, and none is taken back. ``min_nodes``: of several nodes whole ones are left out, and no
+    it is unknown, and none is taken back. ``min_nodes``: of several nodes whole ones are left out, and no
     fewer than these go on (all: a bad one only gives its seat to a spare); 0: there is one node, whose slots
     are. ``fixed_seats``: a rank table says whose each seat is, so no other node may have it.
     """
@@ -68,7 +68,7 @@ class Accused:
 class Vacant:
     """A seat of the whole run, by its place among all, that no node has from ``incarnation`` on, and ``why``.
 
-    ``node`` had it last, and gets it back where it comes first; empty: nobody has had it.
+    ``node`` had it last, and gets it back where it comes first; empty: no node has had it.
     """
 
     seat: int
@@ -93,7 +93,7 @@ class SlotLedger:
     ``groups`` are the replica groups of the whole world where ranks hold different parts of the model, by
     rank of that world; none: all hold the same. ``refused``: why no fewer workers were planned although a
     slot asked for it. ``stays_small``: why no more were although slots are well; that is not tried again. Of
-    several nodes ``vacant`` are seats that nobody has, and ``nodes`` those that were set aside. ``empty`` are
+    several nodes ``vacant`` are seats without a node, and ``nodes`` those that were set aside. ``empty`` are
     slots that get no newcomer until they are well: their ranks are missing, and the others train on.
     """
 
@@ -123,7 +123,7 @@ class SlotsUsable(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesWaiting(FactOfNodes):
-    """Nodes without a seat that could take one which is vacant; none: nobody is there any more."""
+    """Nodes without a seat that could take one which is vacant; none: no node is there any more."""
 
     nodes: tuple[NodeId, ...]
 

@@ -11,7 +11,7 @@ class FaultClass(Enum):
     """What kind of trouble the evidence speaks of; it decides whether another attempt can help.
 
     DETERMINISTIC: the program is wrong and will fail again. RESOURCE: memory, disk or descriptors ran out.
-    CONSEQUENCE: the word of a survivor whose peer was gone, so somebody else failed first.
+    CONSEQUENCE: the word of a survivor whose peer was gone, so another rank failed first.
     """
 
     UNKNOWN = "unknown"

@@ -96,7 +96,7 @@ class Suspicion:
     ``usual_s`` is the learnt length of a step, None where the limit was given. ``needed_s`` is the limit
     without the patience for ranks that were found at work; ``final`` is False while such a rank may get more
     time. At ``acts_s`` a rank is replaced; ``acts``: so long it has been silent. Until then it is warned of.
-    ``by_log``: only their logs tell steps, so that nobody is ended for it, whatever is found. ``woken``: so
+    ``by_log``: only their logs tell steps, so that no rank is ended for it, whatever is found. ``woken``: so
     often a stopped rank was woken in this silence. ``asked``: so were the other nodes, what their ranks do,
     and none has said that one of them is stuck, or works.
     """
@@ -117,14 +117,14 @@ class Suspicion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangSuspected(Fact):
-    """Nobody who could move the job on has moved for longer than it may; to be looked into."""
+    """No rank that could move the job on has moved for longer than it may; to be looked into."""
 
     suspicion: Suspicion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangDismissed(Fact):
-    """A look at the processes said that somebody works: the suspected get more time.
+    """A look at the processes said that a rank works: the suspected get more time.
 
     ``excused_s`` of it is time in which the machine was too busy for them.
     """
@@ -138,7 +138,7 @@ class HangFound(Fact):
     """The job stands still, and ``rank`` is the one that the others wait for.
 
     ``step`` is its last finished global step, None before the first. ``why`` is the cause for a person.
-    ``where`` is its innermost Python frame, if anybody could read it. ``folder`` holds the stacks of
+    ``where`` is its innermost Python frame, if it could be read. ``folder`` holds the stacks of
     ``stacks`` ranks, empty when none could be collected.
     """
 
@@ -155,7 +155,7 @@ class HangFound(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangWarned(HangFound):
-    """Nobody is replaced for it before ``acts_s`` of silence; 0: nobody ever is."""
+    """No rank is replaced for it before ``acts_s`` of silence; 0: none ever is."""
 
     acts_s: float
 

@@ -146,9 +146,9 @@ class NodeReplacing:
     """Some of its workers are gone, and the others wait for who takes their place.
 
     ``kept`` are ranks that live on; ``meeting_port``: where they could meet those of other nodes again, 0
-    where nobody listens. ``trains_on``: they go on without those whose place nobody can take at once; for
+    where none listens. ``trains_on``: they go on without those whose place cannot be taken at once; for
     those of ``ready`` a newcomer waits. ``heals``: none of its workers is gone now, and who is ready comes.
-    ``came_in_vain``: who is gone had just come for an empty place, and is charged to nobody.
+    ``came_in_vain``: who is gone had just come for an empty place, and is charged to none.
     """
 
     WIRE_NAME: ClassVar[str] = NodeStatus.REPLACING.value
@@ -186,7 +186,7 @@ class NodeFact:
     spent by the journal of a supervisor that came back: the store may have lost its data. ``seen`` is what it
     saw of the saves that are written here, where no plan knows that.
     ``arrived`` and ``alarm`` are filled in by the agreement, which counts arrivals and alarms of all nodes; 0
-    where it did not. So is ``seat``, the node rank that it was started with, None where nobody said one.
+    where it did not. So is ``seat``, the node rank that it was started with, None if none was given.
     """
 
     node: NodeId

@@ -41,7 +41,7 @@ class ResetNotice:
     """All of one ``reset.json``: which devices are in trouble and what is to be done about it.
 
     ``flushing``: more faults are about to be told. ``restart_in_place``: a rank at FAULT may be restarted
-    here, nobody needs to leave. ``retry_time`` counts the platform's requests to restart everything;
+    here, no rank needs to leave. ``retry_time`` counts the platform's requests to restart everything;
     ``update_time`` is its clock, in seconds, and only good for telling two notices apart.
     """
 

@@ -8,11 +8,11 @@ from faultrun.model.event_base import Fact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryTimed(Fact):
-    """Training goes on (or workers run, where nobody reports steps). Parts in seconds, in their order.
+    """Training goes on (or workers run, where no rank reports steps). Parts in seconds, in their order.
 
     ``detect_s`` is the silence before a hang was believed; the kernel tells of deaths at once. ``pause_s``
     is the backoff, and what the platform held back. ``import_s`` ends when the last rank asks to meet,
-    ``rendezvous_s`` when all have met: None where nobody tells us, and ``first_step_s`` then holds them
+    ``rendezvous_s`` when all have met: None where no rank tells us, and ``first_step_s`` then holds them
     too. It is None where no step is known, neither reported nor logged; when one comes late, a second line
     takes the place of the first. ``standbys`` counts ranks that did not start cold.
     """

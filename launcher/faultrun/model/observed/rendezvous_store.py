@@ -31,7 +31,7 @@ def meeting_secret(run_id: RunId, plan: Plan) -> str:
 
 
 def meeting_seal(secret: str, nonce: str) -> str:
-    """Proves that somebody knows the secret, once."""
+    """Proves that the other side knows the secret, once."""
     import hmac  # noqa: PLC0415  as above
 
     return hmac.new(secret.encode(), nonce.encode(), "sha256").hexdigest()

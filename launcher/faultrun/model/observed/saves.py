@@ -12,7 +12,7 @@ MOST_FILES = 24
 
 
 BY_OTHERS = ""
-"""Stands among opened files where others read checkpoints, too: nobody knows what the script opened."""
+"""Stands among opened files where others read checkpoints, too: what the script opened is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class FirstSaveTold(Fact):
     """What would be handed over if a fault came now, after the first save that was seen.
 
     ``path`` is the checkpoint, "" where nothing would be; ``beside`` are the files that belong to it,
-    ``instead`` those of which the script may want one instead: nobody can tell. ``words`` say it for people;
+    ``instead`` those of which the script may want one instead: unknown. ``words`` say it for people;
     they were said ``before`` of saves of this kind.
     """
 

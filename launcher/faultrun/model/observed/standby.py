@@ -26,7 +26,7 @@ class StandbyPhase(Enum):
 class StandbyChanged(Fact):
     """The standby of ``rank`` came to ``state`` after ``took_s`` in the one before.
 
-    ``memory_bytes`` is its proportional share (PSS) once it is ready, 0 where nobody measured it;
+    ``memory_bytes`` is its proportional share (PSS) once it is ready, 0 where it was not measured;
     ``imported`` are the packages that it has imported by then.
     """
 

@@ -18,7 +18,7 @@ _RESTARTS_BY_ITSELF = {"torch": UsualLauncher.TORCHRUN}
 class Assumptions:
     """Every number that is compared with and that no journal can know. Times in seconds, sources in the docs.
 
-    By hand: ``notice_s`` until somebody sees that training stands still, ``restart_s`` from then until its
+    By hand: ``notice_s`` until a person sees that training stands still, ``restart_s`` from then until its
     workers run again. By ``launcher`` (None: the one that is usual for the framework): ``relaunch_s`` from a
     death until new workers run, ``hang_s`` until a rank that stands still is noticed. ``devices`` wait while
     the run does; None: one for each worker.

@@ -5,7 +5,7 @@ from enum import Enum
 
 
 class OnAgreementLoss(Enum):
-    """What a node does when nobody answers for the agreement (``--on_agreement_loss``).
+    """What a node does when no etcd answers (``--on_agreement_loss``).
 
     HOLD: training goes on while every other node says that it hears nothing either. FENCE: it ends.
     """
@@ -36,7 +36,7 @@ class AgreementSpec:
     """How this node finds the others of its run.
 
     ``serve_at``: this node runs the etcd that all of them use, and it listens there (``host:port``); empty:
-    somebody else does. ``node_rank`` orders nodes that start together; None: by arrival.
+    another source does. ``node_rank`` orders nodes that start together; None: by arrival.
     ``lease_ttl_s``: a node that is silent for so long is lost. ``node_wait_s``: for a node that is missing.
     """
 

@@ -17,7 +17,7 @@ class Stream(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """Where output goes. ``tail`` lists ranks copied to the console; None copies nobody.
+    """Where output goes. ``tail`` lists ranks copied to the console; None copies none.
 
     ``worker_log_name`` is msrun's: ``<name>_<rank>.log``, {ip} and {hostname} already replaced. ``tee`` and
     ``redirects`` are torchrun's, a stream for each local rank; empty when not asked for. Every stream is
@@ -68,7 +68,7 @@ class LogFormat(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """How the run is watched, and who is told of it. Empty texts: nobody."""
+    """How the run is watched, and who is told of it. Empty texts: no outlet."""
 
     log_format: LogFormat = LogFormat.TEXT
     live_line: bool = True

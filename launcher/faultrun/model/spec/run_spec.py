@@ -192,10 +192,10 @@ class Recovery:
 
     ``resume_at``: before which of the script's arguments a missing one of ``resume_args`` goes, None: last.
     ``trust``: a checkpoint that cannot be verified may be used. ``script_asks``: its source mentions
-    our variables or uses the SDK; None where nobody could read it. ``pattern`` names files of a format of
+    our variables or uses the SDK; None where it could not be read. ``pattern`` names files of a format of
     the user's (``checkpoints/formats/user_pattern.py``), ``formats`` are the only others that count; empty:
     none, all. ``resharded``: whether what all ranks saved together loads into any number of workers; None:
-    nobody said. ``resume_environment`` are templates of variables, set whenever an incarnation resumes.
+    not said. ``resume_environment`` are templates of variables, set whenever an incarnation resumes.
     """
 
     checkpoint_dirs: tuple[str, ...] = ()

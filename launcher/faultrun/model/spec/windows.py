@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 DEFAULT_GRACE_S = 30.0
-"""Length of the grace window where nobody names another: what container platforms give."""
+"""Length of the grace window by default: what container platforms give."""
 
 TERMINATION_VARIABLE = "FAULTRUN_TERMINATION_GRACE_S"
 """``terminationGracePeriodSeconds`` of the pod: Kubernetes does not tell a container, so manifests do."""
 
 DEFAULT_HEAL_S = 600.0
-"""How long ranks train on without another where nobody says otherwise: a host may have to be found."""
+"""How long ranks train on without another by default: a host may have to be found."""
 
 PLATFORM_MARGIN_S = 5.0
 """How far the window of a stop stays below the platform's."""

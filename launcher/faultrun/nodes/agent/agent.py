@@ -326,7 +326,7 @@ class MemberProcess:
         return min([*waits, *([] if late_s is None else [late_s])], default=None)
 
     def _leave(self) -> None:
-        """Nobody need wait for the end of our lease: our workers are gone."""
+        """No node need wait for the end of our lease: our workers are gone."""
         self._peers.close()
         self._lease.revoke(_LEAVE_WITHIN_S)
         until_s = boot_now() + (self._terms.times.ttl_s if self._setting.serves else 0.0)

@@ -16,7 +16,7 @@ _STANDARD_STREAMS = 3
 
 
 def keep(listen: str, folder: Path, words: int, stop: int) -> None:
-    """Serve etcd at ``listen`` with its data in ``folder``, until nobody holds the other end of ``stop``."""
+    """Serve etcd at ``listen`` with its data in ``folder``, until none holds the other end of ``stop``."""
     for _ in range(_STANDARD_STREAMS):
         os.open(os.devnull, os.O_RDWR)
     place = EtcdPlace(listen=listen, folder=folder)

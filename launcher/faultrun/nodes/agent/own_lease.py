@@ -70,7 +70,7 @@ class OwnLease:
         return self._deadline.at_s == self._until_s
 
     def grant(self) -> Callable[[], object]:
-        """A task of a thread: take a new lease, and keep it from then on. EtcdError if nobody grants one."""
+        """A task of a thread: take a new lease, and keep it from then on. EtcdError if none is granted."""
         self._same_store()
         renewal = lease.grant(self._gateway, self._times.ttl_s)
         return lambda: self._keep(renewal)

@@ -63,7 +63,7 @@ class PeerMessages:
         return tuple(self._words.values())
 
     def cut_late(self) -> float | None:
-        """Cut off callers that took too long; seconds until the next one does, None while nobody calls."""
+        """Cut off callers that took too long; seconds until the next one does, None while none calls."""
         return self._listener.cut_late()
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ class PeerMessages:
     def look_for(self, header: PlanHeader, first: NodeId, members: Sequence[RosterEntry]) -> Iterator[str]:
         """Ports that cannot be reached from here, of ``members`` and where all meet on ``first``; it waits.
 
-        Nobody need listen where the ranks will meet; a member listens where it says.
+        No node need listen where the ranks will meet; a member listens where it says.
         """
         meet = (first, f"{header.master_addr}:{header.master_port}")
         for node, place in (meet, *((one.node, one.peer_addr) for one in members))[:_MOST_LOOKED_FOR]:
@@ -131,7 +131,7 @@ class PeerMessages:
         return [Call(one.peer_addr, Seal(self._run_id, one.boot), says) for one in members]
 
     def _warned(self, alarm: Alarm) -> None:
-        """Two may be on their way at once, and two nodes say different things: that nobody stays counts."""
+        """Two may be on their way at once, and two nodes say different things: that none stays counts."""
         if (before := self._warnings.get(alarm.incarnation)) is None or before.stays:
             self._warnings = {alarm.incarnation: alarm, **dict(list(self._warnings.items())[-3:])}
 

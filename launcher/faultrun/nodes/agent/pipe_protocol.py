@@ -41,7 +41,7 @@ class Words:
             self._selector.unregister(self._fd)
 
     def _flush(self) -> None:
-        with contextlib.suppress(OSError):  # full, or nobody is there any more
+        with contextlib.suppress(OSError):  # full, or the other end is gone
             while self._unwritten:
                 self._unwritten = self._unwritten[os.write(self._fd, self._unwritten) :]
 

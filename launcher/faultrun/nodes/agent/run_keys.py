@@ -115,7 +115,7 @@ class RunKeys:
         return False
 
     def everything(self) -> KnownKeys:
-        """The whole run at one moment, for somebody who takes no part in it. EtcdError: no answer."""
+        """The whole run at one moment, for a reader that takes no part in it. EtcdError: no answer."""
         state = store.read(self._gateway, self._root)
         parts, stated = {}, {}
         for key, kv in state.keys.items():
@@ -148,7 +148,7 @@ def _stated(kv: KeyValue) -> Stated | None:
 
 
 def _value(kv: KeyValue, as_type: Any) -> Any:
-    """None for what another version, or nobody of us, has written."""
+    """None for what another version, or no faultrun, has written."""
     with suppress(ValueError, CodecError):
         return decode(json.loads(kv.value), as_type)
     return None

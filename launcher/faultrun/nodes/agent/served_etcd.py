@@ -30,7 +30,7 @@ class NoRoomForEtcd(FaultrunError):
 
 EtcdKeeping = Callable[[int, int], object]
 """What the helper does (``etcd_keeper.keep``): it writes one line to the first descriptor, and ends once
-nobody holds the other end of the second."""
+no process holds the other end of the second."""
 
 
 class ServedEtcd:

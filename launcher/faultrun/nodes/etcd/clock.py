@@ -1,4 +1,4 @@
-"""The clock of leases: it goes on while the machine sleeps, and nobody sets it."""
+"""The clock of leases: it goes on while the machine sleeps, and it is never set."""
 
 import time
 

@@ -39,21 +39,21 @@ class NoAnswer(OSError):
 
 
 class Resolver:
-    """Addresses of names. A name server that is slow or away holds nobody up longer than asked for."""
+    """Addresses of names. A name server that is slow or away holds no caller up longer than asked for."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], list[Address]] = {}
         self._asked: dict[tuple[str, int], threading.Event] = {}
 
     def addresses(self, endpoint: str, within_s: float) -> list[Address]:
-        """Where ``endpoint`` is now, or was when somebody last told; OSError if nobody ever did."""
+        """Where ``endpoint`` is now, or was by the last answer; OSError if there never was one."""
         if _is_address((name := host_and_port(endpoint))[0]):
             self._known[name] = _resolved(*name)
         else:
             self._ask(name).wait(within_s)
         if name in self._known:
             return self._known[name]
-        raise TimeoutError(f"the name {name[0]} has no address, or nobody tells it in time")
+        raise TimeoutError(f"the name {name[0]} has no address, or no server tells it in time")
 
     def _ask(self, name: tuple[str, int]) -> threading.Event:
         """Ask once at a time: a name server that is away for an hour must not cost a thread an attempt."""

@@ -31,7 +31,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerLost:
-    """The request may have been carried out, or be carried out yet: nobody knows."""
+    """The request may have been carried out, or be carried out yet: that is unknown."""
 
     why: str
 

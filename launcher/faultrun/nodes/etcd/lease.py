@@ -35,7 +35,7 @@ class LeaseGone:
 def grant(gateway: Gateway, ttl_s: float, *, within_s: float = WITHIN_S) -> Renewal:
     """Take a lease. etcd counts in whole seconds and gives no less than 2 by default: see ``ttl_s``.
 
-    A grant whose answer is lost leaves a lease that nobody renews, and that ends by itself.
+    A grant whose answer is lost leaves a lease that is not renewed, and that ends by itself.
     """
     answered = gateway.ask("lease/grant", {"TTL": str(math.ceil(ttl_s))}, within_s=within_s)
     given = answered.result
@@ -43,7 +43,7 @@ def grant(gateway: Gateway, ttl_s: float, *, within_s: float = WITHIN_S) -> Rene
 
 
 def renew(gateway: Gateway, lease: int, *, within_s: float = WITHIN_S) -> Renewal | LeaseGone:
-    """Send a keepalive; EtcdSilent if nobody answers in time."""
+    """Send a keepalive; EtcdSilent if no answer comes in time."""
     answered = gateway.ask("lease/keepalive", {"ID": str(lease)}, within_s=within_s)
     if (ttl_s := float(answered.result.get("TTL", 0))) <= 0:
         return LeaseGone(lease=lease)

@@ -193,7 +193,7 @@ def _command(program: Path, place: EtcdPlace) -> tuple[str, ...]:
         "listen-peer-urls": "http://127.0.0.1:0",  # it has no peers
         # The id of a cluster is made of this: an etcd that lost its data must not pass for the one before.
         "initial-cluster-token": os.urandom(8).hex(),
-        # Its elections wait for nobody: a quarter of a second instead of one until it serves again.
+        # Its elections wait for no peer: a quarter of a second instead of one until it serves again.
         "heartbeat-interval": 50,
         "election-timeout": 250,
         "auto-compaction-mode": "revision",
@@ -202,7 +202,7 @@ def _command(program: Path, place: EtcdPlace) -> tuple[str, ...]:
         "log-level": "error",
         **_careful(program),
     }
-    # Before 3.5 it starts on ARM only where somebody says that it may; later ones do not ask.
+    # Before 3.5 it starts on ARM only where it is told that it may; later ones do not ask.
     allowed = ("env", "ETCD_UNSUPPORTED_ARCH=arm64") if platform.machine() == "aarch64" else ()
     return (*allowed, str(program), *(f"--{name}={value}" for name, value in options.items()))
 
@@ -241,7 +241,7 @@ def _await_port(listen: str) -> None:
 
 
 def _trouble_of_binding(host: str, port: int) -> OSError | None:
-    """Why nobody can listen there now."""
+    """Why no server can listen there now."""
     try:
         socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError as error:

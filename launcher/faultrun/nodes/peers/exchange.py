@@ -1,6 +1,6 @@
 """One short exchange between two nodes over TCP, for what cannot wait for the store: a question, an answer.
 
-The listening end belongs to a selector that somebody else turns, and never waits. The asking end waits,
+The listening end belongs to a selector that its owner turns, and never waits. The asking end waits,
 bounded, for all whom it asks at once. Who does not speak the protocol, or not in time, is cut off.
 """
 
@@ -41,7 +41,7 @@ class PeerListener:
         seal: Callable[[], Seal],
         reply: Reply,
     ) -> None:
-        """OSError: nobody can listen at ``address``; its port may be 0."""
+        """OSError: none can listen at ``address``; its port may be 0."""
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self._sock = socket.create_server(address, family=family, backlog=_BACKLOG)
         self._sock.setblocking(False)
@@ -55,7 +55,7 @@ class PeerListener:
         return int(self._sock.getsockname()[1])
 
     def cut_late(self) -> float | None:
-        """Cut off who took too long; seconds until the next one does, None while nobody calls."""
+        """Cut off who took too long; seconds until the next one does, None while none calls."""
         while self._callers:
             first = next(iter(self._callers))
             if (left_s := first.until_s - boot_now()) > 0:

@@ -35,7 +35,7 @@ class Seal:
         return self._line("says", nonce, says)
 
     def read_question(self, line: bytes) -> tuple[dict[str, Any], str]:
-        """What is asked, and its nonce. ValueError: nobody of this run asks this supervisor."""
+        """What is asked, and its nonce. ValueError: no node of this run asks this supervisor."""
         return self._read("asks", line)
 
     def read_answer(self, line: bytes, nonce: str) -> dict[str, Any]:

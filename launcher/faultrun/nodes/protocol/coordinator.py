@@ -109,7 +109,7 @@ def _saves_noted(given: CoordinatorInput, run_s: float) -> Transaction | None:
 
 
 def _was_waited_for(given: CoordinatorInput) -> bool:
-    """Whether all look again because nobody is waited for any more, and nobody was lost since."""
+    """Whether all look again because no node is waited for any more, and none was lost since."""
     if (header := given.header) is None or header.phase is not PlanPhase.LOOK:
         return False
     return header.fewer and header.missing == names_lost(given)
@@ -142,7 +142,7 @@ def _all_finished(given: CoordinatorInput, run_s: float) -> RunFinished:
 def _from_nothing(
     given: CoordinatorInput, facts: Mapping[NodeId, NodeFact], plan: Plan, run_s: float
 ) -> Transaction | None:
-    """The end, where nobody knows of a checkpoint although the run has one; all have looked by now."""
+    """The end, where no node knows of a checkpoint although the run has one; all have looked by now."""
     if plan.point is not None or plan.kept or not given.saved:
         return None
     why = begun_anew(given.saved, [facts[seat.node] for seat in plan.topology.nodes])

@@ -19,7 +19,7 @@ from faultrun.nodes.values.roster import PlanHeader, Roster, RosterEntry
 from faultrun.nodes.values.transaction import Absent, Compare, NothingNewer, Operation, Transaction
 
 LONGEST_PATH = 300
-"""Everybody watches what is noted of it; it is for people."""
+"""Every node watches what is noted of it; it is for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ def statements(given: CoordinatorInput) -> dict[NodeId, Stated]:
     """One statement for each node: its member's while that lives, else of the supervisor that came last.
 
     Who stands there under a member's name under another boot waits for that one's end. Before the
-    first plan of a run nobody counts who belonged to the one before.
+    first plan of a run no node counts who belonged to the one before.
     """
     found: dict[NodeId, Stated] = {}
     roster = given.roster if given.header is not None else None

@@ -1,6 +1,6 @@
 """Who may coordinate: a member of the plan, or another supervisor of a member's node, on the same machine.
 
-Pure. Anybody could, as far as the store is concerned; but members that cannot hear it go on
+Pure. Any node could, as far as the store is concerned; but members that cannot hear it go on
 training because every *member* has promised to decide nothing, and only they were asked.
 """
 
@@ -43,8 +43,8 @@ def may_lead(terms: NodeSettings, boot: BootId, header: PlanHeader | None, roste
 def is_heir(terms: NodeSettings, roster: Roster) -> bool:
     """Whether an older supervisor of this node is a member, and is dead because this one is here.
 
-    Nobody can go on by its promise, then: it gives no answer any more. On another machine it may
-    live, unless nobody goes on by promises at all.
+    No node can go on by its promise, then: it gives no answer any more. On another machine it may
+    live, unless no node goes on by promises at all.
     """
     entry = roster.entry(terms.node)
     return entry is not None and (not terms.hold or entry.machine == terms.machine != "")
@@ -64,7 +64,7 @@ def may_act(
     lease: Lease,
     now_s: float,
 ) -> bool:
-    """Whether no promise of this node is in the way. Before the first plan nobody trains on a promise."""
+    """Whether no promise of this node is in the way. Before the first plan no node trains on a promise."""
     if header is None or roster is None or not terms.hold:
         return True
     return free_to_decide(lease, terms.times, now_s, heir=not roster.has(terms.node, boot))
@@ -81,7 +81,7 @@ def waits_in_line_s(terms: NodeSettings, boot: BootId, roster: Roster | None) ->
 
 
 def election(terms: NodeSettings, boot: BootId, common: CommonKeys) -> Transaction:
-    """Become the coordinator, if nobody is and the plan is still the one that this node knows."""
+    """Become the coordinator, if no node is and the plan is still the one that this node knows."""
     office = Leadership(node=terms.node, boot=boot, asked=terms.asked)
     put = Put(key=COORDINATOR_KEY, value=office, leased=True)
     compares = (Absent(key=COORDINATOR_KEY), plan_as_seen(common))
@@ -100,7 +100,7 @@ def still_coordinator(common: CommonKeys) -> Compare:
 
 
 def plan_as_seen(common: CommonKeys) -> Compare:
-    """Nobody has written the plan since it was read."""
+    """The plan was not written since it was read."""
     if common.header is None:
         return Absent(key=PLAN_KEY)
     return Unchanged(key=PLAN_KEY, changed=common.header_changed)

@@ -187,7 +187,7 @@ def _is_its_turn(case: JudgeInput) -> bool:
 
 
 def _decided(case: JudgeInput) -> tuple[tuple[Act, ...], Waiting | None]:
-    """The coordinator's next write, or what it waits for, which it lets everybody know."""
+    """The coordinator's next write, or what it waits for, which it lets every node know."""
     given, since_s = _office_known(case), case.remembered.waiting_since_s
     if given is None:
         return (), None
@@ -210,7 +210,7 @@ def _still_waits(header: PlanHeader) -> bool:
 
 
 def _office_known(case: JudgeInput) -> CoordinatorInput | None:
-    """What a coordinator decides from; None while nobody's statements were read."""
+    """What a coordinator decides from; None while no statements were read."""
     nodes, header = case.known.nodes, case.header
     if nodes is None:
         return None
@@ -239,7 +239,7 @@ def _said(common: CommonKeys, waits: Waiting | None) -> tuple[Act, ...]:
 
 
 def _unled(case: JudgeInput) -> Remembered:
-    """Since when nobody coordinates, as far as this node knows."""
+    """Since when no node coordinates, as far as this node knows."""
     holds = case.common.coordinator is None or case.deaf
     unled_s = since(case.remembered.unled_since_s, case.clock.now_s, holds=holds)
     return replace(case.remembered, unled_since_s=unled_s)
@@ -265,7 +265,7 @@ def _timed(case: JudgeInput, *, waits: bool, asks: bool) -> Remembered:
 
 
 def _own_end(case: JudgeInput) -> Iterator[Tell]:
-    """The end of this node's part, if it has no workers and nobody else ends it."""
+    """The end of this node's part, if it has no workers and no other node ends it."""
     fact, over = case.own.fact, case.header is not None and case.header.phase is PlanPhase.FINISHED
     if fact.busy or over:
         return

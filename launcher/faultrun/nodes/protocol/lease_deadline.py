@@ -1,7 +1,7 @@
 """How long this node's workers may live: by its lease, or because every peer is as deaf as it is.
 
 Pure, in seconds of this machine's CLOCK_BOOTTIME. A lease counts from when the answered request was *sent*.
-An answer "deaf, too" is a promise: a node that gave it decides nothing for the run until nobody can rely on
+An answer "deaf, too" is a promise: a node that gave it decides nothing for the run until no node can rely on
 it any more, ``2 * hold_s`` after hearing the store again, and during the first half of that still gives it.
 """
 
@@ -60,7 +60,7 @@ def answer(
 
 
 def free_to_decide(lease: Lease, times: LeaseTimes, now_s: float, *, heir: bool) -> bool:
-    """Whether nobody can rely any more on an answer that this node gave while it did not hear the store.
+    """Whether no node can rely any more on an answer that this node gave while it did not hear the store.
 
     An ``heir`` never gave one; the supervisor before it did, until it died.
     """

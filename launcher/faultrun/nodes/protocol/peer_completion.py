@@ -111,7 +111,7 @@ def has_finished(word: PeerWord, incarnation: int) -> bool:
 def told_status(fact: NodeFact, header: PlanHeader | None) -> NodeStatus:
     """How far this node tells a peer that it is, which may end with 0 by that word.
 
-    Once it knows that the others look for where to begin again, it takes part in that: nobody may leave any
+    Once it knows that the others look for where to begin again, it takes part in that: no node may leave any
     more because this one has finished. Who was told so before has said the same of itself, and is believed.
     """
     if not isinstance(fact.status, NodeDone) or header is None:

@@ -33,7 +33,7 @@ def heeded(
         return
     plan = roster.completes(body) if roster is not None and body is not None else None
     if plan is None and isinstance(fact.status, NodeReplacing) and header.incarnation > fact.incarnation:
-        return  # nobody knows yet whether it is the one that survivors here wait for
+        return  # it is unknown yet whether it is the one that survivors here wait for
     if plan is not None and is_kept(plan, fact):
         plan = replace(plan, start_at_s=plan.start_at_s - run_ahead_s)
         yield PlanAdopted(at_s=run_s, incarnation=plan.incarnation, plan=plan)

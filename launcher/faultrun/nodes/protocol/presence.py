@@ -33,9 +33,9 @@ def present(case: JudgeInput) -> Iterator[membership.Act]:
 
 
 def _starts_now(case: JudgeInput) -> bool:
-    """Whether all that is new is that it is ready, and it waits for nobody.
+    """Whether all that is new is that it is ready, and it waits for no node.
 
-    Its next word, milliseconds later, is that its ranks run. Everybody waits for each write of everybody.
+    Its next word, milliseconds later, is that its ranks run. Every node waits for each write of every node.
     """
     fact, header = case.own.fact, case.header
     if header is None or not isinstance(fact.status_in(header.incarnation), NodeReady):
@@ -67,7 +67,7 @@ def _stating(case: JudgeInput, statement: Statement) -> Transaction:
 
 
 def warned(case: JudgeInput) -> Iterator[membership.Act]:
-    """A fact needs nobody's leave: the peers hear it at once, whether the store lives or not."""
+    """A fact needs no node's leave: the peers hear it at once, whether the store lives or not."""
     alarm, header = case.own.raised, case.header
     if alarm is None or header is None or alarm.incarnation != header.incarnation:
         return

@@ -24,7 +24,7 @@ def look_before(
 ) -> Transaction | Waiting | None:
     """What a lost member saved last is seen by those who look after its end; None once all have.
 
-    Nor may the run go back, because somebody looked before another's last save, behind what one node has; nor
+    Nor may the run go back, because a node looked before another's last save, behind what one node has; nor
     begin anew. A member that has no seat any more may have saved longest, and then it looked no more.
     """
     seated = [facts[seat.node] for seat in plan.topology.nodes]
@@ -58,7 +58,7 @@ def look_for_more(
 def _look(
     given: CoordinatorInput, seated: Sequence[NodeFact], run_s: float, *, again: bool, fewer: bool
 ) -> Transaction | Waiting | None:
-    """Nobody has workers any more: have all look ``again``, once; None when these have."""
+    """No node has workers any more: have all look ``again``, once; None when these have."""
     if (header := given.header) is None:
         return None
     missing = names_lost(given)

@@ -1,6 +1,6 @@
 """For how long a node without workers waits, and what it ends with by itself.
 
-Pure. While a coordinator is there it ends the run for all; what is here is for those that nobody leads, or
+Pure. While a coordinator is there it ends the run for all; this is for those without a coordinator, or
 that were told to stop while others were not.
 
 A training that has finished must not be told to the platform as failed, or it is started again and does
@@ -58,7 +58,7 @@ def _stopped(case: JudgeInput, stop: StopSource) -> RunFinished:
 def _is_needed(case: JudgeInput, leaving_since_s: float) -> bool:
     """Whether ranks of others may live by the promise of this node, which was told to stop: they save, too.
 
-    While nobody knows yet whether the store answers, that is not known either.
+    While it is unknown yet whether the store answers, that is not known either.
     """
     now_s, times, own = case.clock.now_s, case.terms.times, case.known.own
     if case.deaf:
@@ -68,7 +68,7 @@ def _is_needed(case: JudgeInput, leaving_since_s: float) -> bool:
 
 
 def _nobody_decided(case: JudgeInput) -> str:
-    """With what is known of the incarnation that nobody could answer."""
+    """With what is known of the incarnation that no node could answer."""
     fact, wait = case.own.fact, span(case.terms.times.node_wait_s)
     silent, alone = "etcd did not answer for", "no node that may decide for the run came within"
     waited = f"{silent if case.deaf else alone} {wait}"

@@ -20,7 +20,7 @@ from faultrun.nodes.values.roster import PlanPhase
 
 
 def nodes_waiting(case: JudgeInput, given: CoordinatorInput | None) -> list[Tell]:
-    """Who could take a seat that nobody has, told to the coordinator's own supervisor whenever it changes."""
+    """Who could take a vacant seat, told to the coordinator's own supervisor whenever it changes."""
     life, known = case.own.fact.incarnation, case.remembered.newcomers
     before = known[1] if known[0] == life else ()
     if (now := _who_waits(case, given)) == before:
@@ -86,7 +86,7 @@ def who_is_aside(case: JudgeInput) -> NodeAside | None:
 
 
 def _who_waits(case: JudgeInput, given: CoordinatorInput | None) -> tuple[NodeId, ...]:
-    """Nobody, unless this node coordinates a training that has vacant seats."""
+    """None, unless this node coordinates a training that has vacant seats."""
     fact, header, elastic = case.own.fact, case.header, case.rules.elastic
     if elastic is None or given is None or header is None or not leads(case.common, fact):
         return ()

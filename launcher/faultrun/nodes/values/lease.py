@@ -1,6 +1,6 @@
 """A node's lease in the run, and how long what is believed because of it.
 
-Moments are seconds of this machine's CLOCK_BOOTTIME, which goes on in suspend and which nobody else shares.
+Moments are seconds of this machine's CLOCK_BOOTTIME, which goes on in suspend and no other shares.
 """
 
 import math

@@ -144,7 +144,7 @@ class PeerQuestion:
 class PeerAnswer:
     """What one peer answered; ``asked_at_s`` is when *this* node sent the question.
 
-    ``deaf`` is a promise: it decides nothing for the run before nobody can rely on the answer any more.
+    ``deaf`` is a promise: it decides nothing for the run before no node can rely on the answer any more.
     """
 
     node: NodeId
@@ -191,7 +191,7 @@ class KnownKeys:
 
     @property
     def members(self) -> tuple[RosterEntry, ...]:
-        """Who takes part by the newest plan; nobody while that was not read."""
+        """Who takes part by the newest plan; none while that was not read."""
         header = None if self.common is None else self.common.header
         roster = None if header is None else self.parts.get(f"{ROSTERS}{header.roster}")
         return roster.entries if isinstance(roster, Roster) else ()
@@ -220,7 +220,7 @@ class Remembered:
 
     ``fenced`` is the boot under which nothing is said any more. ``told`` is what this supervisor was told.
     ``run_ahead_s``: how far the run's clock is ahead of this supervisor's. The rest are moments: since when
-    nobody coordinates, something is waited for, peers were asked last, this node could leave, all members
+    no node coordinates, something is waited for, peers were asked last, this node could leave, all members
     are known to have finished, the run has ended. ``due_at_s``: when it was to be asked again at the latest.
     ``newcomers``: of which nodes that wait for a vacant seat the supervisor knows, in which incarnation.
     ``joined``: this supervisor was in the run while that went on, so an end that it reads is the end of it.

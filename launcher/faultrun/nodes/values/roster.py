@@ -20,7 +20,7 @@ class Statement:
     """What one supervisor of a node says of itself: ``node/<id>/<boot>``.
 
     ``peer_addr`` is where other nodes reach its member process. ``machine`` names the hardware, so that
-    another supervisor of the same node knows whether it stands on the same: empty where nobody can tell.
+    another supervisor of the same node knows whether it stands on the same: empty if unknown.
     ``asked`` is a digest of what the run was started with there. ``node_rank`` is what a person asked for.
     """
 
@@ -88,7 +88,7 @@ class PlanHeader:
     ``roster`` and ``body`` are the names of its two large parts. ``look`` counts, over the whole run, how
     often nodes were asked to look through the checkpoints again, ``missing`` names the lost nodes because of
     whom. ``run_s`` is the run's clock when this was written. ``fewer``: who was waited for is not in the next
-    plan. ``saved`` is a checkpoint that the run is known to have, also when everybody who saw it is gone.
+    plan. ``saved`` is a checkpoint that the run is known to have, also when every node that saw it is gone.
     The rest is about GO and FINISHED; ``last`` names a body that tells of the incident which no plan
     answers any more.
     """

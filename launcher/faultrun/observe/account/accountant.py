@@ -242,7 +242,7 @@ class Accountant:
         fault, self._fault = self._fault, None
         if fault is None:
             return
-        # Nobody judged it: the platform asked all to leave, or it was the first sign of a stop.
+        # It was not judged: the platform asked all to leave, or it was the first sign of a stop.
         was_stop = end == STOPPED or (self.view.stopping and not fault.is_judged)
         if self._account.lives and (fault.cause == _NOTICE or was_stop):
             self._account.stops += 1
@@ -342,7 +342,7 @@ class Accountant:
         self._left_off = max(self._left_off or place, place)
 
     def _found_lost(self, found: WorkersLost) -> None:
-        """The workers of a lost supervisor trained on for a while; nobody wrote how far, until now."""
+        """The workers of a lost supervisor trained on for a while; how far was not written until now."""
         if (life := self._left) is None:
             return
         if found.alive_s is not None:

@@ -34,7 +34,7 @@ class Advice:
 class SaveInterval:
     """Young's and Daly's best pause between checkpoints, ``sqrt(2 * save_s * between_faults_s)``.
 
-    ``lost_s`` is the mean training time that a fault cost, None when nobody counted steps: at a regular
+    ``lost_s`` is the mean training time that a fault cost, None when no steps were counted: at a regular
     interval it is half of the interval. ``assumed``: no save was timed, ``save_s`` is a guess.
     """
 

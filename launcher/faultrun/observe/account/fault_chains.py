@@ -45,7 +45,7 @@ class FaultChain:
 
     @property
     def counted(self) -> Sequence[IncidentRecord]:
-        """Without those that somebody ordered meanwhile: elsewhere nobody would have; here they cost time."""
+        """Without those ordered meanwhile: elsewhere they would not have been; here they cost time."""
         return [fault for fault in self.faults if not fault.ordered]
 
     def starts(self) -> Iterator[tuple[IncidentRecord, IncidentRecord]]:
@@ -68,7 +68,7 @@ LivesAfter = Mapping[int | None, Sequence[IncarnationRecord]]
 
 
 def why_ordered(fault: IncidentRecord) -> str:
-    """Why it is no fault of anybody; empty where it is one."""
+    """Why it is no fault; empty where it is one."""
     if not fault.ordered:
         return ""
     return GROWN if fault.cause == Cause.GROWTH.value else ORDERED
@@ -124,6 +124,6 @@ def _past(faults: Sequence[IncidentRecord], lives: Sequence[IncarnationRecord], 
         return True
     if life.reached_step is not None and steps:
         return life.reached_step > max(steps)
-    # Nobody tells its steps: it came further if the next one could resume from further on.
+    # No rank tells its steps: it came further if the next one could resume from further on.
     following = lives[at + 1].resumed_step if at + 1 < len(lives) else None
     return following is not None and following > max((*steps, life.resumed_step or 0))

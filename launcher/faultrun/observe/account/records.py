@@ -42,7 +42,7 @@ ELSEWHERE = "the other nodes went on"
 """How it ends on a node that has no ranks any more."""
 
 RUNNING_AGAIN = "running again"
-"""How it ends where no rank reports steps: workers run, and nobody knows when they trained."""
+"""How it ends where no rank reports steps: workers run, and when they trained is unknown."""
 
 FAILED_AGAIN = "failed again before every rank had done a step"
 """How it ends where the next incarnation did not get that far either: another incident goes on."""
@@ -60,7 +60,7 @@ class IncidentRecord:
     kind, from the fault to the first new step; ``recompute_s`` is what the next incarnation then trained a
     second time. ``saved`` counts ranks with a dying-gasp save. ``timeline`` are the finer parts that
     ``RecoveryTimed`` tells, in seconds, by name and in order, ``timed_s`` its total. ``resume`` says where
-    the next one began, beside where it should have; empty while nobody knows. ``periodic_step``: see
+    the next one began, beside where it should have; empty while that is unknown. ``periodic_step``: see
     ``RecoveryPointChosen``. ``ordered``: see ``Incident``. ``stayed`` names a recovery in which workers keep
     their processes. ``place``: by the logs. ``is_judged``: the newest statement of the node has it. ``cut``:
     how it had ended for a supervisor, before the next took it up.
@@ -93,7 +93,7 @@ class IncidentRecord:
 
     @property
     def recovery_s(self) -> float | None:
-        """From the fault until every rank had done a step again, under a supervisor; None: nobody saw it."""
+        """From the fault until every rank had done a step again, under a supervisor; None if not seen."""
         if self.end != TRAINING_AGAIN:
             return None
         return sum(self.spent.values()) if self.timed_s is None else self.timed_s
@@ -162,7 +162,7 @@ class IncidentRecord:
 
 
 def incident_record(line: JournalLine, number: int, at_s: float, step: int | None) -> IncidentRecord:
-    """The incident that ``line`` opens; nobody has judged it yet."""
+    """The incident that ``line`` opens; it is not judged yet."""
     rank: int | None = None
     match line.event:
         case WorkerExit(rank=rank) | SpawnFailed(rank=rank) | HangDetected(rank=rank) | RankMissed(rank=rank):
@@ -288,7 +288,7 @@ class Account:
 
     @property
     def productive_share(self) -> float | None:
-        """ETTR: productive time over wall time; None where nobody reported steps."""
+        """ETTR: productive time over wall time; None where no rank reported steps."""
         return productive_share(self.spent)
 
     def followed(self, life: IncarnationRecord, recompute_s: float) -> None:
@@ -309,7 +309,7 @@ class Account:
 
     @property
     def unknown_because(self) -> str | None:
-        """Why nobody can say what share was productive; None where it is known."""
+        """Why the productive share is unknown; None where it is known."""
         if self.productive_share is not None:
             return None
         if not self.lives:

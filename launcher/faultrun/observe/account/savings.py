@@ -73,7 +73,7 @@ class Savings:
 
     @property
     def steps_unknown(self) -> int:
-        """Interruptions of which nobody knows how many steps would have been trained again."""
+        """Interruptions for which it is unknown how many steps would have been trained again."""
         return sum(one.steps_again is None for one in self.interruptions)
 
     @property
@@ -83,7 +83,7 @@ class Savings:
 
     @property
     def unpaired_s(self) -> float:
-        """Seconds in steps trained again here that nobody can lay beside those of elsewhere; in no sum."""
+        """Seconds in steps trained again here that cannot be laid beside those of elsewhere; in no sum."""
         return math.fsum(one.unpaired_s for one in self.interruptions)
 
     @property
@@ -93,7 +93,7 @@ class Savings:
 
     @property
     def by_hand(self) -> Cost:
-        """What they would have cost somebody who restarts by hand."""
+        """What they would have cost a user who restarts by hand."""
         return _sum(one.by_hand for one in self.interruptions)
 
     @property
@@ -187,7 +187,7 @@ def _interruption(chain: FaultChain, assumed: Assumptions, known: _Known) -> Int
 def _start_s(after: LivesAfter, fault: IncidentRecord, known: _Known) -> float:
     """How long the workers would have needed to their first step then: as here, if that was cold too.
 
-    Where nobody tells the first step, here is known until workers run; so it is compared with that.
+    Where no rank tells the first step, here is known until workers run; so it is compared with that.
     """
     if fault.end not in (TRAINING_AGAIN, FAILED_AGAIN):
         return 0.0
@@ -216,7 +216,7 @@ def _steps_in_start(after: LivesAfter, fault: IncidentRecord) -> int:
 
 
 def _waited_s(fault: IncidentRecord) -> float:
-    """From the fault to training again; until workers ran, where nobody tells more."""
+    """From the fault to training again; until workers ran, where no rank tells more."""
     if fault.recovery_s is not None:
         return fault.recovery_s
     lived = () if fault.end == FAILED_AGAIN else (Spending.START, Spending.UNREPORTED)

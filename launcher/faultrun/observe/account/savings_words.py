@@ -109,7 +109,7 @@ def assumed(document: Mapping[str, Any]) -> str:
         f"a hang after {span(told['hang_s'])}"
     )
     return (
-        f"Assumed (--assume): by hand it takes {span(told['notice_s'])} until somebody notices and "
+        f"Assumed (--assume): by hand it takes {span(told['notice_s'])} until a person notices and "
         f"{span(told['restart_s'])} until the workers run again{launcher}{start}; the newest save that "
         f"the script made by itself is resumed from; {devices}."
     )

@@ -18,13 +18,13 @@ class Spending(Enum):
 
     TRAINING = "training"  # steps that are part of the result
     RECOMPUTE = "recompute"  # steps trained a second time after a restart
-    DETECT = "detect"  # no step is done any more and nobody has noticed yet
+    DETECT = "detect"  # no step is done any more and that is not noticed yet
     DRAIN = "drain"  # survivors save, everything stops, leftovers are swept
     CHOOSE = "choose"  # checkpoints are read and one is agreed on
     BACKOFF = "backoff"  # the pause before a restart
     SPAWN = "spawn"  # configurations rewritten, workers executed
     START = "start"  # workers run and have not done a step
-    UNREPORTED = "unreported"  # workers run, and nobody says whether they start up, train or train again
+    UNREPORTED = "unreported"  # workers run, and it is unknown whether they start up, train or train again
     IDLE = "idle"  # the platform kept workers back
     AWAY = "away"  # no supervisor: it was killed, or the run was stopped and started again
 
@@ -78,13 +78,13 @@ class AccountClock:
     _first_run_s: float | None = None
 
     def passes(self, line: JournalLine) -> tuple[float, float]:
-        """When ``line`` was written, and for how long before it nobody supervised."""
+        """When ``line`` was written, and for how long before it no supervisor lived."""
         gap_s = 0.0
         if self._first_run_s is None:
             self._first_run_s = line.run_s
             self.began_utc = line.at_utc
         elif isinstance(line.event, RunStarted):
-            # Run-seconds pass while nobody supervises; in journals of versions before they stood still.
+            # Run-seconds pass while no supervisor lives; in journals of versions before they stood still.
             counted = max(0.0, line.run_s - self._last_run_s)
             passed = _seconds_between(self.last_utc, line.at_utc)
             gap_s = passed if passed > counted + _WRITING_S else counted

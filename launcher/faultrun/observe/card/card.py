@@ -63,7 +63,7 @@ def agreed_card(
 ) -> Card:
     """The card of an incident of several nodes, made of what their plan tells: each writes the same.
 
-    ``plan`` answers the incident, if ``told`` does not say how another did; ``gave_up``: why nobody did.
+    ``plan`` answers the incident, if ``told`` does not say how another did; ``gave_up``: why none did.
     ``world_size`` is that of the next world, or of the last one.
     """
     rank = told.incident.rank
@@ -110,7 +110,7 @@ def headline(card: Card) -> str:
 
 
 def lost_steps(card: Card) -> int | None:
-    """Steps that must be trained again; None when nobody knows, as before a log has told where it goes on."""
+    """Steps that must be trained again; None if unknown, as before a log has told where it goes on."""
     if not card.kept and (last := logged_place(card.incident)) is not None:
         first = None if card.checked is None else place_checked(card.checked)
         return None if first is None else done_again(last, first, card.incident.step_every)
@@ -129,7 +129,7 @@ def lost_steps(card: Card) -> int | None:
         return card.incident.step
     if (not card.handed_over and card.checked is None) or card.point.global_step is None:
         return None
-    # A survivor may have made one step more than anybody had reported when the first one died.
+    # A survivor may have made one step more than any had reported when the first one died.
     return max(0, card.incident.step - card.point.global_step)
 
 
@@ -244,7 +244,7 @@ def _unsaved(card: Card) -> str:
 
 
 def _resume(card: Card) -> str:
-    """What was chosen, and what came of it: never that a script resumes which nobody tells to."""
+    """What was chosen, and what came of it: never that a script resumes that is not told to."""
     why = f"; {card.refused_why};" if card.refused_why else ":"
     refused = f"   ({card.refused} newer refused{why} {_TRY_WHY})" if card.refused else ""
     lost, checked, point = lost_steps(card), card.checked, card.point

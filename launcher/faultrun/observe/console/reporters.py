@@ -140,7 +140,9 @@ class ConsoleReporter:
                 self._say(step.why)
             case RankCanRejoin(trains_on=str(why)) if why and why not in self._unable:
                 self._unable.add(why)
-                self._warn(f"nobody trains on while a rank is missing: {why}; the others wait for a newcomer")
+                self._warn(
+                    f"the others do not train on while a rank is missing: {why}; they wait for a newcomer"
+                )
             case RankCannotRejoin() | TimerFired(timer=Timer.REJOIN) if (
                 before and step.state.phase is not before.phase
             ):
@@ -228,7 +230,7 @@ class ConsoleReporter:
             case StandbyPhase.READY if self._standbys.complete:
                 self._good(self._standbys.words())
             case StandbyPhase.OFF if self._spec.standby.asked or self._spec.standby.count > 0:
-                # With ``auto`` a cold start is what most runs have; nobody needs to be told.
+                # With ``auto`` a cold start is what most runs have; the user need not be told.
                 if event.why != self._no_standbys:
                     self._warn(f"no standbys: {event.why}; a restart will import everything again")
                 self._no_standbys = event.why
@@ -259,7 +261,7 @@ class ConsoleReporter:
             self._say(step.why)
 
     def _kept_back(self, event: Event, step: Step) -> None:
-        """Nobody should wonder why nothing runs."""
+        """The user should not wonder why nothing runs."""
         if step.state.phase is Phase.HOLDING:
             self._say(f"{step.why}; at most {duration(HOLD_S)}")
         elif step.state.phase is Phase.BACKING_OFF and step.state.run.platform.not_before_s > event.at_s:

@@ -141,7 +141,7 @@ class GrowingLog:
         return [self._line(text) for text in texts]
 
     def last_lines(self) -> Iterator[OutputLine]:
-        """All that is there, also a last line without its end: nobody writes it any more."""
+        """All that is there, also a last line without its end: it is not written any more."""
         while more := self.new_lines():
             yield from more
         if self._rest:

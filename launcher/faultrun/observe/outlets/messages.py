@@ -59,7 +59,7 @@ class Announcer:
 
     @property
     def _heals(self) -> bool:
-        """Whether somebody who was missing comes back: nothing is started again."""
+        """Whether a rank that was missing comes back: nothing is started again."""
         return self._view.plan is not None and self._view.plan.heals
 
     def _healed(self, line: JournalLine) -> Iterator[dict[str, Any]]:

@@ -77,7 +77,7 @@ class Exporter(Work):
 
 
 def metrics(about: Mapping[str, str], now: RunMoment) -> Iterator[Metric]:
-    """Everything that is exported. ``about`` are the labels of the run. What nobody knows is left out."""
+    """Everything that is exported. ``about`` are the labels of the run. What is unknown is left out."""
     account = now.account
     yield InfoMetricFamily("faultrun", "The run that is supervised.", value=dict(about))
     yield _labelled(

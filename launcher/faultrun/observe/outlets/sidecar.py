@@ -18,7 +18,7 @@ from faultrun.workers.forked_helper import Forked
 
 
 class Work(ABC):
-    """What a sidecar does, made and run in the child; what it raises ends the child and nobody else."""
+    """What a sidecar does, made and run in the child; what it raises ends the child alone."""
 
     interval_s: float
 
@@ -53,7 +53,7 @@ class Sidecar:
             try:
                 _silence(kept)
                 _run(make(lifeline), JournalFollower(journal), lifeline)
-            except Exception:  # noqa: BLE001  nobody sees its stderr; the run goes on without it
+            except Exception:  # noqa: BLE001  its stderr is not seen; the run goes on without it
                 _complain(journal.parent)
 
         self._process = Forked(live, keep=kept)

@@ -24,7 +24,7 @@ from faultrun.observe.account.timeline import RECOVERY, Spending, shares
 from faultrun.observe.report.stages import mean_stages, stages
 
 _SCHEMA = 2
-"""2: ``productive_share``, ``lost_steps`` and ``recovery_s`` are null where nobody reported steps."""
+"""2: ``productive_share``, ``lost_steps`` and ``recovery_s`` are null where no rank reported steps."""
 
 _MOST_CAUSES, _MOST_RANKS = 50, 8
 _SAVES = ("asked", "saved", "failed", "cut", "windows", "kept", "took_s")

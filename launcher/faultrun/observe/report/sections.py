@@ -1,6 +1,6 @@
 """Parts of the document that the page has no picture for: a heading and rows, made from names and values.
 
-A part that somebody adds to the document is on the page without a line of template.
+A part that is added to the document is on the page without a line of template.
 """
 
 from collections.abc import Iterator, Mapping

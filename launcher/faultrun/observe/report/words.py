@@ -125,7 +125,7 @@ def _of(count: int, total: int) -> str:
 
 
 def goodput(report: Mapping[str, Any]) -> str:
-    """``97 % productive``, or why nobody can say."""
+    """``97 % productive``, or why it is unknown."""
     share = report["productive_share"]
     return f"goodput unknown ({unknown(report)})" if share is None else f"{percent(share)} productive"
 
@@ -137,7 +137,7 @@ def twice(report: Mapping[str, Any]) -> str:
 
 
 def recovery(incident: Mapping[str, Any]) -> str:
-    """How long the recovery took; unknown where nobody saw training go on, none where it did not."""
+    """How long the recovery took; unknown where training was not seen to go on, none where it did not."""
     if incident["recovery_s"] is not None:
         return span(incident["recovery_s"])
     return "unknown" if incident["end"] in (RUNNING_AGAIN, SUPERVISOR_LOST) else "none"

@@ -17,7 +17,7 @@ ALIVE, LEFT, SPARE = "alive", "left", "spare"
 
 
 class Supervised(Enum):
-    """Whether anybody looks after the run."""
+    """Whether a supervisor looks after the run."""
 
     RUNNING = "running"
     GONE = "gone"  # it was killed: the same command goes on with the run
@@ -27,7 +27,7 @@ class Supervised(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankState:
-    """One worker. None where nobody knows: a script that reports no steps, a process on another machine.
+    """One worker. None if unknown: a script that reports no steps, a process on another machine.
 
     ``state`` is ``starting``, ``training``, ``missing``, ``ended``, ``failed`` or ``gone``; ``what`` says how
     it ended.
@@ -171,7 +171,7 @@ class RunStatus:
     the run ends. ``suspected`` is the newest word on a hang that is neither taken back nor acted on, mostly
     empty. ``step`` is the furthest rank's, ``slowest_step`` the one furthest behind, ``rate`` steps a second.
     ``missing``: without whom the others train on, and how long that is so by now. ``workers``: who was left
-    out of a run that may shrink. ``savings`` are those of ``savings_document``, None where nobody looked.
+    out of a run that may shrink. ``savings`` are those of ``savings_document``, None if not looked at.
     ``log_dir`` of several nodes has a folder for each where they share it.
     """
 

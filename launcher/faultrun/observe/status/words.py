@@ -109,7 +109,7 @@ def title(status: RunStatus) -> str:
 
 
 def facts(status: RunStatus) -> Iterator[tuple[str, str]]:
-    """What is worth a line, by name; what nobody knows has none."""
+    """What is worth a line, by name; what is unknown has none."""
     return ((name, printable(text)) for name, text in _facts(status))
 
 
@@ -261,7 +261,7 @@ def _cells(rank: RankState) -> tuple[str, ...]:
 
 
 def _age(seconds: float | None) -> str:
-    """A healthy rank's is a flicker of milliseconds, which nobody reads."""
+    """A healthy rank's is a flicker of milliseconds, which no reader sees."""
     return "" if seconds is None else "now" if seconds < 1 else span(seconds)
 
 

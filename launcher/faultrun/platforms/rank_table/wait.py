@@ -2,7 +2,7 @@
 
 The platform makes the file with ``{"status": "initializing"}`` when it makes the pod, and writes it when
 every pod of the job has its devices; a ConfigMap may lag a minute behind. A table is used once two looks, a
-pause apart, found the same bytes, or when nobody has touched it for a while.
+pause apart, found the same bytes, or when it was not touched for a while.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What the user has, before and after: a digest of each file, so that nobody has to believe it."""
+"""What the user has, before and after: a digest of each file, so that it need not be believed."""
 
 import hashlib
 import os

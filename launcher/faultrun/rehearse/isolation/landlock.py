@@ -1,6 +1,6 @@
 """A process that may write below certain folders and nowhere else, by the kernel's word: landlock(7).
 
-For machines that give nobody a mount namespace, such as most containers: it asks for no privilege. It cannot
+For machines that give no mount namespace, such as most containers: it asks for no privilege. It cannot
 be taken back, and holds for all that the process starts. Reading stays free; so do modes, owners and times of
 files, which the kernel has no rule for.
 """

@@ -201,7 +201,7 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def _kind(path: str) -> int:
-    """The kind of file that ``path`` itself is; 0 where there is none, or nobody may look."""
+    """The kind of file that ``path`` itself is; 0 where there is none, or it may not be looked at."""
     try:
         return os.lstat(path).st_mode
     except OSError:

@@ -31,7 +31,7 @@ _LIGHTNINGS = ("lightning.pytorch.", "pytorch_lightning.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """What a fit goes on from: where, and with which random numbers; None where nobody knows."""
+    """What a fit goes on from: where, and with which random numbers; None if unknown."""
 
     place: FitPlace
     rng: Rng | None = None

@@ -111,7 +111,7 @@ def hooked(trainer: Any, checkpoint: dict[str, Any], captured: dict[str, Any]) -
 
 
 def overrides(one: Any, name: str) -> bool:
-    """Whether the method is somebody else's than the empty one of Lightning's base class."""
+    """Whether the method is another than the empty one of Lightning's base class."""
     found = getattr(type(one), name)
     empty = (".callbacks.callback", ".core.hooks", ".core.datamodule", ".precision", "hparams_mixin")
     return not (is_of_library(found) and found.__module__.endswith(empty))

@@ -65,7 +65,7 @@ class Counters:
 
 
 def place_of(numbers: dict[str, Any]) -> FitPlace | None:
-    """Where somebody else's checkpoint was taken; None where the counters are not of Lightning 2."""
+    """Where another program's checkpoint was taken; None where the counters are not of Lightning 2."""
     try:
         epochs, batches = numbers[_EPOCHS]["current"], numbers[_BATCHES]
         done, is_last = batches["current"]["processed"], batches["is_last_batch"]

@@ -17,7 +17,7 @@ def check_strategy(strategy: Any) -> None:
     names = [kind.__name__ for kind in type(strategy).__mro__]
     spread = next((_SHARDED[name] for name in names if name in _SHARDED), None)
     if spread is None and not _WHOLE.intersection(names):
-        spread = "nobody has shown that one rank has all of its state"
+        spread = "it is not shown that one rank has all of its state"
     if spread is None and getattr(strategy, "_model_averaging_period", None) is not None:
         spread = "its ranks train models of their own between two averages"
     if spread is not None:

@@ -8,7 +8,7 @@
         prefix: qwen3
 
 MindFormers builds its callbacks by name from ``MindFormerRegister``
-(``core/callback/build_callback.py`` of 2.1.0); anybody may register there. What it saves is a file of
+(``core/callback/build_callback.py`` of 2.1.0); any package may register there. What it saves is a file of
 the format 1.0 (``use_legacy_format: True``), of which each rank has its own.
 """
 

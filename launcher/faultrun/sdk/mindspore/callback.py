@@ -113,7 +113,7 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         self._ended_s = time.perf_counter()
 
     def on_train_epoch_end(self, _run_context: Any) -> None:
-        """What other callbacks do between epochs takes its time; nobody can say what the script does."""
+        """What other callbacks do between epochs takes its time; it is unknown what the script does."""
         self._works_at(WorkPhase.UNKNOWN)
 
     def on_eval_begin(self, _run_context: Any) -> None:

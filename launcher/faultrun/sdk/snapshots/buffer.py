@@ -165,7 +165,7 @@ class Snapshots:
         """Put the checksum of the parts into the header of this copy. Other Python threads run meanwhile."""
         if (head := self._head_of(step)) is not None:
             found = self._sum(head)
-            if self._head_of(step) == head:  # and nobody has written there meanwhile
+            if self._head_of(step) == head:  # and it was not written to meanwhile
                 self._put_header(replace(head, parts_sum=found))
 
     def is_sound(self, step: int) -> bool:

@@ -2,7 +2,7 @@
 
 ``auto`` begins with a trial: every second step is copied beside training, and steps with and without a copy
 are compared. As it ends all ranks tell what would suit them, and all take the longest interval: only if all
-copy the same steps is there one that everybody can go back to.
+copy the same steps is there one that all can go back to.
 """
 
 import math
@@ -24,7 +24,7 @@ scatter, and a step waits for the slowest of all ranks, each of which is held up
 _TRIAL_EVERY = 2
 _TRIAL_STEPS = 20
 _FIRST_COPIES = 2
-"""They touch new memory, each its own half: a page that nobody has used takes longer."""
+"""They touch new memory, each its own half: an unused page takes longer."""
 _LEAST = 4
 """Samples of each kind."""
 _MOST = 256
@@ -32,7 +32,7 @@ _MOST = 256
 
 
 def checked(asked: SnapshotEvery) -> SnapshotEvery:
-    """``asked``, as ``protect`` was given it. FaultrunError: nobody can mean it."""
+    """``asked``, as ``protect`` was given it. FaultrunError: it cannot be meant."""
     is_number = isinstance(asked, int) and not isinstance(asked, bool)
     if asked == AUTO or (is_number and int(asked) >= 0):
         return asked

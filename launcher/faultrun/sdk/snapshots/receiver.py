@@ -51,7 +51,7 @@ class SnapshotReceiver:
         nonce = os.urandom(16).hex()
         answer(message("nonce", nonce=nonce))
         if (hello := _line(stream)) is None:
-            return True  # somebody looked who is here
+            return True  # a probe of who is here
         expected = meeting_seal(self.secret, nonce)
         if hello["kind"] != "hello" or not hmac.compare_digest(
             expected, str(hello.get("seal")).encode("ascii", "replace").decode()

@@ -41,7 +41,7 @@ class SnapshotSender:
         self._seen: dict[int, bytes] = {}
         hello = self._hear()
         if hello["kind"] != "nonce":
-            raise NotHeld("somebody else answers there")
+            raise NotHeld("another process answers there")
         self._send(message("hello", seal=meeting_seal(secret, str(hello.get("nonce")))))
 
     def keep(self, rank: int, copies: Snapshots, size_bytes: int) -> None:

@@ -11,7 +11,7 @@ messages (``model.wire``), each with its ``rank``::
     {"run_id", "ranks": [0, 1], "most_steps": 1, "copies": {"0": 7, "1": 8},
      "saved": [{"rank": 0, "step": 12, "group": [0]}], "lost": [], "only_lost": false}
 
-``lost`` are ranks of the node before, of which ``copies`` are here, and which nobody else can write;
+``lost`` are ranks of the node before, of which ``copies`` are here, and which no other node can write;
 ``only_lost``: those of ``ranks`` are written.
 """
 
@@ -72,7 +72,7 @@ class SnapshotLabel:
 
 
 def label_of(life: int) -> bytes:
-    """The label of a state that nobody makes a file of; ``SnapshotLabel`` takes it for none."""
+    """The label of a state that is not made a file of; ``SnapshotLabel`` takes it for none."""
     return json.dumps({"life": life}).encode()
 
 

@@ -1,6 +1,6 @@
 """At which step all ranks go on after a death, and where each gets its state from. Pure.
 
-After a fault the survivors stand at one of two neighbouring steps: nobody ends step n + 1 before all have
+After a fault the survivors stand at one of two neighbouring steps: no rank ends step n + 1 before all have
 entered it. A rank that was interrupted inside an update has no state that is worth anything, and neither has
 the process that takes a dead rank's place; both may have a memory snapshot.
 """
@@ -53,7 +53,7 @@ class CommonStep:
 
 
 def of_replicas(standings: Sequence[Standing], missing: Container[int] = ()) -> CommonStep | None:
-    """All ranks hold the same state: the most advanced one's. None: nobody has one.
+    """All ranks hold the same state: the most advanced one's. None: none has one.
 
     Snapshots of such ranks hold only what is their own (buffers), and are looked at elsewhere. What stands
     for the ``missing`` is not looked at.

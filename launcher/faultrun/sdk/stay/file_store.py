@@ -1,8 +1,8 @@
 """A rank's end of the file over which ranks of one node become one process group again.
 
-The file is a log: a line for each thing that a rank did, appended whole. Everybody reads the same lines in
-the same order, so nobody needs a lock, and a killed rank leaves at most half a line. Who has opened the file
-keeps it: once the supervisor has put the next incarnation's in its place, nobody waits for the old one.
+The file is a log: a line for each thing that a rank did, appended whole. Every rank reads the same lines in
+the same order, so no rank needs a lock, and a killed rank leaves at most half a line. Who has opened the file
+keeps it: once the supervisor has put the next incarnation's in its place, no rank waits for the old one.
 
 Not torch's ``FileStore``, which opens the file by its name each time: of one that was removed meanwhile it
 makes another, or waits minutes for it, and in its destructor reads for ever behind the new one's end.

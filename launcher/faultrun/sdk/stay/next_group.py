@@ -22,7 +22,7 @@ _TEXTS = (*_PLACE, "secret")
 class Join:
     """Enter ``incarnation``. Fields as in ``model.wire``; ``memory`` is a descriptor, -1 for none.
 
-    ``all_stayed``: all are in it, and nobody is new. ``missing``: the ranks whose places are empty.
+    ``all_stayed``: all are in it, and none is new. ``missing``: the ranks whose places are empty.
     """
 
     incarnation: int
@@ -38,7 +38,7 @@ class Join:
     secret: str = ""
 
     def behind(self, unheeded: "Join") -> "Join":
-        """With what only ``unheeded``, which nobody has followed, said of the place of the dead."""
+        """With what only ``unheeded``, which was not followed, said of the place of the dead."""
         place = {name: getattr(self, name) or getattr(unheeded, name) for name in _PLACE}
         memory = unheeded.memory if self.memory < 0 else self.memory
         return replace(self, memory=memory, **place)
@@ -66,7 +66,7 @@ class Regroup:
         self.is_awaited = False
         """Whether this process has said that it enters the next group when a peer is lost."""
         self.refused = ""
-        """Why there is no memory for snapshots; "" while nobody has said so."""
+        """Why there is no memory for snapshots; "" while it is not said."""
         self.asked = -1
         """The newest incarnation whose ranks are to leave their group between two steps. Any thread."""
         self.patience_s = _PATIENCE_S
@@ -84,7 +84,7 @@ class Regroup:
         self._missed = False
 
     def when_lost(self, call: Callable[[], object]) -> None:
-        """``call`` runs at each loss of a peer, in another thread; also for one before anybody had asked."""
+        """``call`` runs at each loss of a peer, in another thread; also for one before it was asked."""
         with self._news:
             self._on_lost, missed, self._missed = call, self._missed, False
         if missed:
@@ -167,7 +167,7 @@ class Regroup:
     def wait_join(self, after: int, timeout_s: float | None) -> Join | None:
         """The newest group to enter, once there is one newer than ``after``; None when it never came.
 
-        None for ``timeout_s`` waits for ever: a newcomer that nobody needs yet.
+        None for ``timeout_s`` waits for ever: a newcomer that is not needed yet.
         """
 
         def there() -> bool:

@@ -72,7 +72,7 @@ class RendezvousClient:
             self._unread += part
         line, _, self._unread = self._unread.partition(b"\n")
         if (answer := parse(line)) is None:
-            raise ConnectionError("the store over which ranks meet says what nobody understands")
+            raise ConnectionError("the store over which ranks meet gave an answer that is not understood")
         return answer
 
     def __del__(self) -> None:

@@ -1,6 +1,6 @@
 """The boundaries of one training, where its state is that of a whole step: noted, saved, and gone back to.
 
-Here is all that ``sdk.torch`` works on. It knows nobody who uses it: neither the script's ``Guard``, nor the
+Here is all that ``sdk.torch`` works on. It knows none of its users: neither the script's ``Guard``, nor the
 helper thread's provider, nor what outlives a peer (``stay``).
 """
 
@@ -105,7 +105,7 @@ class Boundaries:
     def note_boundary(self, now: Callable[[], Boundary] | None = None) -> None:
         """A step is complete, or there is a place like its end to go on from.
 
-        ``now`` makes the boundary where that is not ``boundary_now``, while nobody reads.
+        ``now`` makes the boundary where that is not ``boundary_now``, while it is not read.
         """
 
         def capture() -> None:
@@ -198,7 +198,7 @@ class Boundaries:
                 self.check.excuse("buffer", f"they come from rank {state['rank']}'s save")
             rng, epoch_rng = self._own_numbers(position, rng, epoch_rng)
             self.puts_own_objects(b"" if rng is None else rng.noted, f"rank {state['rank']}")
-        if self.worker is not None:  # of other launchers nobody knows here how many ranks there are
+        if self.worker is not None:  # of other launchers it is unknown how many ranks there are
             done = batches_done(state, self.writer.session.batch_ranks)
             position = position._replace(step_in_epoch=done)
         self.position = position

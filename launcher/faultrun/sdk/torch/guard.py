@@ -59,7 +59,7 @@ class Guard:
         self.rejoin: Rejoin | None = None
         """How it outlives a peer; None without faultrun."""
         self.last_boundary: LastBoundary | None = None
-        """Keeps it for saves between two; None where others do, or nobody can."""
+        """Keeps it for saves between two; None where others do, or none can."""
         self.alike: SameParameters | None = None
         """Compares parameters with those of other ranks, where one of them may save for all."""
         self._told = False

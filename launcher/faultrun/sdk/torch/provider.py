@@ -113,7 +113,7 @@ class TorchProvider(StateProvider):
         self._unended = unended or self._whole_after_update
         self._chosen: Boundary | None = None
         self._slow_s = 0.0
-        """Until when a main thread that waits for nobody may come to the end of its step."""
+        """Until when a main thread that waits for no peer may come to the end of its step."""
 
     def gives_way(self) -> None:
         """Another training takes the place of this one. FaultrunError: this one has not even begun."""

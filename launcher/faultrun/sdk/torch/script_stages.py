@@ -30,7 +30,7 @@ class Stage:
     def of_this(self, state: dict[str, Any]) -> dict[str, Any] | None:
         """``state``, if it is of this training of the script, or this one's end, if it is of a later one.
 
-        None: it is of an earlier one, and this one begins. CannotNow: nobody knows how it ended.
+        None: it is of an earlier one, and this one begins. CannotNow: how it ended is unknown.
         """
         there, here = state.get("stage", self._number), self._number
         if there < here:

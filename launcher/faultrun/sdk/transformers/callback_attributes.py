@@ -37,7 +37,7 @@ class CallbackAttributes:
             then, now = self._then, self._now()
             if names := [name for name, one in now.items() if then.get(name) != one]:
                 told(
-                    f"callbacks keep from step to step what nobody saves ({', '.join(names[:3])}), and begin"
+                    f"callbacks keep from step to step what is not saved ({', '.join(names[:3])}), and begin"
                     " anew after a fault: where training follows from it, keep it in buffers of the model"
                 )
 

@@ -130,7 +130,7 @@ class Helper(threading.Thread):
                 self._told = newest
 
     def say(self, kind: str, **fields: Any) -> None:
-        """Have one message sent, now or as soon as somebody listens. Any thread."""
+        """Have one message sent, now or as soon as the supervisor listens. Any thread."""
         self._outbox.append((kind, fields))
         self.pipe.poke()
 
@@ -140,7 +140,7 @@ class Helper(threading.Thread):
             self._outbox.append(("memory", news))
 
     def says_all(self, timeout_s: float) -> None:
-        """Wait until everything is said, if somebody listens: nobody speaks any more when a process ends."""
+        """Wait until all is said, if the supervisor listens: a process that ends says no more."""
         until_s = time.monotonic() + timeout_s
         while self._outbox and time.monotonic() < until_s:
             self.pipe.poke()
@@ -165,7 +165,7 @@ class Helper(threading.Thread):
                 self.regroup.hear(content, self._link.take_fd)
 
     def _gasp(self, request: dict[str, Any]) -> None:
-        """Save what there is and leave. Returns only when there is nothing to save and nobody to leave."""
+        """Save what there is and leave. Returns only when there is nothing to save and no rank to leave."""
         self.stops = request.get("reason") != "peer"
         self.requested.set()
         if self.provider is None and not self.cooperative:
@@ -189,7 +189,7 @@ class Helper(threading.Thread):
     def _request_after_signal(self) -> dict[str, Any]:
         """SIGTERM says neither how long nor why; a line does, of which nothing has been heard yet.
 
-        It was sent before the signal, unless we were not connected or somebody else has signalled: a
+        It was sent before the signal, unless we were not connected or another process has signalled: a
         platform signals all processes of a job, one after the other, and the supervisor may be the last.
         """
         until_s = time.monotonic() + LATE_LINE_S

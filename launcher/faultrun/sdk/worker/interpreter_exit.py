@@ -19,7 +19,7 @@ class ExitWatch:
       raised past it, and a module that returns ends with 0;
     * the ``SystemExit`` of the newest ``sys.exit(0)`` was dropped with no
       Python frame below it, and every frame still stands where it called:
-      nobody has caught it, and the interpreter has taken its code.
+      it was not caught, and the interpreter has taken its code.
 
     Everything else is no answer: an exception, ``raise SystemExit(x)`` without ``sys.exit``, a ``finally`` on
     the way, ``os._exit``. Stands before ``sys.exit``; ``begin`` while the program runs, in any thread; asked
@@ -44,7 +44,7 @@ class ExitWatch:
         return self._exited_with_zero or (lowest is not None and _returned(lowest))
 
     def dropped(self, number: int, stack: tuple[tuple[FrameType, int], ...]) -> None:
-        """Nobody has the ``number``-th ``SystemExit`` any more, which came from ``stack`` with 0."""
+        """No frame has the ``number``-th ``SystemExit`` any more, which came from ``stack`` with 0."""
         unmoved = all(frame.f_lasti == place for frame, place in stack)
         self._exited_with_zero = number == self._newest and unmoved and _nothing_runs()
 

@@ -32,7 +32,7 @@ class RankProgram:
     folder: str = ""
 
     def is_one_with(self, other: "RankProgram") -> bool | None:
-        """Whether both are one training. None: nobody can tell.
+        """Whether both are one training. None: unknown.
 
         Arguments and folders may bear a time, and a wrapper may go on with another file.
         """

@@ -37,7 +37,7 @@ _LOCKED_S = 0.05
 class ProgressSlot:
     """This worker's slot in the progress page: one write a step, readable by faultrun even after SIGKILL.
 
-    The page is written, not mapped: a mapped file that somebody cuts (``truncate``, logrotate) ends its
+    The page is written, not mapped: a mapped file that is cut (``truncate``, logrotate) ends its
     process with SIGBUS. What was cut away comes back with the next step. ``where`` is ``<path>:<slot>``;
     where there is no such place (not ``is_there``) nothing is written, and zeros are read.
     """
@@ -102,7 +102,7 @@ class ProgressSlot:
             self._write(STOP_OFFSET, pack_number(step))
 
     def agreed_stop(self) -> int:
-        """The step after which the ranks of this node stop; 0 while nobody was asked to."""
+        """The step after which the ranks of this node stop; 0 while none was asked to."""
         return unpack_number(self._read(SLOT_BYTES), STOP_OFFSET)
 
     def agree_on_save(self, newest: int, ranks: int) -> int:

@@ -10,7 +10,7 @@ OUTLIVED = (1, 10, 12)
 """SIGHUP, SIGUSR1 and SIGUSR2, by Linux's numbers on x86-64 and arm64."""
 
 _UNANSWERED = 62
-"""A real-time signal that nobody sends. Where ``/proc`` shows that it is caught, the process answers none of
+"""A real-time signal that is never sent. Where ``/proc`` shows that it is caught, the process answers none of
 ``OUTLIVED`` by itself, although it catches them."""
 
 _TOLD = (*OUTLIVED, 2, 15)
@@ -77,7 +77,7 @@ def _notes_of_this_rank() -> tuple[int, str]:
 class _Noted:
     """A handler of the program's. That it was called is noted, for faultrun to read when the rank has ended.
 
-    A rank that ends with 0 then may have been told to, by somebody who told nobody else. Children that are
+    A rank that ends with 0 then may have been told to, by a process that told no other. Children that are
     forked note nothing, even where a handler is installed: pools end theirs by SIGTERM.
     """
 

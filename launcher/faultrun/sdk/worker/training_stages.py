@@ -29,7 +29,7 @@ class TrainingFolders:
         return real.parent in self.saves or real.parent.parent == self.gasps
 
     def meets(self, other: "TrainingFolders") -> bool:
-        """Whether nobody can tell the checkpoints of the two apart."""
+        """Whether the checkpoints of the two cannot be told apart."""
         return self.gasps == other.gasps or bool(self.saves & other.saves)
 
 

@@ -61,7 +61,7 @@ class UpdateLock:
         self._looked_at = 0
         self._since_s = 0.0
         self.is_wanted = False
-        """Whether somebody waits for a consistent moment."""
+        """Whether a reader waits for a consistent moment."""
         self.phase = UpdatePhase.STARTING
         self.boundaries = 0
         self.stopped = False
@@ -80,7 +80,7 @@ class UpdateLock:
             self._news.set()
 
     def boundary(self, capture: Callable[[], None]) -> None:
-        """A step is complete; ``capture`` runs before anybody can look. Blocks while the state is read."""
+        """A step is complete; ``capture`` runs before any reader can look. Blocks while the state is read."""
         with self._lent, self._reading:
             capture()
             self.boundaries += 1
@@ -105,7 +105,7 @@ class UpdateLock:
         self._lent.release()
 
     def want(self) -> None:
-        """Somebody is about to ``hold``: from now on no boundary is passed unseen (``let_read``)."""
+        """A reader is about to ``hold``: from now on no boundary is passed unseen (``let_read``)."""
         self.is_wanted = True
 
     def let_read(self) -> None:
@@ -115,7 +115,7 @@ class UpdateLock:
             pass
 
     def spoil(self, why: str) -> None:
-        """The state is worth nothing until the next boundary, and nobody shall wait for it or save it."""
+        """The state is worth nothing until the next boundary, and is neither waited for nor saved."""
         self._spoilt = why
         self._news.set()
 

@@ -194,7 +194,7 @@ class Worker:
             self.failing(error, at_utc)
 
     def failing(self, error: BaseException, at_utc: float) -> None:
-        """The main thread ends of ``error``, in a moment. Returns when nobody wants a save of its state."""
+        """The main thread ends of ``error``, in a moment. Returns when its state need not be saved."""
         self._error = error
         write_note(self.session.error_file, error, at_utc)  # now: its time is the evidence for who was first
         self._main_is_out()
@@ -303,7 +303,7 @@ def _forget() -> None:
 
 
 def _faults() -> "Injector | None":
-    """Faults on demand (``faultrun.testing``), where somebody asked for them."""
+    """Faults on demand (``faultrun.testing``), where they were asked for."""
     if not os.environ.get("FAULTRUN_CHAOS"):
         return None
     from faultrun.testing import from_environment

@@ -84,7 +84,7 @@ def first_save_words(told: FirstSaveTold, spec: RunSpec, newest: Entry) -> str:
 
 
 def saved_elsewhere(path: str, recovery: Recovery) -> str:
-    """That a checkpoint lies where nobody looks, and the option that has it found."""
+    """That a checkpoint lies where faultrun does not look, and the option that has it found."""
     folder, _, name = path.rpartition("/")
     if step_in(name) is None and step_in(base_name(folder)) is not None:
         folder = folder.rpartition("/")[0]
@@ -158,7 +158,7 @@ def none_usable(
 ) -> str:
     """Why a run cannot go on from what lies in ``roots``, and what to try.
 
-    ``as_many`` workers wrote it, if not as many as there are; ``unverifiable`` of it can be proved by nobody;
+    ``as_many`` workers wrote it, if not as many as there are; ``unverifiable`` of it cannot be proved;
     ``shared``: another run saves there, too.
     """
     count = len(found.scan.entries) + len(found.scan.refused)

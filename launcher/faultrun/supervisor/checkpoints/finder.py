@@ -75,7 +75,7 @@ class CheckpointFinder:
         self._knows_strangers, self._left_alone = False, 0
 
     def find(self, request: FindRecoveryPoint, at_s: float) -> Surveyed:
-        """The recovery point, why there is none, or why nobody can go on."""
+        """The recovery point, why there is none, or why the run cannot go on."""
         try:
             found = self._surveyed(request, at_s)
             if request.opened and isinstance(found, RecoveryPointChosen | NothingWhole):
@@ -210,7 +210,7 @@ class CheckpointFinder:
     def first_save(self, incarnation: int, elsewhere: Sequence[str] = ()) -> FirstSaveTold | None:
         """What would be handed over if a fault came now; nothing is read but headers.
 
-        ``elsewhere`` are files that were written where nobody looks; None where none of them is a checkpoint.
+        ``elsewhere`` are files that were written elsewhere; None where none of them is a checkpoint.
         """
         at_s, seen = self._clock.now(), self._look_around()
         told = FirstSaveTold(at_s=at_s, incarnation=incarnation, path="")
@@ -296,7 +296,7 @@ class CheckpointFinder:
     def _gone(
         self, request: FindRecoveryPoint, refused: tuple[Refusal, ...], unfinished: Sequence[Refusal]
     ) -> NothingWhole:
-        """None is to be seen where there was one, or where nobody can look: that is no beginning."""
+        """None is to be seen where there was one, or where it cannot be looked: that is no beginning."""
         now_s = self._clock.now()
         if self._gone_since_s is None:
             self._gone_since_s = now_s

@@ -3,7 +3,7 @@
 One counts that stood still from one look to the next: what its writer takes away again, as it fails or under
 another name, was none.
 
-Saves that the SDK reports are known at once, and those of a script when a fault makes somebody look. Before
+Saves that the SDK reports are known at once, and those of a script when a fault makes us look. Before
 that, a supervisor that was killed would leave nothing behind that says there was one.
 """
 

@@ -49,7 +49,7 @@ class Mounts:
 
 
 def unreadable(root: str) -> str:
-    """Why nobody can say what lies in ``root``; '' if it can be read, or is not there."""
+    """Why it is unknown what lies in ``root``; '' if it can be read, or is not there."""
     try:
         with os.scandir(root):
             return ""
@@ -72,7 +72,7 @@ def _mounts(roots: Sequence[str]) -> dict[str, str]:
 
 
 def _device_under(root: str) -> int | None:
-    """The device of ``root``, or of the nearest folder above it that there is; None: nobody can say."""
+    """The device of ``root``, or of the nearest folder above it that there is; None: unknown."""
     with suppress(OSError):
         return nearest(Path(root)).stat().st_dev
     return None

@@ -1,7 +1,7 @@
-"""What was read of checkpoints before a life began to train. Asks nobody.
+"""What was read of checkpoints before a life began to train. Asks no process.
 
 The kernel names no process. What is read while no rank lives is read by others (an evaluation, a copy to
-another store): then nobody can tell what the script of that life has opened.
+another store): then it is unknown what the script of that life has opened.
 """
 
 from faultrun.checkpoints.saves.save_names import is_of_a_save

@@ -15,11 +15,11 @@ from faultrun.checkpoints.formats.faultrun_manifest import beside
 from faultrun.locks import LEASE_S, Busy, Lock, held, hold
 
 _PATIENCE_S = 1.0
-"""Somebody who looks whether we live holds our lock for a moment."""
+"""A process that looks whether we live holds our lock for a moment."""
 _MOMENT_S = 0.3
 """For that long at most, on a busy machine too."""
 _LOST_S, _LOOK_AGAIN_S = 100.0, 0.5
-"""A file server keeps the locks of a machine that was lost for its lease, 90 s where nobody set another."""
+"""A file server keeps the locks of a machine that was lost for its lease, 90 s by default."""
 _LEASE = ".lease"
 _REGISTRY, _MOST_FOLDERS = ".faultrun", 1000
 _APART = "@"
@@ -64,7 +64,7 @@ class OtherRuns:
     def others(self) -> tuple[str, ...]:
         """Every other run that lives, or that came since we are here, in words; sorted."""
         for root in list(self._waiting):
-            with suppress(OSError):  # nobody may write there, or it is not there yet
+            with suppress(OSError):  # it may not be written, or it is not there yet
                 self._join(beside(root))
                 self._waiting.remove(root)
         for registry in tuple(self._unheld):
@@ -130,7 +130,7 @@ class OtherRuns:
             self._unheld.discard(registry)
 
     def _holder(self, path: Path) -> str:
-        """Who holds the name ``path``; '' when nobody does any more, and then it goes.
+        """Who holds the name ``path``; '' when none does any more, and then it goes.
 
         A process that merely looks holds it for a moment, as we do: it is asked again before that is
         believed. A lease is only looked at: its holder renews it as long as it lives.

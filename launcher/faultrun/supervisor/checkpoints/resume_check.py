@@ -23,7 +23,7 @@ _MOST_BYTES = 1 << 16
 
 
 class _Opens(Protocol):
-    """What a script opened before its first step; None: nobody can tell."""
+    """What a script opened before its first step; None: unknown."""
 
     @property
     def opened(self) -> tuple[str, ...] | None: ...

@@ -84,7 +84,7 @@ class SaveWatch(SavesKnown):
 
     @property
     def opened(self) -> tuple[str, ...] | None:
-        """The files of checkpoints that the script read before its first step; None: nobody can tell."""
+        """The files of checkpoints that the script read before its first step; None: unknown."""
         return self._opened.paths if self.whole else None
 
     def attach(self, errands: BackgroundTasks, describe: Describe, note: Callable[[SavesSeen], None]) -> None:
@@ -117,7 +117,7 @@ class SaveWatch(SavesKnown):
         self._errands = None
         if self._watch.fd >= 0:
             for _ in self._hear():
-                pass  # nobody is there any more to be told of what was opened
+                pass  # none is left to be told of what was opened
             self._reactor.forget(self._watch.fd)
         if self._note is not None:
             self._note(self._learner.seen)
@@ -138,7 +138,7 @@ class SaveWatch(SavesKnown):
                 self._hear_all()
                 self._trains()
         if self._running and step.state.phase is not Phase.RUNNING:
-            self._hear_all()  # what a rank wrote last, before anybody looks for a checkpoint
+            self._hear_all()  # what a rank wrote last, before it is looked for a checkpoint
             self._settle()
         self._running = step.state.phase is Phase.RUNNING
 
@@ -178,7 +178,7 @@ class SaveWatch(SavesKnown):
             self._settle()
 
     def _silent(self, life: int) -> Iterable[Event]:
-        """Training begins and nobody tells: whatever was written may be a save."""
+        """Training begins and no rank tells: whatever was written may be a save."""
         if life == self._life and not self._trained:
             self._trained = True
             self._watch.tell_reads(False)

@@ -31,7 +31,7 @@ _TIDY_AFTER = 1000
 
 
 class SavesKnown:
-    """What was seen of the run's saves: nothing, where nobody watches."""
+    """What was seen of the run's saves: nothing, where they are not watched."""
 
     @property
     def whole(self) -> bool:
@@ -40,7 +40,7 @@ class SavesKnown:
 
     @property
     def began(self) -> bool:
-        """Whether anybody watches by now."""
+        """Whether they are watched by now."""
         return False
 
     def seen(self) -> SavesSeen:
@@ -91,7 +91,7 @@ class SavesOfRuns:
     def order(self, there: Mapping[str, Stamp]) -> dict[str, int] | None:
         """In which order our saves were written, by path; None where some are missing, or none is known.
 
-        What of ``there`` is newer than all of them was written while nobody watched.
+        What of ``there`` is newer than all of them was written while it was not watched.
         """
         if not any(self._own.values()) or any(_MISSED in own for own in self._own.values()):
             return None
@@ -115,7 +115,7 @@ class SavesOfRuns:
         return {one for one, who in self._writers(catalog) if who == ""}
 
     def _writers(self, catalog: Catalog) -> Iterator[tuple[Entry, str | None]]:
-        """Who wrote each checkpoint that does not say so: "" we, None nobody knows, else the run in words."""
+        """Who wrote each checkpoint that does not say so: "" we, None if unknown, else the run in words."""
         lists = {root: sorted(self._lists_of(root), key=lambda one: one[0]) for root in self._lists}
         for entry in catalog.scan().entries:
             if not entry.run_id:

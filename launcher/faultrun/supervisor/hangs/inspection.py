@@ -71,7 +71,7 @@ class Inspector:
         self._awaited: Inspect | None = None
 
     def glance(self) -> None:
-        """Note what everybody has consumed by now, so that later it is known who works."""
+        """Note what each rank has consumed by now, so that later it is known who works."""
         self._begin()
         workers = self._group.workers()
 
@@ -107,7 +107,7 @@ class Inspector:
             self._glance, self._held, self._warnings = None, {}, 0
 
     def _answer(self, order: Inspect, event: Event) -> Iterable[Event]:
-        """Once, and only while the workers are those that were meant and nobody has asked them to leave."""
+        """Once, and only while the workers are those that were meant and were not asked to leave."""
         if self._awaited is order and order.incarnation == self._group.incarnation.number:
             self._awaited = None
             if not self._group.leaving:
@@ -178,7 +178,7 @@ class Inspector:
     def _looked(
         self, workers: Mapping[int, Process], suspicion: Suspicion
     ) -> tuple[tuple[ProcessSample, ...], dict[int, str]]:
-        """Everybody's look, and the dumps of all who could be asked or read."""
+        """Each rank's look, and the dumps of all who could be asked or read."""
         front = frozenset(suspicion.front)
         until_s = time.monotonic() + _PATIENCE_S
         files = {rank: self._dump_dir / STACKS_FILE.format(rank=rank) for rank in workers}
@@ -213,7 +213,7 @@ class Inspector:
         return looks, dumps
 
     def _note_held(self, at_s: float, now: Mapping[int, Snapshot]) -> None:
-        """Since when nobody has seen a rank out of state D: it got no processor between two looks."""
+        """Since when a rank was not seen out of state D: it got no processor between two looks."""
         self._held = {
             rank: (
                 self._held[rank][0] if self._held.get(rank, (0, -1))[1] == one.main_wakes else at_s,

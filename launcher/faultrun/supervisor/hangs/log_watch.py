@@ -2,7 +2,7 @@
 
 A log is read from its beginning until one tells a step, then its newest lines. Where ranks have stayed, only
 what those that came print is read: their logs go on where the dead ones' ended. Files are read by a thread;
-a disk that hangs holds up nobody, and ``beats`` says nothing while it does.
+a disk that hangs holds up nothing, and ``beats`` says nothing while it does.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,7 @@
 """Watches a running incarnation for silence; what it finds goes to ``decide`` as events.
 
 Looks at the progress page a few times a second at most, and has the processes
-looked at (``inspection``) only when everybody is silent. Never waits.
+looked at (``inspection``) only when all ranks are silent. Never waits.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,10 +40,10 @@ class Glances(Protocol):
     """What the watch may ask of the inspection, which acts and is not to be imported here."""
 
     def glance(self) -> None:
-        """Note what everybody has consumed by now."""
+        """Note what each rank has consumed by now."""
 
     def suspected(self, beats: Mapping[int, Beat]) -> None:
-        """Note what everybody had said when a suspicion came up."""
+        """Note what each rank had said when a suspicion came up."""
 
 
 def _by_logs(watch: Watch) -> Watch:
@@ -56,7 +56,7 @@ class HangWatch:
     """Implements ``interfaces.EventListener``: it hears when workers run, and what became of its suspicions.
 
     All ways of seeing are kept, for a rank may begin to speak: ``_watch`` by the SDK's words, ``_quiet`` by
-    logs and consumption, ``_logged`` by the steps that logs tell, for which nobody is ended.
+    logs and consumption, ``_logged`` by the steps that logs tell, for which no rank is ended.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class HangWatch:
         return detector.interval(self._watch)
 
     def _by_log(self) -> bool:
-        """Nobody speaks, so that what is printed must do."""
+        """No rank reports, so that what is printed must do."""
         return self._policy.signal is HangSignal.LOG and not any(one.begun for one in self._beats.values())
 
     def _look(self, life: int, interval_s: float) -> Iterable[Event]:
@@ -172,7 +172,7 @@ class HangWatch:
         )
 
     def _all_stood(self, pids: Mapping[int, int], now_s: float, stood_s: float) -> Iterable[Event]:
-        """We were late by that much: so was everybody, unless a rank spoke or printed meanwhile."""
+        """We were late by that much: so was every rank, unless one spoke or printed meanwhile."""
         logs, clock = self._workers.logs, self._reactor.clock
         said_s = [beat.spoke_at_s for rank, beat in self._beats.items() if beat.begun and rank in pids]
         parts = [part for rank in pids for part in logs.parts(rank)] if logs is not None else []
@@ -189,7 +189,7 @@ class HangWatch:
             )
 
     def _asked(self, life: int) -> Iterable[Event]:
-        """Another node waits for somebody: ours are looked at, although no limit of theirs may be over."""
+        """Another node waits for a rank: ours are looked at, although no limit of theirs may be over."""
         if life == self._life and self._suspicion is None:
             by_log = self._by_log()
             watch = self._quiet if by_log else self._watch
@@ -210,13 +210,13 @@ class HangWatch:
             return logged
         half = detector.suspect(self._watch, share=_GLANCE_SHARE) is not None
         if half and not self._glanced:
-            # When half of the time is over: to know later what everybody did in the other half.
+            # When half of the time is over: to know later what each rank did in the other half.
             self._glances.glance()
         self._glanced = half
         return detector.suspect(self._watch, self._stopped(self._watch, pids))
 
     def _logged_suspects(self, pids: Mapping[int, int], now_s: float, interval_s: float) -> Suspicion | None:
-        """By the steps that logs tell, while nobody speaks and the logs can be read."""
+        """By the steps that logs tell, while no rank reports and the logs can be read."""
         told = {beat.rank: beat for beat in self._logs.beats() if beat.rank in pids}
         if not told or any(one.begun for one in self._beats.values()):
             self._logged = replace(self._logged, at_s=now_s)

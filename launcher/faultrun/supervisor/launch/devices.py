@@ -78,7 +78,7 @@ class DeviceAssignment:
         """Find this node's devices by its seat in the rank table of all nodes, of which fewer may run.
 
         A platform that places a pod anew has no table meanwhile. Rows of nodes that stayed are the same
-        in the one before, so nobody waits for the rows of nodes that have gone.
+        in the one before, so the rows are not waited for of nodes that have gone.
         """
         seats, names, every = plan.topology, node_names(self._environ), self._spec.topology.world_size
         each = seats.nodes[0].slots
@@ -152,7 +152,7 @@ class DeviceAssignment:
         return str(path.absolute())
 
     def abandon(self) -> None:
-        """Wait no longer: nobody needs the answer any more."""
+        """Wait no longer: the answer is not needed any more."""
         self._abandoned.set()
 
     def _check_size(self, path: str, table: RankTable, devices: tuple[int, ...]) -> None:
@@ -167,7 +167,7 @@ class DeviceAssignment:
         )
 
     def pause(self, seconds: float) -> None:
-        """Wait; Abandoned when nobody needs the answer any more."""
+        """Wait; Abandoned when the answer is not needed any more."""
         if self._abandoned.wait(seconds):
             raise Abandoned("abandoned", because="the run has ended", hint="")
 

@@ -85,7 +85,7 @@ class Launches:
         )
 
     def foreseen(self, rank: int) -> Launch | None:
-        """A worker of a node that waits for a seat, as if it had the first; None: nobody can know enough.
+        """A worker of a node that waits for a seat, as if it had the first; None: too little is known.
 
         The seat, the meeting place and the recovery point are another when the node gets one. A standby is
         given the difference then, and does not become the worker if it has read any of it.

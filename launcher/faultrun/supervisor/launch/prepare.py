@@ -277,7 +277,7 @@ class MasterPort:
         return port
 
     def _address(self) -> str:
-        """The resolver is asked once a time: a name that nobody knows may cost it seconds."""
+        """The resolver is asked once a time: an unknown name may cost it seconds."""
         host = self._rendezvous.master_addr
         try:
             return host if is_address(host) else address_of(host)

@@ -68,7 +68,7 @@ class ProgressPage:
         return word is not None and phase_of(word.phase) is WorkPhase.DONE
 
     def forget(self, ranks: Collection[int]) -> None:
-        """Have these ranks be mute again: somebody else takes their places. OSError: the disk."""
+        """Have these ranks be mute again: others take their places. OSError: the disk."""
         for rank in ranks:
             os.pwrite(self._fd, bytes(SLOT_BYTES), SLOT_BYTES * self.ranks.index(rank))
             self.path.with_name(SIGNALS_FILE.format(rank=rank)).unlink(missing_ok=True)
@@ -124,7 +124,7 @@ class LiveWorkers:
         return self.page
 
     def newest_steps(self) -> Iterable[Event]:
-        """How far everybody is, read before a death is judged."""
+        """How far each rank is, read before a death is judged."""
         steps = self.page.steps() if self.page is not None else ()
         if steps:
             yield Heartbeat(at_s=self.clock.now(), incarnation=self.number, steps=steps)

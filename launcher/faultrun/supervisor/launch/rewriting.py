@@ -44,7 +44,7 @@ class Rewriting:
         if self._files:
             self._take_turn(plan)
         if chosen is None or plan.point is None:
-            # Nothing to resume from: nobody's recovery point must be found there.
+            # Nothing to resume from: no recovery point must be found there.
             self._restore()
             if plan.incarnation == 0:
                 self._tell_begin()
@@ -87,7 +87,7 @@ class Rewriting:
             self._say(f"a configuration may still name an earlier checkpoint:\n{error}")
 
     def _tell_begin(self) -> None:
-        """A value that somebody set is theirs; that a first life begins from it is better said."""
+        """A value that the user set is theirs; that a first life begins from it is better said."""
         with suppress(ConfigError):
             for result in check(self._spec.recovery.rewrites, originals=self._originals):
                 for change in result.changes:

@@ -75,7 +75,7 @@ class CapacityWatch:
         self._asked: subprocess.Popen[bytes] | None = None
 
     def close(self) -> None:
-        """End a check that is under way: nobody wants to know any more."""
+        """End a check that is under way: its answer is not needed any more."""
         self._life, self._out_since = -1, None
         if self._asked is not None:
             _end(self._asked)
@@ -101,7 +101,7 @@ class CapacityWatch:
             self._ask_about_empty(event.incarnation, self._empty)
 
     def _watch(self, life: int) -> None:
-        """Look for saves while there is somebody to take back."""
+        """Look for saves while there is a slot to take back."""
         if not self._aside and not self._nodes_wait:
             self._life = -1
         elif self._life != life:
@@ -145,7 +145,7 @@ class CapacityWatch:
         return os.pathsep.join(filter(None, (self._environ.get("PATH", os.defpath), ours)))
 
     def _again(self, life: int, chain: int) -> Iterable[Event]:
-        """Look now if nobody does, and later once more: less and less often, and never much of the time."""
+        """Look now if none is, and later once more: less and less often, and never much of the time."""
         if (life, chain) == (self._life, self._chain):
             if self._checks.idle():
                 self._readings.offer(lambda: self._look(life))

@@ -135,7 +135,7 @@ class _Reset:
 class _Watcher:
     """In the child: looks when something may have changed, and tells what is new, and whether it was old.
 
-    ``began`` is how each file was when this process began: to read them may take longer than anybody waits.
+    ``began`` is how each file was when this process began: to read them may take too long.
     """
 
     watched: dict[Path, Parse]

@@ -22,7 +22,7 @@ def asks_slurm(environ: Mapping[str, str]) -> bool:
 
 
 def ends_at_utc_s(job_id: str, now_utc_s: float) -> float | None:
-    """When it kills what still runs; None where nobody says. Takes two seconds at most.
+    """When it kills what still runs; None if unknown. Takes two seconds at most.
 
     A job that it is ending already has ``KillWait``, and its ``EndTime`` is over. ``timeout`` ends what a
     wrapper of the site's has started, too.

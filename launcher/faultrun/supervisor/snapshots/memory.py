@@ -45,7 +45,7 @@ class SnapshotMemory:
             return NoMemory(f"no shared memory: {error.strerror}")
         try:
             os.ftruncate(fd, size_bytes)
-            # Nobody who has mapped it shall be killed by SIGBUS because another made it smaller.
+            # No process that has mapped it shall be killed by SIGBUS because another made it smaller.
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         except OSError as error:
             os.close(fd)

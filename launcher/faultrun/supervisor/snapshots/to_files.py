@@ -21,7 +21,7 @@ _PROGRAM = (
 )
 """Not ``-m``, which imports from the folder of the training first: a ``json.py`` there would be run."""
 _GONE_S = 1.0
-"""A disk that hangs holds a killed process, too, and nobody waits for that."""
+"""A disk that hangs holds a killed process, too, and is not waited for."""
 _STEPS_ALONE = 1
 _STEPS_BESIDE_OTHERS = 2
 """How many steps are written beside other nodes, of which it is not known which newest step they have."""

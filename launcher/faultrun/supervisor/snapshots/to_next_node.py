@@ -1,6 +1,6 @@
 """Has shards' memory snapshots kept by the next node: starts and feeds the program that sends and takes in.
 
-Nothing is started before a rank asks for memory for a state that nobody else has, nor on a node alone. What
+Nothing is started before a rank asks for memory for a state that no other has, nor on a node alone. What
 comes from the node before lies in memory of ours (``SnapshotMemory``), like what our own ranks keep.
 """
 
@@ -80,7 +80,7 @@ class NextNode:
     def _moved(self, before: Plan | None) -> frozenset[int]:
         """Ranks with copies here whose place another supervisor has now.
 
-        Theirs may have gone before its program of that incarnation had connected: nobody else tells of it.
+        Theirs may have gone before its program of that incarnation had connected: nothing else tells of it.
         """
         if before is None or self._plan is None:
             return frozenset()
@@ -96,7 +96,7 @@ class NextNode:
         return ()
 
     def granted(self, rank: int, fd: int) -> None:
-        """This rank of ours has memory for a state that nobody else has."""
+        """This rank of ours has memory for a state that no other has."""
         self._shards.add(rank)
         self._send(rank, fd)
 

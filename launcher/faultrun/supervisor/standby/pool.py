@@ -144,7 +144,7 @@ class Standbys:
         """Give ``rank`` to its standby and return the process; None: start it cold.
 
         The process answers within ``handover_s`` or is ended. ``listener``: where
-        rank 0 will listen, None where nobody needs to wait for that.
+        rank 0 will listen, None where it need not be waited for.
         """
         if rank not in self._standbys:
             return None
@@ -179,7 +179,7 @@ class Standbys:
         return handover.launch if restart else None
 
     def pids(self) -> frozenset[int]:
-        """Living processes that are nobody's worker yet."""
+        """Living processes that are no worker yet."""
         waiting = {standby.process.pid for standby in self._standbys.values()}
         return frozenset(waiting | self._ending.keys())
 

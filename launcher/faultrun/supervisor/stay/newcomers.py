@@ -84,7 +84,7 @@ class Newcomers:
         return SurvivorsFreed(at_s=now_s, incarnation=incarnation, meeting_port=port, why=why)
 
     def meet(self, order: Spawn, files: LogFiles, page: ProgressPage) -> None:
-        """Have survivors and newcomers meet over what nobody of them keeps open for the others.
+        """Have survivors and newcomers meet over what none of them keeps open for the others.
 
         Those of a training that recovers by itself find each other.
         """
@@ -146,7 +146,7 @@ class Newcomers:
         return replace(launch, env=env, stdout=log, stderr=None)
 
     def _outputs(self, files: LogFiles, rank: int, local_rank: int) -> dict[str, str]:
-        """Where a newcomer writes that has run so far as nobody."""
+        """Where a newcomer writes that has run so far without a rank."""
         errors = self._env.streams.errors(files, rank, local_rank) or files.worker(rank)
         return {
             "stdout": str(files.worker(rank).absolute()),

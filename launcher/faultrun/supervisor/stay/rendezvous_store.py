@@ -19,7 +19,7 @@ from faultrun.model.wire import MAX_LINE_BYTES, message, parse
 from faultrun.supervisor.reactor import Reactor
 
 _SPARE_STRANGERS = 64
-"""Who may wait at the door beside all ranks: nobody is known before this node has heard of the plan."""
+"""Who may wait at the door beside all ranks: none is known before this node has heard of the plan."""
 _MOST_BYTES = 64 << 20
 _LONGEST_WAIT_S = 10.0
 

@@ -33,7 +33,7 @@ class _Link:
 class BuiltinScheduler:
     """Serves the ``size`` ranks of one incarnation at ``address`` (IPv4) and its port.
 
-    OSError when nobody can listen there. ``log`` takes the place of the log of MindSpore's scheduler process.
+    OSError when it cannot listen there. ``log`` takes the place of the log of MindSpore's scheduler process.
     """
 
     def __init__(

@@ -88,7 +88,7 @@ class Schedulers:
 
 
 def listens_first(spec: RunSpec, order: Spawn, local_rank: int) -> Listener | None:
-    """Where rank 0, started before this one, will listen for it; None where nobody does."""
+    """Where rank 0, started before this one, will listen for it; None where it does not."""
     here = _rank_0_is_here(spec, order)
     if spec.framework is not Framework.TORCH or (here and local_rank == 0):
         return None

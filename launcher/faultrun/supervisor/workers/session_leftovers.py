@@ -54,7 +54,7 @@ class _Asked:
     def word_for(self, pid: int) -> int:
         """SIGTERM; Ctrl-C's own signal for a program that takes it and not SIGTERM, as any Python does.
 
-        Other launchers pass on what came. A shell takes it, too, and tells nobody.
+        Other launchers pass on what came. A shell takes it, too, and tells none.
         """
         passed_on = self.interrupted and catches(pid, signal.SIGINT) and not hears(pid, signal.SIGTERM)
         return signal.SIGINT if passed_on and not is_shell(pid) else signal.SIGTERM
@@ -80,7 +80,7 @@ class SessionLeftovers:
 
         Who answers the signal that means the stop has the window for that, and is sent SIGTERM shortly before
         its end. So it is where Ctrl-C is passed on. A leader that has not left by a third of the window has
-        told nobody: then who leads a session below it is asked, too.
+        told none: then who leads a session below it is asked, too.
         """
         asked = _Asked(
             at_s=boottime(),
@@ -142,7 +142,7 @@ class SessionLeftovers:
         return left.last if left is not None and left.alone else None
 
     def kill(self, ranks: frozenset[int], writers_until: Deadline) -> None:
-        """These are being killed: until then nobody is awaited but who has a checkpoint open."""
+        """These are being killed: until then only those are awaited that have a checkpoint open."""
         if writers_until.is_over(self.reactor.now()):
             self.reactor.call(partial(self._give_up, ranks))
             return
@@ -228,7 +228,7 @@ class _Left:
         return () if self._pidfds else self.finish()
 
     def tell(self, asked: _Asked, below: Below) -> Iterable[Event]:
-        """The word to those whom nobody above them has told, once."""
+        """The word to those whom none above them has told, once."""
         for pid in set(below.to_ask(all_programs=self._wrapper)) - self._told:
             self._told.add(pid)
             with suppress(OSError), pidfd_of(pid) as pidfd:

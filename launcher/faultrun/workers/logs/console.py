@@ -29,7 +29,7 @@ class Backlog:
 
 
 _OF_A_TERMINAL = Backlog(most=1 << 20, newest=1 << 14, rest_s=1.0, chunks=1)
-"""Nobody reads a megabyte that has scrolled by."""
+"""A megabyte that has scrolled by is not read."""
 _OF_A_PIPE = Backlog(most=1 << 62, newest=1 << 20, rest_s=0.0, chunks=MOST_CHUNKS)
 """A file or a collector of logs gets everything that was asked for, however late."""
 
@@ -82,7 +82,7 @@ class Console:
         data = self._owed + data
         try:
             while data:
-                self._room.poll()  # somebody may have made our console one that does not wait
+                self._room.poll()  # another process may have made our console one that does not wait
                 with contextlib.suppress(BlockingIOError):
                     data = data[os.write(self._fd, data) :]
         except OSError as error:
@@ -106,7 +106,7 @@ class Picks:
         self._fd = os.open(into, _APPEND, 0o666)
 
     def take(self, prefix: bytes, lines: Sequence[bytes]) -> None:
-        """Add those of the lines, as they are; a full disk keeps nobody waiting."""
+        """Add those of the lines, as they are; a full disk keeps none waiting."""
         picked = [prefix + line for line in lines if any(needle in line for needle in self._needles)]
         if picked:
             with contextlib.suppress(OSError):

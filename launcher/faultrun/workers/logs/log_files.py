@@ -45,7 +45,7 @@ class LogFiles:
         return sum(path.stat().st_size for path in self.parts(rank) if path.exists())
 
     def drop_unused(self) -> None:
-        """Remove the files that the SDK keeps open for stacks, where nobody asked for any."""
+        """Remove the files that the SDK keeps open for stacks, where none was asked for."""
         for path in self.folder.glob(STACKS_FILE.format(rank="*")):
             if path.stat().st_size == 0:
                 path.unlink(missing_ok=True)

@@ -22,7 +22,7 @@ from faultrun.workers.logs.console import MOST_CHUNKS, Console, Picks
 _IN_MODIFY = 0x2
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 16
-"""A longer one goes on in a line of its own: nobody waits for the end of a printed tensor, or keeps it."""
+"""A longer one goes on in a line of its own: the end of a printed tensor is not waited for, nor kept."""
 _LOOK_S = 0.2
 _PACE_S = 0.05
 """Between two looks at a file that was read to its end: who writes all the time is read in larger pieces."""

@@ -12,7 +12,7 @@ Tensors above 512 MiB are split into several records with one tag. With ``crc_ch
 
 An encrypted file (``save_checkpoint(enc_key=...)``) is one frame for each 64 MiB, little-endian:
 magic, in AES-GCM 16 bytes of tag, the length of what follows, then the initialisation vector and
-the cipher text with their lengths. What is inside nobody can prove without the key, but a
+the cipher text with their lengths. What is inside cannot be proved without the key, but a
 frame that is cut is torn. Measured with 2.10 (``_encrypt`` in the C++ core).
 """
 

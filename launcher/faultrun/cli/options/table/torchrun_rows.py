@@ -1,4 +1,4 @@
-"""The rest of torchrun's options, a row each: those that nobody needs who does not come from there.
+"""The rest of torchrun's options, a row each: those that only users of torchrun need.
 
 Source: torch/distributed/run.py of PyTorch 2.13; a test compares. What has no effect here says so once.
 """

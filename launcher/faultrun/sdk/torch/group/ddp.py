@@ -177,7 +177,7 @@ class _Hook:
         self._sync_buffers(max(rank, self._all.places().members[0]))
 
     def _isolate(self) -> None:
-        """Whatever the Reducer itself says to its group from now on, nobody hears."""
+        """Whatever the Reducer itself says to its group from now on, is not heard."""
         self.ddp.reducer._update_process_group(idle_group(*self._place))
 
     def _hook(self, bucket: Any) -> Any:
@@ -273,7 +273,7 @@ def _settled(flat: Any) -> Any:
 class Matching:
     """One backward pass: which buckets may be reduced as they come, and what is left to be put together.
 
-    ``canonical`` is None where the own layout is everybody's.
+    ``canonical`` is None where the own layout is that of all.
     """
 
     def __init__(self, canonical: Layout | None) -> None:

@@ -75,7 +75,7 @@ class _Store(dist.Store):  # type: ignore[misc]  # torch has no types here
         return self._do(lambda: self._inner.drop(key))
 
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
-        """GroupBroken when it is over, or nobody has written them in the longer of both times."""
+        """GroupBroken when it is over, or they were not written in the longer of both times."""
         longest = timedelta() if timeout is None else timeout
         self._wait_for(keys, max(self._timeout_s, longest.total_seconds()))
 

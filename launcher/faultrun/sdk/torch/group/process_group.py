@@ -33,7 +33,7 @@ from faultrun.sdk.torch.repair.torch_npu import npu
 from faultrun.sdk.worker.worker import worker
 
 _MEET_S = 10.0
-"""To connect all to all, once everybody has come: a death in these milliseconds is waited for so long."""
+"""To connect all to all, once every rank has come: a death in these milliseconds is waited for so long."""
 _GLOO_WAITS = 5
 """So many times its timeout gloo waits for a first connection."""
 _ABORTABLE = frozenset({"gloo", "nccl"})
@@ -68,7 +68,7 @@ class TrainingGroup:
         self.places = RankPlaces(0)
         """RankPlaces of its ranks, some of which may be empty."""
         self.meetings: ScriptMeetings | None = None
-        """What the script's ranks do in it; None where nobody looks, for no place may be empty."""
+        """What the script's ranks do in it; None where it is not watched, for no place may be empty."""
 
     @property
     def ddps(self) -> list[Any]:
@@ -135,7 +135,7 @@ class TrainingGroup:
         if not named <= _ABORTABLE | ({_HCCL} if self._resumes else set()):
             return f"a group of {self.backend} cannot be left: gloo and nccl can"
         if "gloo" in self.backend and _connects_later():
-            return "gloo connects as it is used (TORCH_GLOO_LAZY_INIT), and nobody knows its connections"
+            return "gloo connects as it is used (TORCH_GLOO_LAZY_INIT), and its connections are unknown"
         return ""
 
     def besides(self, known: frozenset[str]) -> str:
@@ -220,7 +220,7 @@ def init_process_group(backend: str | None = None, **how: Any) -> None:
     The same without faultrun. FaultrunError for a newcomer under a torch that has no "fake" backend.
     """
     global _group  # noqa: PLW0603 - a process has one default group
-    if (this := worker()) is None or not this.session.socket:  # nobody would tell it of a peer
+    if (this := worker()) is None or not this.session.socket:  # it would not be told of a peer
         dist.init_process_group(backend, **how)
         return
     _know_groups_of_gloo()

@@ -41,13 +41,13 @@ class SameSettings:
                 self._store.set(self._differs, f"{first}, and {mine} on rank {self._rank}")
 
     def refuse(self, why: str) -> None:
-        """Before the first step: this rank cannot rejoin, so nobody is to wait for it."""
+        """Before the first step: this rank cannot rejoin, so no rank is to wait for it."""
         if self._store is not None:
             with contextlib.suppress(RuntimeError):
                 self._store.set(self._refuses, f"rank {self._rank} cannot: {why}")
 
     def against(self) -> str:
-        """After the first step, to which all must have come, once: why nobody can rejoin; "" if all can."""
+        """After the first step, to which all must have come, once: why no rank can rejoin; "" if all can."""
         store, self._store = self._store, None
         with contextlib.suppress(RuntimeError, NotImplementedError):
             if store is not None and store.check([self._differs]):

@@ -1,6 +1,6 @@
 """A main thread that stands in a broken group: it is freed, or its process ends and a newcomer comes.
 
-A dead peer's connections end by themselves, and mostly the main thread has its error before anybody can
+A dead peer's connections end by themselves, and mostly the main thread has its error before the rank can
 help. The abort waits a moment for that: it is for peers that stand still, and loaders that hold on.
 
 gloo (torch 2.13) never looks again at a connection that was receiving for a collective which another

@@ -22,7 +22,7 @@ def connections() -> set[tuple[int, int]]:
 
 
 def shut(sockets: AbstractSet[tuple[int, int]]) -> None:
-    """End these connections for all who hold them, forked loaders too; closed ones are nobody's."""
+    """End these connections for all who hold them, forked loaders too; closed ones have no holder."""
     for fd, inode in sockets:
         with contextlib.suppress(OSError), _socket_of(fd) as one:
             if os.fstat(one.fileno()).st_ino == inode:

@@ -54,7 +54,7 @@ class BatchNotes:
     def note(self, epoch: int, number: int, batch: Any, *, apart: bool) -> None:
         """The batch that was read there. FaultrunError: another was, at first.
 
-        ``apart``: processes may have drawn numbers for it, which nobody keeps, and so that is told only.
+        ``apart``: processes may have drawn numbers for it, which are not kept, and so that is told only.
         """
         if self._differs(epoch, number, batch):
             what = f"batch {number} of epoch {epoch} is another than the one that was read there before"

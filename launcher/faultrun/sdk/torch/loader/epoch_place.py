@@ -50,7 +50,7 @@ class EpochPlace:
         self._pauses: set[int] = set()
         """Those that have begun again after they were left."""
         self.is_fresh = False
-        """Whether a loader was opened, which has drawn its seed, and nobody was given a batch of it."""
+        """Whether a loader was opened, which has drawn its seed, and no batch was given of it."""
         self._open: dict[object, int] = {}
         """Epochs of loops that have begun and not ended, by loop."""
 
@@ -97,7 +97,7 @@ class EpochPlace:
         self._open.clear()
 
     def check(self, loader: Any, epoch: int) -> None:
-        """FaultrunError: nobody could come back to a place in this loop."""
+        """FaultrunError: no rank could come back to a place in this loop."""
         check_positions(loader)
         for other in self._open.values():
             raise FaultrunError(
@@ -247,4 +247,4 @@ class EpochPlace:
         if self.epoch is None or position.epoch is None or position.epoch == self.epoch:
             return ""
         where = f"step {position.step} of epoch {position.epoch}, and this rank is in epoch {self.epoch}"
-        return f"the ranks that are left go on at {where}: the script counts epochs, and nobody turns it back"
+        return f"the ranks that are left go on at {where}: the script counts epochs, and is not turned back"

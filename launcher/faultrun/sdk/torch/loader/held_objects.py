@@ -87,7 +87,7 @@ def _is_installed(package: types.ModuleType | None) -> bool:
 
 
 def is_generator(one: Any) -> bool:
-    """Whether random numbers, or seeds, come from it, and nobody else knows of it."""
+    """Whether random numbers, or seeds, come from it, and nothing else knows of it."""
     if isinstance(one, torch.Generator):
         return one is not torch.default_generator
     if isinstance(one, random.Random):
@@ -101,7 +101,7 @@ def is_generator(one: Any) -> bool:
 
 
 def is_open_iterator(one: Any) -> bool:
-    """Whether it stands at a place that nobody can tell: a generator, ``zip``, ``itertools.cycle``."""
+    """Whether it stands at a place that cannot be told: a generator, ``zip``, ``itertools.cycle``."""
     if isinstance(one, types.GeneratorType):
         return one.gi_frame is not None
     return hasattr(type(one), "__next__") and type(one).__module__ in ("builtins", "itertools", "_csv")

@@ -161,7 +161,7 @@ class _Order:
         if _shared_numbers() != before:
             raise FaultrunError(
                 "guard.batches cannot find a place in this loader again",
-                because=f"its {type(_chain(self._sampler)[-1]).__name__} draws from everybody's random"
+                because=f"its {type(_chain(self._sampler)[-1]).__name__} draws from the shared random"
                 " numbers as it goes on",
                 hint="draw the whole order first in __iter__, or from a generator of its own:"
                 " torch.Generator, numpy's default_rng(seed), random.Random(seed)",

@@ -31,7 +31,7 @@ class MissingSamples:
         self._loaded: Iterator[Any] | None = None
         """None: to be opened."""
         self._over: Iterator[Any] | None = None
-        """What is not needed any more: its processes end when nobody waits for that."""
+        """What is not needed any more: its processes end, and are not waited for."""
 
     def parts(self, own: Any, loader: Any, epoch: int, step: int) -> Iterator[tuple[Any, float, bool]]:
         """This rank's parts of the epoch's ``step`` (from 0), each with its weight and whether more follow.

@@ -39,7 +39,7 @@ class Repair:
     def may_begin(self, fault: MemoryFault, incarnation: int, *, able: bool) -> bool:
         """Whether all leave their group, so that this rank gets its state anew. Waits for that word.
 
-        From here on nobody saves this rank's state, if any of it is bad.
+        From here on this rank's state is not saved, if any of it is bad.
         """
         self.lost_state = self._spoils(fault)
         if self.lost_state:

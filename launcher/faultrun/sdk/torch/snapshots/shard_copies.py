@@ -2,7 +2,7 @@
 
 The thread that copies reads the state of a boundary while the main thread goes on up to its next update,
 where it waits for the copy (``UpdateLock.lend``). Where every step is copied, the main thread does it: two
-copies are enough only if one is whole before anybody can begin the next.
+copies are enough only if one is whole before any rank can begin the next.
 """
 
 import os

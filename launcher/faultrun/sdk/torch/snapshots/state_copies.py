@@ -2,7 +2,7 @@
 
 Replicas differ in their buffers only (batch norm): each writes them down before its gradients leave it, for
 from then on the others can finish the step without it. Shards are copied when a step is complete, of which as
-their interval says (``shard_copies``); if replicas of a shard live it is nobody's business here.
+their interval says (``shard_copies``); whether replicas of a shard live does not matter here.
 """
 
 import contextlib
@@ -100,7 +100,7 @@ class StateCopies:
         return "nothing, as all hold its state," if interval is None else repr(interval.asked)
 
     def rehearse(self) -> None:
-        """Pack and unpack once: what is slow the first time only, is so before anybody waits."""
+        """Pack and unpack once: what is slow the first time only, is so before a rank waits."""
         boundary = self._training.boundary_now(self._training.recorder.main_slot)
         if self._shard is None:
             opened(self._own().texts.plan)

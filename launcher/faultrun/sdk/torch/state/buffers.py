@@ -34,7 +34,7 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 class _Kept:
     """One buffer as it was at the last boundary: ``held`` is the tensor that was there, ``copy`` its values.
 
-    ``live`` is this rank's piece of it, at ``address`` (-1: nobody can say). ``version`` is -1 where writes
+    ``live`` is this rank's piece of it, at ``address`` (-1: unknown). ``version`` is -1 where writes
     are not counted, as those to ``one.data``. ``is_told``: it is saved, which large ones are not that no
     ``state_dict`` has and nothing changes.
     """
@@ -252,7 +252,7 @@ def _form_of(tensor: Any) -> _Form:
 
 
 def _version_of(tensor: Any) -> int:
-    """How often it was written to; -1 where nobody counts that."""
+    """How often it was written to; -1 if it is not counted."""
     return -1 if tensor.is_inference() else tensor._version
 
 

@@ -95,7 +95,7 @@ class Carried:
     def _added_to(self, parameter: Any, _accumulates: Any, _gradients: Any) -> None:
         """Gradients are about to be added up, ``_accumulates`` being kept alive for it."""
         if parameter.is_cuda and torch.cuda.is_current_stream_capturing():
-            return  # nobody may wait for the device then
+            return  # the device may not be waited for then
         left = parameter.grad is not None and bool(parameter.grad.any())
         self._left_over[id(parameter)] = left and self._left_over.get(id(parameter), self._steps > 0)
 

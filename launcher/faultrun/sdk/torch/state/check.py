@@ -41,7 +41,7 @@ class StateCheck:
         """What is compared first, before anything is computed again."""
         self._lines = 0
         self._named: set[str] = set()
-        self._excused = {"number": "nobody keeps numbers among a module's attributes"}
+        self._excused = {"number": "numbers among a module's attributes are not kept"}
         """Beginnings of names that may differ, and why."""
 
     def excuse(self, names: str, why: str) -> None:
@@ -50,7 +50,7 @@ class StateCheck:
         self._excused.update({names: why} if why else {})
 
     def comes_back(self) -> None:
-        """What follows has been tried before, unless nobody came so far."""
+        """What follows has been tried before, unless no try came so far."""
         self._before, self._taken_back = self._read(), {BOUNDARY, BEGINNING}
 
     def compare(self, when: str, position: Position, now: Digests, left_out: tuple[str, ...]) -> None:
@@ -107,7 +107,7 @@ class StateCheck:
 
 
 def check_of(writer: SaveWriter) -> StateCheck | None:
-    """Make the check of the rank that ``writer`` saves for; None where nobody asked for one."""
+    """Make the check of the rank that ``writer`` saves for; None where none was asked for."""
     session = writer.session
     path = writer.own_folder / "state-digests"
     return StateCheck(path, session.run_id, session.world_size) if session.checks else None

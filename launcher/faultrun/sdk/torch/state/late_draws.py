@@ -1,4 +1,4 @@
-"""Random numbers that nobody noted: a step is taken to draw as many as the step before.
+"""Random numbers that were not noted: a step is taken to draw as many as the step before.
 
 A rank that was killed behind its forward pass has drawn more since, for a step that the others have finished.
 The generators on the CPU are Mersenne Twisters: 624 words, and a place among them.

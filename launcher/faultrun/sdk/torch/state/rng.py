@@ -52,7 +52,7 @@ def current_rng(loader: Any = None) -> Rng:
 
 
 def cuda_rng_if_used() -> Any:
-    """The state of CUDA's generator; None while nobody has used CUDA."""
+    """The state of CUDA's generator; None while CUDA was not used."""
     return torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
 
 

@@ -49,7 +49,7 @@ class RngRecorder:
     """Slots of random numbers: a ring of steps, two of steps under way, two of epochs, one for each asker,
     and what was resumed with.
 
-    A slot is written over while it still has its old name on it: nobody
+    A slot is written over while it still has its old name on it: no reader
     resumes at a step so long ago. Without a file (``path`` is None) the same in memory, for saves of the
     living. ``loader`` is everywhere the state of the one that is open. OSError where the file system cannot
     map files.
@@ -213,7 +213,7 @@ class RngRecorder:
             if same(numbers_of(before), numbers_of(after)):
                 return noted
             found = drawn_as_before(noted, before, after)
-            how = "as many as a step before" if found else "nobody knows how many more, and none are taken"
+            how = "as many as a step before" if found else "it is unknown how many more, and none are taken"
             told(f"step {position.step} drew random numbers that were not noted: {how}")
             if found is not None:
                 before = current_rng()

@@ -87,7 +87,7 @@ def replica_group_of(tensors: Iterable[Any], rank: int) -> tuple[int, ...]:
 class ModuleState:
     """The state of a module of which nothing but values changes, without its hooks. Main thread at the start.
 
-    FaultrunError for a module whose ``state_dict`` is made anew every time: nobody could read it live.
+    FaultrunError for a module whose ``state_dict`` is made anew every time: it could not be read live.
     """
 
     def __init__(self, module: Any) -> None:

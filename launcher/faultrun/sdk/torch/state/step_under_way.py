@@ -48,7 +48,7 @@ class StepUnderWay:
         """Counted for each optimizer, since the start."""
         self.whole = WholeSteps()
         self._between = self._is_unknown = self._is_known = False
-        """Whether ranks meet where the state is that of no step; and where nobody knows yet whether they do:
+        """Whether ranks meet where the state is that of no step; and where it is unknown yet whether they do:
         some steps meet behind their last update, and what these do there was not looked at."""
         self._changes = 0
         self._met: int | None = None
@@ -56,7 +56,7 @@ class StepUnderWay:
         """Values as the first update of a step began, and as the last one ended."""
         self._mark_of_parameters: Any = None
         self._writes: tuple[int, int] | None = None
-        """Values at the last boundary; None where nobody looks."""
+        """Values at the last boundary; None where it is not looked at."""
         self._updated: tuple[Any, ...] | None = None
         """What was written, and how all that may change was, as the last update ended."""
 
@@ -76,7 +76,7 @@ class StepUnderWay:
         self._writes = self._parts.buffers.writes() if self.whole.looks else None
 
     def distrusts_parameters(self) -> None:
-        """They are put back: until the next boundary nobody knows what they should be."""
+        """They are put back: until the next boundary it is unknown what they should be."""
         self._mark_of_parameters = None
 
     def begins_change(self) -> None:
@@ -106,7 +106,7 @@ class StepUnderWay:
     def seen(self, step: int, loader: Loader) -> tuple[int, StepWrites | None]:
         """How often ranks have met behind its last update, and what it has written as ``step``. Any thread.
 
-        None where nobody looks.
+        None where it is not looked at.
         """
         return 0 if self._met is None else meetings() - self._met_last, self._written(step, loader)
 
@@ -140,7 +140,7 @@ class StepUnderWay:
             return False
         written, mark, groups, objects = then
         has_moved = mark != self._mark_of_parameters
-        self.whole.vary |= has_moved and written == writes  # nobody could count how much of it is done
+        self.whole.vary |= has_moved and written == writes  # it could not be counted how much of it is done
         differ = has_moved or written != writes or names_differing(groups, now.groups)
         return bool(differ) or not same(objects, now.objects)
 

@@ -286,7 +286,7 @@ def _sight(one: Any) -> Any:
 
 
 def _is_fixed(value: Any) -> bool:
-    """Whether nobody can write into it."""
+    """Whether it cannot be written to."""
     kind = type(value)
     return kind in _FIXED or (kind is tuple and all(type(one) in _FIXED for one in value))
 

@@ -1,4 +1,4 @@
-"""Why a rank cannot outlive a peer, by its script alone: known before anybody has died."""
+"""Why a rank cannot outlive a peer, by its script alone: known before any rank has died."""
 
 from dataclasses import dataclass
 from typing import Any

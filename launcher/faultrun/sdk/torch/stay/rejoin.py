@@ -54,7 +54,7 @@ _ODD = (AttributeError, LookupError, TypeError, ValueError)
 class Rejoin:
     """Has a rank outlive its peers. Main thread only.
 
-    ``refused``: why not, as ``protect`` knows. ``copies``: of this rank's state, used if it is nobody else's.
+    ``refused``: why not, as ``protect`` knows. ``copies``: of this rank's state, used if no other holds it.
     ``ends_step`` counts a step as the script does.
     """
 
@@ -134,7 +134,7 @@ class Rejoin:
     def lets_in(self) -> bool:
         """Whether all leave their group here, between two steps, for who comes to an empty place.
 
-        Asked before each step while one is empty: nobody is called away from what it does elsewhere.
+        Asked before each step while one is empty: no rank is called away from what it does elsewhere.
         """
         regroup = self._worker.regroup
         if not self._able or not self._training.missing.places.missing:
@@ -193,7 +193,7 @@ class Rejoin:
             self._memory.note_own()
 
     def at_an_epochs_end(self) -> None:
-        """A loop over batches ends or begins, at the newest boundary: nobody comes back behind it."""
+        """A loop over batches ends or begins, at the newest boundary: no rank comes back behind it."""
         if self._able and self._training.inside:
             self._memory.copy_now()
 

@@ -1,4 +1,4 @@
-"""Why a rank cannot train on while the place of another is empty: seen in its steps, before anybody has died.
+"""Why a rank cannot train on while the place of another is empty: seen in its steps, before any has died.
 
 The missing ranks' samples become further parts of every step. Whatever is more than a sum over samples, or
 needs a rank that is not there, would be another training.
@@ -72,7 +72,7 @@ class TrainOn:
             self._loader = why_no_shares(loader) or self._why_others(loader.sampler)
 
     def _why_others(self, sampler: Any) -> str:
-        """Why nobody knows by this rank's sampler what the others read; "" where it follows."""
+        """Why this rank's sampler does not show what the others read; "" where it follows."""
         session = self._training.writer.session
         if (sampler.rank, sampler.num_replicas) == (session.rank, session.world_size):
             return ""
@@ -113,7 +113,7 @@ class TrainOn:
         self._changing = ", ".join(changed[:3])
 
     def fields(self) -> dict[str, str]:
-        """What the word that this rank can rejoin says of it: nothing where nobody has asked."""
+        """What the word that this rank can rejoin says of it: nothing where it was not asked."""
         return {"trains_on": self._why_not} if self._wanted else {}
 
     @property
