@@ -71,7 +71,7 @@ def test_what_somebody_else_changed_is_neither_lost_by_a_run_nor_by_a_person(tmp
     file.write_text(changed)
     restore(originals)
     assert file.read_text() == changed.replace('"/ckpt/5"', '""')
-    with pytest.raises(ConfigError, match="changed by somebody else"):
+    with pytest.raises(ConfigError, match="changed by another program"):
         restore(originals, by=By.HAND)
     assert "seed: 1" in file.read_text()
 

@@ -69,7 +69,7 @@ def test_what_training_wrote_since_is_newer_than_any_original(latest: Path, orig
     latest.write_text("global_step20")
     point(LATEST, chosen(10), originals=originals)
     latest.write_text("global_step30")
-    with pytest.raises(ConfigError, match="changed by somebody else"):
+    with pytest.raises(ConfigError, match="changed by another program"):
         restore(originals, [str(latest)])
     point(LATEST, chosen(10), originals=originals)
     assert restore(originals, [str(latest)]) == {str(latest): True}

@@ -265,7 +265,7 @@ def test_a_place_that_stays_empty_for_too_long_has_all_begin_again_where_the_run
     story.now_s += SHARING.heal_s
     story.rang(Timer.HEAL)
     assert (story.phase, story.incident.cause, story.incident.rank) == (Phase.DRAINING, Cause.UNHEALED, 1)
-    assert story.incident.explanation == "nobody took the place of rank 1 within 10 min"
+    assert story.incident.explanation == "no newcomer took the place of rank 1 within 10 min"
     (asked,) = story.performed(RequestGasp)
     assert not asked.peers_lost
 

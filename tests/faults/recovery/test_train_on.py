@@ -111,7 +111,7 @@ def test_another_that_dies_while_one_is_missing_is_missing_too(launcher: Launche
 
 def test_too_few_wait_for_the_newcomer_as_ever_and_so_do_ranks_that_cannot_share(launcher: Launcher) -> None:
     run = training(launcher, "alone")
-    assert "nobody trains on while a rank is missing: this script cannot share" in run.text
+    assert "the others do not train on while a rank is missing: this script cannot share" in run.text
     run.kill(1)
     healed(run, 1)
     assert plans(run) == [([], False), ([], False)]
@@ -155,7 +155,7 @@ def test_a_place_that_stays_empty_is_waited_for_in_the_end(launcher: Launcher) -
     run.event("PlanAdopted", incarnation=2)
     (launcher.folder / "gate").touch()
     healed(run, 2)
-    assert "nobody took the place of rank 1 within 1 s; all wait for a newcomer" in run.text
+    assert "no newcomer took the place of rank 1 within 1 s; all wait for a newcomer" in run.text
     run.signal(15)
     assert run.ends() == 143
 

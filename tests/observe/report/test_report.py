@@ -129,7 +129,7 @@ def test_the_report_says_what_the_faults_would_have_cost_elsewhere(tmp_path: Pat
     )
     shown = (tmp_path / "report.md").read_text()
     assert "## What it saved" in shown
-    assert "2 h until somebody notices" in shown
+    assert "2 h until a person notices" in shown
     assert "| by hand |" in shown
 
 

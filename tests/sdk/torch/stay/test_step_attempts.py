@@ -51,6 +51,9 @@ class Rejoin:
             self._training.put_back()
             self._training.came_back()
 
+    def lets_in(self) -> bool:
+        return False
+
     def leave_if_lost(self) -> None:
         if self.is_lost:
             raise PeerLost("a rank is gone")

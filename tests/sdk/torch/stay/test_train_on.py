@@ -139,12 +139,14 @@ def test_a_second_rank_may_die_in_any_phase_of_a_step_in_parts(phase: str, tmp_p
 def test_places_are_filled_again_and_again_in_the_middle_of_steps(tmp_path: Path) -> None:
     words = ("12", "72", "4", "ddp", "workers")
     kills = [f"kill-{step % 3}-{step}-{PHASES[step % 7]}" for step in (8, 21, 34, 47)]
+    before_the_next = (15, 28, 41, 60)
+    waits = [f"waits-{step}" for step in before_the_next]
     expected = undisturbed(tmp_path, words)
-    with stage_of(tmp_path / "hit", *words, *kills, "waits-60") as stage:
+    with stage_of(tmp_path / "hit", *words, *kills, *waits) as stage:
         stage.begin()
-        for number in range(len(kills)):
+        for number, step in enumerate(before_the_next):
             stage.wait_trained(2 * number + 1)
-            stage.heal(*stage.missing, behind=60 if number == len(kills) - 1 else 0)
+            stage.heal(*stage.missing, behind=step)
         assert len(stage.incidents) == 2 * len(kills)
         assert_is_that_of(stage, expected)
 
