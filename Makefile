@@ -152,7 +152,7 @@ soak-everything: $(STAMP)
 		--keep benchmarks/results/attempts/thousand-$(SEED).jsonl --page benchmarks/results/thousand.md
 
 soak-containers: $(STAMP)
-	PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=launcher:. unshare --mount $(BIN)/python -m benchmarks.campaigns.containers
+	PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=launcher:tests:. unshare --mount $(BIN)/python -m benchmarks.campaigns.containers
 
 soak-slurm: $(STAMP)
 	PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=launcher:tests:. unshare --mount $(BIN)/python -m benchmarks.campaigns.slurm

@@ -43,6 +43,7 @@ class Row:
     code: int = 143
     says: str = "saved step"
     script: str = TRAINS
+    begins: str = "every rank has done a step"
 
 
 class Container:
@@ -125,7 +126,11 @@ ROWS = (
     Row("PID 1, stop -t 10", Container.stop),
     Row("prestop by exec", Container.prestop),
     Row("not root", Container.stop, before=("setpriv", "--reuid=1000", "--regid=1000", "--clear-groups")),
-    Row("read-only, no capabilities", Container.stop, ("--read-only", "--cap-drop=ALL")),
+    Row(
+        "read-only, no capabilities",
+        Container.stop,
+        ("--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL"),
+    ),
     Row("a limit of processes", Container.stop, ("--pids-limit=100",)),
     Row(
         "a limit of memory",
@@ -134,7 +139,14 @@ ROWS = (
         says="out of memory",
         script=_EATS,
     ),
-    Row("seccomp without pidfd_open", Container.stop, ("--security-opt=seccomp={folder}/seccomp.json",)),
+    Row(
+        "seccomp without pidfd_open",
+        lambda _: None,
+        ("--security-opt=seccomp={folder}/seccomp.json",),
+        code=69,
+        says="a seccomp profile that allows pidfd_open",
+        begins="workers cannot be watched here",
+    ),
 )
 
 
@@ -157,7 +169,7 @@ def main(wanted: str = "") -> int:
             Path(scratch).chmod(0o777)
             one, why, code = Container(row, Path(scratch)), "", None
             try:
-                one.waits("every rank has done a step")
+                one.waits(row.begins)
                 row.does(one)
                 code = one.ends()
                 assert code == row.code, f"exit code {code}"
