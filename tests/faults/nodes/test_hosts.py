@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.cli.report import account_of
 from faultrun.nodes.etcd.own_server import find_etcd
 from support.machine.processes import lives, wait_until
 from support.nodes.several_nodes import LEASE_S, LONG_LEASE, STORE, Job, job
@@ -36,18 +35,12 @@ def one_card(one: Job, *names: str) -> str:
 
 
 def fenced(run: Run) -> str:
-    """The cause on the card of a node that ended its own ranks, once it is written; as in the report."""
-    path = run.log_dir / "incident_1.txt"
-    wait_until(lambda: path if path.exists() else None, while_runs=run.pid, what="a card")
-    headline, *rows = path.read_text().splitlines()
-    assert "was fenced" in headline
-    (cause,) = (row.split(maxsplit=1)[1] for row in rows if row.split()[0] == "cause")
-
-    def told() -> bool:  # its number of the incident is in the journal once it has heard of the next plan
-        return [(fault.cause, fault.what) for fault in account_of(run.log_dir).faults] == [("fence", cause)]
-
-    wait_until(told, while_runs=run.pid, what="the same in the report")
-    return cause
+    """The cause that a node tells which ended its own ranks; later it has the card of the others."""
+    wait_until(
+        lambda: "\n  cause " in run.text.partition("was fenced")[2], while_runs=run.pid, what="its cause"
+    )
+    told = run.text.partition("was fenced")[2]
+    return told.partition("\n  cause ")[2].splitlines()[0].strip()
 
 
 def test_all_start_together_and_end_with_one_code(tmp_path: Path) -> None:
