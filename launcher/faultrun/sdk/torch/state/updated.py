@@ -4,8 +4,8 @@ Groups are added, and parameters frozen or unfrozen, while a training runs. Both
 is known by its name in the model, by which the group is made again in a process that has not come so far.
 """
 
-import ctypes
 from collections.abc import Mapping, Sequence
+from operator import is_not
 from typing import Any
 
 import torch
@@ -45,6 +45,9 @@ class Updated:
         self._homes: list[Any] = []
         """Where the parameters lay as the step began, and what lies there, so that no other tensor does."""
         self._with_state: list[Any] = []
+        self._held: list[Any] = []
+        """What optimizers keep of those parameters, kept so that no other object is taken for it."""
+        self._sights: list[_Sight] = []
         self._is_anew = True
         """Whether other parameters train than those of which pieces are known."""
         self._name()
@@ -86,10 +89,12 @@ class Updated:
                 one.data = home
 
     def _marked(self, places: list[int]) -> tuple[Any, ...]:
-        states = (each.state.get(one) for each in self._optimizers for one in self._with_state)
-        held = (one for state in states if isinstance(state, dict) for one in state.values())
-        kept = [_sight(one) for one in held]
+        states = [each.state.get(one) for each in self._optimizers for one in self._with_state]
+        held = [one for state in states if isinstance(state, dict) for one in state.values()]
+        if len(held) != len(self._held) or any(map(is_not, held, self._held)):
+            self._held, self._sights = held, [*map(_Sight, held)]
         pieces = [*map(bytes, self._pieces)] if places == self._then else []
+        kept = [one.now() for one in self._sights]
         return sum([one._version for one in self._plain]), places, pieces, kept
 
     def _places(self) -> list[int]:
@@ -276,13 +281,23 @@ def _in_one_list(groups: list[list[str]]) -> list[tuple[str, int]]:
     return [(name, names[:place].count("") if not name else 0) for place, name in enumerate(names)]
 
 
-def _sight(one: Any) -> Any:
-    """What is another once it was written to, or replaced: of a number or word itself."""
-    if not isinstance(one, torch.Tensor):
-        return one if _is_fixed(one) else None
-    times = -1 if one.is_inference() else one._version
-    is_here = type(one) is torch.Tensor and one.is_cpu and one.layout == torch.strided and one.nbytes
-    return times, ctypes.string_at(one.data_ptr(), min(_PIECE, one.nbytes)) if is_here else b""
+class _Sight:
+    """What is another once an object was written to: of a number or word itself."""
+
+    def __init__(self, one: Any) -> None:
+        self._one = one
+        is_tensor = isinstance(one, torch.Tensor)
+        self._counts = is_tensor and not one.is_inference()
+        self._is_strided = type(one) is torch.Tensor and one.layout == torch.strided
+        self._fixed = one if not is_tensor and _is_fixed(one) else None
+        self._place, self._piece = 0, memoryview(b"")
+
+    def now(self) -> tuple[Any, ...]:
+        one = self._one
+        if self._is_strided and (place := one.data_ptr()) != self._place:
+            size = min(_PIECE, one.nbytes) if one.is_cpu else 0
+            self._place, self._piece = place, memory_at(place, size) if size else memoryview(b"")
+        return one._version if self._counts else self._fixed, bytes(self._piece)
 
 
 def _is_fixed(value: Any) -> bool:
