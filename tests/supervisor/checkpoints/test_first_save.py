@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from faultrun.checkpoints.format import Stamp
-from faultrun.model.events import Event, IncarnationStarted
+from faultrun.model.events import Event, FirstStep, IncarnationStarted
 from faultrun.model.observed.dying_gasp import SaveSeen
 from faultrun.model.observed.saves import FirstSaveTold, SavesSeen, SeenSave
 from faultrun.supervisor.checkpoints.checkpoint_words import tell_first_save
 from faultrun.supervisor.checkpoints.first_save import FirstSaveWatch
+from faultrun.supervisor.checkpoints.save_watch import SaveWatch
+from faultrun.supervisor.hangs.log_watch import LogPlace
 from support.checkpoints.catalogs import catalog_of
 from support.checkpoints.ckpt_bytes import ckpt, save
 from support.stories.specs import a_spec
@@ -87,6 +89,55 @@ def test_what_somebody_touches_is_no_save_of_this_run() -> None:
 def test_what_is_written_over_or_taken_away_meanwhile_is_none_yet() -> None:
     """A writer that fails removes what it has begun, and one that is done gives it another name."""
     assert seen(set(), {"step_10"}, later=set()) == []
+
+
+class Loop(AtOnce):
+    """Its errands begin when the test says so, and what they have it call is called behind them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[Callable[[], Iterable[Event]]] = []
+        self.called: list[Callable[[], Iterable[Event]]] = []
+
+    def send(self, task: Callable[[], Iterable[Event]]) -> None:
+        self.sent.append(task)
+
+    def call(self, ready: Callable[[], Iterable[Event]]) -> None:
+        self.called.append(ready)
+
+    def watch(self, fd: int, ready: object) -> None:
+        assert fd >= 0
+        assert ready
+
+    def forget(self, fd: int) -> None:
+        assert fd >= 0
+
+    def errands_begin(self) -> None:
+        for task in self.sent:
+            self.seen += task()
+        for ready in self.called:
+            self.seen += ready()
+
+    def place(self) -> LogPlace:
+        return LogPlace(2)
+
+    def step_at(self, place: LogPlace) -> int | None:
+        return place.step
+
+
+def test_a_save_is_seen_that_was_written_before_its_folder_could_be_watched(tmp_path: Path) -> None:
+    """On a busy machine a script has done its first steps by then, and may write nothing any more."""
+    everything: Any = Loop()
+    story = Story(1, POLICY, WINDOWS).begins()
+    story = story.now(IncarnationStarted, ranks=(0,), master_port=29500).now(FirstStep, step=1)
+    watch = SaveWatch(everything, [str(tmp_path)], [], everything, story.state.run)
+    watch.attach(everything, lambda *_: None, lambda _: None)
+    for event, step in story.steps:
+        watch.tell(event, step)
+    (tmp_path / "model_2.pt").write_bytes(b"weights")
+    everything.errands_begin()
+    assert [save.files for save in watch.seen().saves] == [(str(tmp_path / "model_2.pt"),)]
+    watch.close()
 
 
 def test_a_dying_gasp_is_none_of_the_scripts_and_says_nothing_of_its_format(tmp_path: Path) -> None:

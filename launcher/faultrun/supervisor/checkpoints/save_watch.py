@@ -166,6 +166,7 @@ class SaveWatch(SavesKnown):
         """In the errands' thread: large folders take their time, and workers may have begun meanwhile."""
         self._found = self._watch.begin(since_ns=self._since_ns)
         self._begun = True
+        self._reactor.call(self._hear)  # perhaps nothing is written any more that would wake the loop
         return ()
 
     def _trains(self) -> None:
