@@ -132,6 +132,7 @@ def _seen_as_one(
     files = [path for path in paths if os.path.exists(path)]  # noqa: PTH110
     known = [path for path in files if path in found and _is_nameless(found[path])]
     again = [path for path in known if not any(char.isdecimal() for char in _stem(path))]
+    again = again if main_files(again) else []  # an optimizer beside models with numbers is of these saves
     files = [path for path in files if path in (again or known) or path not in found]
     several = len(files) > 1 or (old and not set(files) <= set(old))
     return NumberedSave(files={path: path for path in files}) if several and known else None
@@ -193,6 +194,10 @@ def _not_written(
         before = [{f"{folder}/{base_name(one)}" for one in others[-1]}]
         before = [] if before[0].isdisjoint(newest) else before
     always = set[str].intersection(*before) - newest if before else set[str]()
+    kinds = {*map(masked, newest)}
+    alike = [one for one in others if told and not kinds.isdisjoint(map(masked, one))]
+    by_kind = set[str].intersection(*alike) if len(alike) > 1 else set[str]()
+    always |= {path for path in by_kind - newest if not (over or main_files([path]))}
     return tuple(
         path
         for path in sorted(always - set(seen.prepared))
