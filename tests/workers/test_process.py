@@ -203,13 +203,13 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_orphans_come_to_us_and_only_strangers_are_reaped() -> None:
+def test_orphans_come_to_us_and_only_they_are_reaped() -> None:
     assert printed(_SUBREAPER).split() == ["1", "ours", "0"]
 
 
 _SUBREAPER = """
 import os, signal, subprocess
-from faultrun.workers.process import become_subreaper, reap_strangers
+from faultrun.workers.process import become_subreaper, reap_orphans
 become_subreaper()
 read_end, write_end = os.pipe()
 middle = subprocess.Popen(["/bin/sh", "-c", f"sleep 60 & echo $!"], stdout=subprocess.PIPE, text=True)
@@ -219,19 +219,19 @@ pidfd = os.pidfd_open(orphan)
 os.kill(orphan, signal.SIGKILL)
 import select
 select.select([pidfd], [], [], 10)
-print(reap_strangers(frozenset()))
+print(reap_orphans(frozenset()))
 ours = subprocess.Popen(["true"])
 os.waitid(os.P_PID, ours.pid, os.WEXITED | os.WNOWAIT)
-reap_strangers(frozenset({ours.pid}))
-print("ours" if ours.wait() == 0 else "stolen", reap_strangers(frozenset()))
+reap_orphans(frozenset({ours.pid}))
+print("ours" if ours.wait() == 0 else "stolen", reap_orphans(frozenset()))
 """
 
 
-REAPS = "import os, subprocess\nfrom faultrun.workers.process import reap_strangers\n"
+REAPS = "import os, subprocess\nfrom faultrun.workers.process import reap_orphans\n"
 
 
 def test_nobody_to_reap_is_no_error() -> None:
-    assert printed(f"{REAPS}print(reap_strangers(frozenset()))") == "0\n"
+    assert printed(f"{REAPS}print(reap_orphans(frozenset()))") == "0\n"
 
 
 def test_a_child_that_a_thread_of_ours_waits_for_in_the_same_moment_is_no_error() -> None:
@@ -242,7 +242,7 @@ def waitid(*how):
     return found
 os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
 os.waitid = waitid
-print(reap_strangers(frozenset()), child.returncode)
+print(reap_orphans(frozenset()), child.returncode)
 """
     assert printed(code) == "0 0\n"
 

@@ -45,8 +45,8 @@ def let_save(
 
 def _wait(workers: dict[int, Process], clock: RunClock, asked: RequestGasp, below: LookBelow) -> None:
     reactor, deadline = Reactor(clock), asked.deadline
-    orphans = SessionLeftovers(reactor, BackgroundTasks(reactor), below)
-    orphans.promise(frozenset(workers), stop=asked.stop is not None)
+    leftovers = SessionLeftovers(reactor, BackgroundTasks(reactor), below)
+    leftovers.promise(frozenset(workers), stop=asked.stop is not None)
 
     def gone(rank: int) -> Iterable[Event]:
         del workers[rank]
@@ -56,7 +56,7 @@ def _wait(workers: dict[int, Process], clock: RunClock, asked: RequestGasp, belo
         worker, over = workers[rank], partial(gone, rank)
         reactor.forget(worker.pidfd)
         status = worker.ended_as()
-        return () if status and orphans.outlive(rank, worker.pid, status, over) else over()
+        return () if status and leftovers.outlive(rank, worker.pid, status, over) else over()
 
     for rank, worker in workers.items():
         reactor.watch(worker.pidfd, partial(ended, rank))

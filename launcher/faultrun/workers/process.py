@@ -207,7 +207,7 @@ def become_subreaper() -> None:
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def reap_strangers(ours: frozenset[int]) -> int:
+def reap_orphans(ours: frozenset[int]) -> int:
     """Reap ended children that we never started (adopted orphans); return how many."""
     count = 0
     while True:

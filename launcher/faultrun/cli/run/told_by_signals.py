@@ -46,7 +46,7 @@ class SignalsTold:
         answers = dict(self.supervision.signals)
         for signum in pipe.drain():
             if (source := STOP_SOURCES.get(signum)) is None:
-                yield from self.group.reap_strangers()
+                yield from self.group.reap_orphans()
                 continue
             now_s, number = self.reactor.now(), self.group.incarnation.number
             match answers.get(signum, SignalAnswer.STOP):

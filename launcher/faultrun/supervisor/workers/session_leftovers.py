@@ -61,7 +61,10 @@ class _Asked:
 
 
 class SessionLeftovers:
-    """Those of all ranks of one incarnation. All but ``look`` belongs to the loop's thread."""
+    """Asks the ranks of one incarnation to save, and awaits programs that outlive the leader of their rank.
+
+    All but ``look`` belongs to the loop's thread.
+    """
 
     def __init__(
         self, reactor: Reactor, tasks: BackgroundTasks, look: LookBelow, answers: Answers = ()
@@ -75,12 +78,12 @@ class SessionLeftovers:
         """Their time is over: whatever lives below their leaders is swept, and not waited for."""
         self.writers_only = False
 
-    def ask(self, order: RequestGasp, workers: Mapping[int, Process]) -> float:
-        """SIGTERM to the leaders, and SIGCONT in case one was stopped; when the last has it.
+    def ask_to_save(self, order: RequestGasp, workers: Mapping[int, Process]) -> float:
+        """Send SIGTERM to the leaders, and SIGCONT in case one was stopped; the moment when the last had it.
 
-        Who answers the signal that means the stop has the window for that, and is sent SIGTERM shortly before
-        its end. So it is where Ctrl-C is passed on. A leader that has not left by a third of the window has
-        told none: then who leads a session below it is asked, too.
+        A leader that answers the very signal of this stop, or was sent SIGINT for a Ctrl-C, has the window
+        for that: SIGTERM comes shortly before its end. A leader that has not left after a third of the window
+        may have told no other: whatever leads a session below it is asked, too.
         """
         asked = _Asked(
             at_s=boottime(),

@@ -40,7 +40,7 @@ from faultrun.supervisor.workers.session_leftovers import SessionLeftovers
 from faultrun.workers.launch import Launch
 from faultrun.workers.logs.log_files import LogFiles
 from faultrun.workers.priority import as_usual, without_preempting
-from faultrun.workers.process import Process, reap_strangers, start, undisturbed, why_not_started
+from faultrun.workers.process import Process, reap_orphans, start, undisturbed, why_not_started
 from faultrun.workers.rank_processes import Below, below, let_write, sweep_session
 from faultrun.workers.shared_deadline import boottime
 from faultrun.workers.sweep import LeftRunning, Strangers, left_running, sweep, sweep_ranks
@@ -65,8 +65,8 @@ class WorkerGroup:
         self._spec, self._env, self._reactor, self._control = spec, env, reactor, control
         self.looks = BackgroundTasks(reactor)
         answers = spec.supervision.signals
-        self._left_below = partial(SessionLeftovers, reactor, self.looks, self.below, answers)
-        self._orphans = self._left_below()
+        self._leftovers_of_now = partial(SessionLeftovers, reactor, self.looks, self.below, answers)
+        self._leftovers = self._leftovers_of_now()
         self._began_s = boottime()
         self._workers: dict[int, Process] = {}
         self._roots = tuple(os.path.realpath(root) for root in spec.recovery.checkpoint_dirs)
@@ -80,7 +80,7 @@ class WorkerGroup:
         number, kept = order.plan.incarnation, order.plan.kept
         self._began_s = boottime()
         self.leaving, self.request = False, None
-        self._orphans = self._left_below()
+        self._leftovers = self._leftovers_of_now()
         self._strangers = Strangers()
         self.standbys.begin(number)
         files = self._env.streams.files(order.plan.started)
@@ -142,7 +142,7 @@ class WorkerGroup:
         self.leaving, self.request = True, order
         began = time.monotonic()
         self._control.request_gasp(order.ranks, order.deadline, peers_lost=order.peers_lost)
-        done_s = self._orphans.ask(order, self._workers)
+        done_s = self._leftovers.ask_to_save(order, self._workers)
         self._reactor.post(
             GaspRequested(
                 at_s=done_s,
@@ -174,7 +174,7 @@ class WorkerGroup:
         ranks = order.ranks & self._workers.keys()
         for rank in sorted(ranks):
             self._workers[rank].signal_leader(signal.SIGKILL)
-        self._orphans.kill(ranks, order.writers_until)
+        self._leftovers.kill(ranks, order.writers_until)
 
     def below(self, rank: int, leader: int) -> Below:
         """What lives below a rank; called from the helper thread."""
@@ -193,10 +193,10 @@ class WorkerGroup:
         self._schedulers.dismiss()
         self.newcomers.drop_store()
 
-    def reap_strangers(self) -> Iterable[Event]:
+    def reap_orphans(self) -> Iterable[Event]:
         """SIGCHLD: adopted orphans are taken out of the process table."""
         ours = self._env.fork_server.pids.union(process.pid for process in self._workers.values())
-        reap_strangers(ours | self._schedulers.pids() | self.standbys.pids())
+        reap_orphans(ours | self._schedulers.pids() | self.standbys.pids())
         return ()
 
     def look_around(self) -> Iterable[Event]:
@@ -296,12 +296,12 @@ class WorkerGroup:
         self._reactor.forget(worker.pidfd)
         ended = worker.ended_as()
         gone = partial(self._worker_gone, rank)
-        return () if ended and self._orphans.outlive(rank, worker.pid, ended, gone) else gone()
+        return () if ended and self._leftovers.outlive(rank, worker.pid, ended, gone) else gone()
 
     def _worker_gone(self, rank: int) -> Iterable[Event]:
         worker = self._workers[rank]
         page = self.incarnation.page  # what a clean end leaves behind is swept last
-        ended, done = self._orphans.instead(rank), page is not None and page.done(rank)
+        ended, done = self._leftovers.instead(rank), page is not None and page.done(rank)
         ended = ended or worker.ended_as()
         if ended and not ended_well(ended, done=done):
             self._env.exits.saw(rank, worker.pid, ended)
