@@ -75,24 +75,24 @@ def test_what_is_known_to_be_lost_only_after_the_sweep_is_written_before_the_nex
         def dismiss_helpers(self) -> None:
             done.append("dismissed")
 
-        def kept_states(self) -> Any:
-            return Kept(self.lost)
+        def held_states(self) -> Any:
+            return Held(self.lost)
 
-        def clean_up(self, _order: Sweep, kept: "Kept") -> Iterable[Event]:
-            done.append(f"swept, lost {sorted(kept.lost)}")
+        def clean_up(self, _order: Sweep, held: "Held") -> Iterable[Event]:
+            done.append(f"swept, lost {sorted(held.lost)}")
             return ()
 
         def find(self, _request: FindRecoveryPoint, _at_s: float) -> Any:
             done.append("looked")
             return Drained(at_s=0, incarnation=0, stragglers=(), swept=0, notes=())
 
-    class Kept:
+    class Held:
         def __init__(self, lost: frozenset[int]) -> None:
             self.lost = lost
 
-        def lost_since(self, before: "Kept") -> "Kept | None":
+        def lost_since(self, before: "Held") -> "Held | None":
             late = self.lost - before.lost
-            return Kept(late) if late else None
+            return Held(late) if late else None
 
         def write(self, *_more: object) -> Iterable[Event]:
             done.append(f"wrote {sorted(self.lost)}")

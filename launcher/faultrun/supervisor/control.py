@@ -27,7 +27,7 @@ from faultrun.supervisor.launch.progress_page import ProgressPage
 from faultrun.supervisor.rank_connections import RankConnections
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 from faultrun.supervisor.snapshots.memory import NoMemory, SnapshotMemory
-from faultrun.supervisor.snapshots.to_files import KeptMemory
+from faultrun.supervisor.snapshots.to_files import HeldMemory
 from faultrun.supervisor.snapshots.to_next_node import NextNode
 
 _GOODBYE_S, _SAVE_S = 3.0, 60.0
@@ -111,10 +111,10 @@ class Control:
             self._seats.taken[rank].send(line)
         self._untold |= dict.fromkeys(ranks - self._seats.taken.keys(), line)
 
-    def kept(self) -> KeptMemory:
-        """The memory that ranks were given, by rank: ours, until the next begin anew."""
+    def held_memory(self) -> HeldMemory:
+        """The memory that ranks were given for snapshots: held until the next ranks begin anew."""
         beside = self.next_node
-        return KeptMemory(fds=self._memory.all(), lost=beside.lost, goes_over=beside.goes_over)
+        return HeldMemory(fds=self._memory.all(), lost=beside.lost, goes_over=beside.goes_over)
 
     def send_join(self, rank: int, join: Mapping[str, Any], *, parked: bool = False) -> None:
         """Have ``rank`` enter this incarnation's group; a newcomer that is not here yet hears it then.

@@ -50,7 +50,7 @@ from faultrun.supervisor.hangs.inspection import Inspector
 from faultrun.supervisor.interfaces import Agreement
 from faultrun.supervisor.launch.prepare import Preparer
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
-from faultrun.supervisor.snapshots.to_files import KeptStates
+from faultrun.supervisor.snapshots.to_files import HeldStates
 from faultrun.supervisor.workers.worker_group import WorkerGroup
 
 _LAST_CHORE_S = 10.0
@@ -99,7 +99,7 @@ class LocalExecutor:
         self.readings = BackgroundTasks(reactor)
         self.checks = BackgroundTasks(reactor)
         self._tasks = (self._chores, self.readings, self.checks, inspector.tasks, group.looks)
-        self._swept: tuple[Sweep, KeptStates] | None = None
+        self._swept: tuple[Sweep, HeldStates] | None = None
 
     def wait(self) -> Iterable[Event]:
         """Wait until something happens; return it as events."""
@@ -151,9 +151,9 @@ class LocalExecutor:
                 self.readings.send(lambda: self._verify(action))
             case Sweep():
                 self._group.dismiss_helpers()
-                kept = self._group.kept_states()
-                self._swept = (action, kept)
-                self._chores.send(lambda: self._group.clean_up(action, kept))
+                held = self._group.held_states()
+                self._swept = (action, held)
+                self._chores.send(lambda: self._group.clean_up(action, held))
             case FindRecoveryPoint():
                 self.readings.drop()
                 self._write_what_was_lost_since()
@@ -184,20 +184,20 @@ class LocalExecutor:
         return self._group.look_around()
 
     def _write_what_was_lost_since(self) -> None:
-        """That the node before is lost may be known only after the sweep, and is when its lease is over.
+        """Write copies of a node that was not known to be lost at the sweep, and is when its lease is over.
 
-        Then all look again, and see what is written here.
+        Then all nodes look again, and see what is written here.
         """
         if self._swept is None:
             return
         order, before = self._swept
-        kept = self._group.kept_states()
-        late = kept.lost_since(before)
+        held = self._group.held_states()
+        late = held.lost_since(before)
         if late is not None and not order.write_by.is_over(self._reactor.now()):
-            self._swept = (order, kept)
+            self._swept = (order, held)
             self._chores.send(lambda: self._write_late(order, late))
 
-    def _write_late(self, order: Sweep, late: KeptStates) -> Iterable[Event]:
+    def _write_late(self, order: Sweep, late: HeldStates) -> Iterable[Event]:
         now_s = self._reactor.now()
         return late.write(order, Deadline.after(_LATE_S, now_s), now_s)
 

@@ -23,7 +23,7 @@ from faultrun.sdk.snapshots.buffer import SnapshotOwner, Snapshots, Texts, bytes
 from faultrun.sdk.snapshots.to_files import SnapshotLabel, inode_of, split, write_torch_file
 from faultrun.sdk.stay.common_step import Holding, ToWrite, missing_of
 from faultrun.sdk.worker.save_files import Position
-from faultrun.supervisor.snapshots.to_files import KeptMemory, KeptStates
+from faultrun.supervisor.snapshots.to_files import HeldMemory, HeldStates
 
 steps = st.frozensets(st.integers(0, 6), max_size=3)
 holdings = st.lists(
@@ -134,10 +134,10 @@ def test_a_module_of_the_training_with_a_name_of_pythons_is_not_run(
 ) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('not the one that was meant')")
     monkeypatch.chdir(tmp_path)
-    memory = KeptMemory(fds={0: memory_of(tmp_path, 0, 12)})
-    kept = KeptStates(run_id="run", ranks=frozenset({0}), alone=True, memory=memory)
+    memory = HeldMemory(fds={0: memory_of(tmp_path, 0, 12)})
+    held = HeldStates(run_id="run", ranks=frozenset({0}), alone=True, memory=memory)
     by = Deadline(at_s=60.0)
-    (saved,) = kept.write(Sweep(incarnation=3, dead=(0,), write_by=by), by, 0.0)
+    (saved,) = held.write(Sweep(incarnation=3, dead=(0,), write_by=by), by, 0.0)
     assert isinstance(saved, GaspSaved)
     assert (saved.rank, saved.step) == (0, 12)
 
@@ -147,13 +147,13 @@ def test_what_is_known_only_later_to_be_lost_is_written_then_and_nothing_twice(t
     fds = {rank: memory_of(tmp_path, rank, 12) for rank in (0, 1)}
     by = Deadline(at_s=60.0)
     order = Sweep(incarnation=3, dead=(0,), write_by=by)
-    swept = KeptStates(run_id="run", ranks=frozenset({0}), alone=False, memory=KeptMemory(fds=fds))
+    swept = HeldStates(run_id="run", ranks=frozenset({0}), alone=False, memory=HeldMemory(fds=fds))
     assert [*swept.write(order, by, 60.0), *swept.write(replace(order, write_by=NO_TIME), by, 0.0)] == []
     (own,) = swept.write(order, by, 0.0)
     assert isinstance(own, GaspSaved)
     assert own.rank == 0
     assert swept.lost_since(swept) is None
-    now = replace(swept, memory=KeptMemory(fds=fds, lost=frozenset({1})))
+    now = replace(swept, memory=HeldMemory(fds=fds, lost=frozenset({1})))
     late = now.lost_since(swept)
     assert late is not None
     (saved,) = late.write(order, by, 0.0)

@@ -30,8 +30,8 @@ _STEPS_BESIDE_LOST = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptMemory:
-    """``fds`` by rank. ``lost``: ranks of the node before, which has gone without a word.
+class HeldMemory:
+    """Ranks' memory snapshots, by rank in ``fds``. ``lost``: ranks of the node before, gone without a word.
 
     ``goes_over``: the next node has copies of ours.
     """
@@ -42,16 +42,16 @@ class KeptMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptStates:
-    """What is in ``memory``. ``ranks`` are those of this node, ``alone``: there is no other.
+class HeldStates:
+    """States of dead ranks that are in ``memory``, and can be written. ``ranks`` are those of this node.
 
-    ``only_lost``: what is of this node's own has been written.
+    ``alone``: there is no other node. ``only_lost``: what is of this node's own has been written.
     """
 
     run_id: str
     ranks: frozenset[int]
     alone: bool
-    memory: KeptMemory
+    memory: HeldMemory
     only_lost: bool = False
 
     def write(self, order: Sweep, by: Deadline, now_s: float) -> Iterator[Event]:
@@ -70,7 +70,7 @@ class KeptStates:
                 if event is not None:
                     yield event
 
-    def lost_since(self, before: "KeptStates") -> "KeptStates | None":
+    def lost_since(self, before: "HeldStates") -> "HeldStates | None":
         """The states of ranks whose node was not known to be lost ``before``; None if there are none."""
         late = self.memory.lost - before.memory.lost
         if not late or not before.memory.fds:

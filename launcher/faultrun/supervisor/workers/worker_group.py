@@ -32,7 +32,7 @@ from faultrun.supervisor.launch.environment import SupervisorEnv
 from faultrun.supervisor.launch.launch import Launches
 from faultrun.supervisor.launch.progress_page import LiveWorkers, ProgressPage
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
-from faultrun.supervisor.snapshots.to_files import KeptStates
+from faultrun.supervisor.snapshots.to_files import HeldStates
 from faultrun.supervisor.standby.pool import Standbys
 from faultrun.supervisor.stay.newcomers import Newcomers
 from faultrun.supervisor.workers.schedulers import Schedulers, head_start, listens_first
@@ -204,15 +204,15 @@ class WorkerGroup:
         self._strangers.look(frozenset({self._env.boot}))
         return ()
 
-    def kept_states(self) -> KeptStates:
-        """What ranks of this node have in memory that outlives them."""
+    def held_states(self) -> HeldStates:
+        """The states of this node's ranks that are in memory which outlives them."""
         page = self.incarnation.page
         ranks = frozenset(() if page is None else page.ranks)
-        memory = self._control.kept()
-        return KeptStates(run_id=self._spec.run_id, ranks=ranks, alone=self.elsewhere == 0, memory=memory)
+        memory = self._control.held_memory()
+        return HeldStates(run_id=self._spec.run_id, ranks=ranks, alone=self.elsewhere == 0, memory=memory)
 
-    def clean_up(self, order: Sweep, kept: KeptStates) -> Iterable[Event]:
-        """End what escaped, write what is ``kept``, read the last words of the dead; in the helper thread."""
+    def clean_up(self, order: Sweep, held: HeldStates) -> Iterable[Event]:
+        """End what escaped, write what is ``held``, read the last words of the dead; in the helper thread."""
         logs, page = self.incarnation.logs, self.incarnation.page
         boots, spare, rules = frozenset({self._env.boot}), self.standbys.pids(), self._spec.supervision
         left = left_running(self._env.boot, rules.leave_running_s, spare) if order.finished else LeftRunning()
@@ -223,7 +223,7 @@ class WorkerGroup:
         let_write(boots, self._roots, spare, may_s)
         swept, stragglers = sweep(boots, patience_s=_SWEEP_PATIENCE_S, spare=spare, strangers=self._strangers)
         now_s = self._reactor.now()
-        yield from kept.write(order, grace_window.after_fault(rules.windows, now_s), now_s)
+        yield from held.write(order, grace_window.after_fault(rules.windows, now_s), now_s)
         notes: tuple[DeathNote, ...] = ()
         if logs is not None and page is not None:
             with contextlib.suppress(OSError):
