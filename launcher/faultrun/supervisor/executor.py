@@ -220,5 +220,5 @@ class LocalExecutor:
             whole=verdict.whole,
             why=verdict.why,
         )
-        yield from self._group.incarnation.newest_steps()
+        yield from self._group.live.newest_steps()
         yield verified

@@ -125,7 +125,7 @@ def reports(path: Path, steps: list[int]) -> None:
 def test_it_names_the_first_and_last_in_short_with_a_thousand_ranks(reactor: Reactor, tmp_path: Path) -> None:
     page = ProgressPage(tmp_path / "progress", tuple(range(1000)))
     reports(page.path, [10_000_000 + (rank * 7) % 1000 for rank in range(1000)])
-    workers = LiveWorkers(reactor.clock, number=3, page=page, pids=dict.fromkeys(range(1000), 1))
+    workers = LiveWorkers(reactor.clock, incarnation=3, page=page, pids=dict.fromkeys(range(1000), 1))
     write_heartbeats(reactor, workers, lambda _: A_MOMENT_S)
     (beat,) = reactor.wait()
     assert isinstance(beat, Heartbeat)

@@ -116,7 +116,7 @@ class Ears:
     def __init__(self, watcher: FaultFileWatcher) -> None:
         self._reactor = Reactor(RunClock())
         self.first = watcher.first()
-        watcher.attach(self._reactor, LiveWorkers(self._reactor.clock, number=7))
+        watcher.attach(self._reactor, LiveWorkers(self._reactor.clock, incarnation=7))
 
     def hears(self) -> FaultNotice:
         event = self._reactor.wait()[0]

@@ -145,12 +145,12 @@ class RealNode:
 
     def are_up(self, *ranks: int) -> None:
         for rank in ranks:
-            log = self._folder / f"incarnation_{self._group.incarnation.number}" / f"worker_{rank}.log"
+            log = self._folder / f"incarnation_{self._group.live.incarnation}" / f"worker_{rank}.log"
             wait_until(lambda log=log: _READY in log.read_text(), what=f"rank {rank}")  # type: ignore[misc]
 
     def end(self, rank: int, status: ExitStatus) -> None:
         """A worker is told by its script's own signal to return, or is killed."""
-        pid = self._group.incarnation.pids[rank]
+        pid = self._group.live.pids[rank]
         match status:
             case Exited(code=code):
                 (self._folder / f"code_{rank}").write_text(str(code))
@@ -161,7 +161,7 @@ class RealNode:
     def close(self) -> None:
         self._fork_server.close()
         sweep(frozenset({self._boot}), patience_s=5)
-        while self._group.incarnation.pids:
+        while self._group.live.pids:
             self._reactor.wait()
         self._control.close()
         self._reactor.close()

@@ -153,8 +153,8 @@ class Supervisor:
         standbys = self._kept(Standbys(self._spec.standby, self.log_dir, spendable_bytes, reactor))
         group = WorkerGroup(self._spec, env, reactor, control, standbys)
         inspector = Inspector(group, reactor, self.log_dir)
-        catalog, agreement = self._catalog(), self._agreement(reactor, nodes, group.incarnation)
-        logs = LogWatch(reactor, group.incarnation)
+        catalog, agreement = self._catalog(), self._agreement(reactor, nodes, group.live)
+        logs = LogWatch(reactor, group.live)
         beside = folders_beside(self._spec.command.script_args)
         saves = self._kept(SaveWatch(reactor, catalog.roots, beside, logs, self._state.run))
         finder = self._finder(catalog, clock, saves)
@@ -169,14 +169,14 @@ class Supervisor:
         for lost in lost_workers(self._state, self._spec.logs, self.log_dir, clock):
             reactor.post(lost)
         if helpers.fault_files is not None:
-            helpers.fault_files.attach(reactor, group.incarnation)
-        write_heartbeats(reactor, group.incarnation)
+            helpers.fault_files.attach(reactor, group.live)
+        write_heartbeats(reactor, group.live)
         narrator = self._narrator = narrator_for(self._spec, self.log_dir, self._say)
         listeners = (
             *(narrator, preparer, saves),
-            ResumeCheck(reactor, self._spec.recovery, saves, group.incarnation),
+            ResumeCheck(reactor, self._spec.recovery, saves, group.live),
             logs,
-            HangWatch(self._spec.supervision.hang, group.incarnation, inspector, reactor, logs),
+            HangWatch(self._spec.supervision.hang, group.live, inspector, reactor, logs),
             FirstSaveWatch(reactor, world.readings, finder.listed, saves.is_early, catalog.is_left_alone),
             ReadAhead(reactor, world.readings, catalog.look_ahead),
             HeadroomWatch(self._spec.standby, self._spec.slots, processor_sample, reactor),

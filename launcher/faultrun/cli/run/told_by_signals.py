@@ -48,7 +48,7 @@ class SignalsTold:
             if (source := STOP_SOURCES.get(signum)) is None:
                 yield from self.group.reap_orphans()
                 continue
-            now_s, number = self.reactor.now(), self.group.incarnation.number
+            now_s, number = self.reactor.now(), self.group.live.incarnation
             match answers.get(signum, SignalAnswer.STOP):
                 case SignalAnswer.STOP:
                     stop = StopRequested(at_s=now_s, incarnation=number, source=source)

@@ -101,14 +101,14 @@ class Inspector:
 
     def _begin(self) -> None:
         """Forget what was seen of the incarnation before, if another one has begun."""
-        now = self._group.incarnation
-        if now.number != self._of and now.page is not None:
-            self._of, self._dump_dir = now.number, now.page.path.parent
+        now = self._group.live
+        if now.incarnation != self._of and now.page is not None:
+            self._of, self._dump_dir = now.incarnation, now.page.path.parent
             self._glance, self._held, self._warnings = None, {}, 0
 
     def _answer(self, order: Inspect, event: Event) -> Iterable[Event]:
         """Once, and only while the workers are those that were meant and were not asked to leave."""
-        if self._awaited is order and order.incarnation == self._group.incarnation.number:
+        if self._awaited is order and order.incarnation == self._group.live.incarnation:
             self._awaited = None
             if not self._group.leaving:
                 yield event
@@ -151,7 +151,7 @@ class Inspector:
         beats: Mapping[int, Beat],
     ) -> Event:
         """A rank that speaks while it is looked at does not hang, unless it was us who woke it."""
-        page = self._group.incarnation.page
+        page = self._group.live.page
         if event.stance is not Activity.STOPPED and page is not None:
             for rank, beat in page.beats(self._reactor.clock).items():
                 if rank in front and beat.begun and beat != beats.get(rank):

@@ -74,7 +74,7 @@ class HangWatch:
 
     def tell(self, event: Event, step: Step) -> None:
         """Watch for silence from the start of an incarnation until its workers are being ended."""
-        ours, suspicion = event.incarnation == self._workers.number, self._suspicion
+        ours, suspicion = event.incarnation == self._workers.incarnation, self._suspicion
         if step.state.phase is not Phase.RUNNING:
             self._life += 1
             self._suspicion = None
@@ -146,7 +146,7 @@ class HangWatch:
             if watch.over is not None:  # a pause that is worth a line, by either way of seeing it
                 yield PauseOver(
                     at_s=now_s,
-                    incarnation=self._workers.number,
+                    incarnation=self._workers.incarnation,
                     rank=watch.over.rank,
                     paused_s=watch.over.paused_s,
                     longest_s=watch.run.longest_s,
@@ -180,7 +180,7 @@ class HangWatch:
         if not any(now_s - stood_s + AWAKE_S < at_s < now_s - AWAKE_S for at_s in said_s):
             yield PauseOver(
                 at_s=now_s,
-                incarnation=self._workers.number,
+                incarnation=self._workers.incarnation,
                 rank=min(pids),
                 paused_s=round(stood_s, 3),
                 longest_s=self._watch.run.longest_s,
@@ -200,7 +200,7 @@ class HangWatch:
         if self._suspicion is not None:
             self._glances.suspected(self._beats)
             yield from self._workers.newest_steps()
-            yield HangSuspected(at_s=now_s, incarnation=self._workers.number, suspicion=self._suspicion)
+            yield HangSuspected(at_s=now_s, incarnation=self._workers.incarnation, suspicion=self._suspicion)
 
     def _suspect(self, pids: Mapping[int, int], now_s: float, interval_s: float) -> Suspicion | None:
         logged = self._logged_suspects(pids, now_s, interval_s)

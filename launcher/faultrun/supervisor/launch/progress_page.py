@@ -93,13 +93,13 @@ def _beat(rank: int, word: Progress | None, clock: RunClock) -> Beat:
 
 @dataclass(slots=True)
 class LiveWorkers:
-    """What the living workers of this node leave to be seen. The worker group alone writes it.
+    """What can be seen of this node's living workers. The worker group alone writes it.
 
-    ``number`` is -1, and there are neither page nor logs, before the first. ``pids`` are by rank.
+    ``incarnation`` is -1, and there are neither page nor logs, before the first. ``pids`` are by rank.
     """
 
     clock: RunClock
-    number: int = -1
+    incarnation: int = -1
     page: ProgressPage | None = None
     logs: LogFiles | None = None
     pids: dict[int, int] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class LiveWorkers:
         """How far each rank is, read before a death is judged."""
         steps = self.page.steps() if self.page is not None else ()
         if steps:
-            yield Heartbeat(at_s=self.clock.now(), incarnation=self.number, steps=steps)
+            yield Heartbeat(at_s=self.clock.now(), incarnation=self.incarnation, steps=steps)
 
 
 def lost_workers(past: RunState, logs: Logs, log_dir: Path, clock: RunClock) -> Iterable[WorkersLost]:
@@ -169,7 +169,7 @@ def write_heartbeats(
         again()
         if workers.pids:
             steps = _ends(workers.page.steps() if workers.page is not None else ())
-            yield Heartbeat(at_s=clock.now(), incarnation=workers.number, steps=steps)
+            yield Heartbeat(at_s=clock.now(), incarnation=workers.incarnation, steps=steps)
 
     again()
 

@@ -90,7 +90,7 @@ class FaultFileWatcher:
             for line in self._lines():
                 for notice, known in _notices(line):
                     yield from workers.newest_steps()
-                    at_s, life = reactor.clock.now(), workers.number
+                    at_s, life = reactor.clock.now(), workers.incarnation
                     yield FaultNotice(at_s=at_s, incarnation=life, notice=notice, known=known)
             if self._fd < 0:
                 reactor.forget(watched)

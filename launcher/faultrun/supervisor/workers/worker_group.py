@@ -58,7 +58,7 @@ class WorkerGroup:
     def __init__(
         self, spec: RunSpec, env: SupervisorEnv, reactor: Reactor, control: Control, standbys: Standbys
     ) -> None:
-        self.incarnation = LiveWorkers(reactor.clock)
+        self.live = LiveWorkers(reactor.clock)
         self.standbys = standbys
         self.leaving = False
         self.request: RequestGasp | None = None
@@ -84,10 +84,10 @@ class WorkerGroup:
         self._strangers = Strangers()
         self.standbys.begin(number)
         files = self._env.streams.files(order.plan.started)
-        anew = not (kept and self.incarnation.is_of(files, self._launches.seats(order.plan)))
+        anew = not (kept and self.live.is_of(files, self._launches.seats(order.plan)))
         if anew:
             self._env.exits.begin()
-        self.incarnation.number, self.incarnation.logs = number, files
+        self.live.incarnation, self.live.logs = number, files
         started = 0
         try:
             page = self._begin_logs(order, files, anew=anew)
@@ -121,7 +121,7 @@ class WorkerGroup:
 
     def examine(self, order: ExamineDeaths) -> DeathsExamined:
         """Read what the dead said last, while the others live; called from the helper thread."""
-        logs, page = self.incarnation.logs, self.incarnation.page
+        logs, page = self.live.logs, self.live.page
         notes: tuple[DeathNote, ...] = ()
         if logs is not None and page is not None:
             notes = self._env.exits.notes(order.dead, logs, page.reporting())
@@ -146,7 +146,7 @@ class WorkerGroup:
         self._reactor.post(
             GaspRequested(
                 at_s=done_s,
-                incarnation=self.incarnation.number,
+                incarnation=self.live.incarnation,
                 ranks=tuple(sorted(order.ranks)),
                 deadline=order.deadline,
                 took_s=time.monotonic() - began,
@@ -159,8 +159,8 @@ class WorkerGroup:
 
     def ask_for_threads(self) -> None:
         """Have every worker write what its threads do, beside the main one; nothing of before is left."""
-        if self.incarnation.logs is not None:
-            self.incarnation.logs.drop_threads()
+        if self.live.logs is not None:
+            self.live.logs.drop_threads()
             self._control.request_threads(frozenset(self._workers))
 
     def wake(self, ranks: frozenset[int]) -> None:
@@ -184,7 +184,7 @@ class WorkerGroup:
 
     def restore_policy(self, order: RestoreScheduling) -> None:
         """Schedule the workers as any process, if they are still those that were meant."""
-        if order.incarnation == self.incarnation.number:
+        if order.incarnation == self.live.incarnation:
             for worker in self._workers.values():
                 as_usual(worker.pid)
 
@@ -206,14 +206,14 @@ class WorkerGroup:
 
     def held_states(self) -> HeldStates:
         """The states of this node's ranks that are in memory which outlives them."""
-        page = self.incarnation.page
+        page = self.live.page
         ranks = frozenset(() if page is None else page.ranks)
         memory = self._control.held_memory()
         return HeldStates(run_id=self._spec.run_id, ranks=ranks, alone=self.elsewhere == 0, memory=memory)
 
     def clean_up(self, order: Sweep, held: HeldStates) -> Iterable[Event]:
         """End what escaped, write what is ``held``, read the last words of the dead; in the helper thread."""
-        logs, page = self.incarnation.logs, self.incarnation.page
+        logs, page = self.live.logs, self.live.page
         boots, spare, rules = frozenset({self._env.boot}), self.standbys.pids(), self._spec.supervision
         left = left_running(self._env.boot, rules.leave_running_s, spare) if order.finished else LeftRunning()
         if left.lives_on:
@@ -247,9 +247,9 @@ class WorkerGroup:
         if anew:
             self._env.streams.open(files, order.ranks)
             self.newcomers.drop_store()
-            page = self.incarnation.new_page(files, order.ranks)
+            page = self.live.new_page(files, order.ranks)
         else:
-            page = self.incarnation.same_page((*order.ranks, *order.plan.missing))
+            page = self.live.same_page((*order.ranks, *order.plan.missing))
         self._control.begin(order.plan.incarnation, page, order.plan.kept, order.plan.missing)
         self._control.next_node.begin(order.plan)
         return page
@@ -277,12 +277,12 @@ class WorkerGroup:
     def _employ(self, rank: int, worker: Process, *, standby: bool) -> None:
         """From now on this process is the worker of ``rank``."""
         self._workers[rank] = worker
-        self.incarnation.pids[rank] = worker.pid
+        self.live.pids[rank] = worker.pid
         self._reactor.watch(worker.pidfd, lambda: self._worker_ended(rank))
         self._reactor.post(
             WorkerStarted(
                 at_s=self._reactor.now(),
-                incarnation=self.incarnation.number,
+                incarnation=self.live.incarnation,
                 node=self._spec.node,
                 rank=rank,
                 pid=worker.pid,
@@ -300,7 +300,7 @@ class WorkerGroup:
 
     def _worker_gone(self, rank: int) -> Iterable[Event]:
         worker = self._workers[rank]
-        page = self.incarnation.page  # what a clean end leaves behind is swept last
+        page = self.live.page  # what a clean end leaves behind is swept last
         ended, done = self._leftovers.instead(rank), page is not None and page.done(rank)
         ended = ended or worker.ended_as()
         if ended and not ended_well(ended, done=done):
@@ -308,17 +308,17 @@ class WorkerGroup:
             self.looks.send(lambda: sweep_session(worker.pid, self._env.boot, self._roots))
         worker.reap()
         assert ended is not None, "a readable pidfd is a process that ended"
-        del self._workers[rank], self.incarnation.pids[rank]
+        del self._workers[rank], self.live.pids[rank]
         if (instead := self.standbys.unanswered(rank, restart=not self.leaving)) is not None:
             self._start_instead(rank, instead)
             return
-        yield from self.incarnation.newest_steps()
+        yield from self.live.newest_steps()
         if ended == Signaled(signum=signal.SIGKILL) and self._env.deadline.killed_at_s >= self._began_s:
             # There may be more time by now. The member process tells the same in its own time.
-            yield MembershipLost(at_s=self._reactor.now(), incarnation=self.incarnation.number, why=_OVERDUE)
+            yield MembershipLost(at_s=self._reactor.now(), incarnation=self.live.incarnation, why=_OVERDUE)
         left = WorkerExit(
             at_s=self._reactor.now(),
-            incarnation=self.incarnation.number,
+            incarnation=self.live.incarnation,
             node=self._spec.node,
             rank=rank,
             pid=worker.pid,
@@ -342,7 +342,7 @@ class WorkerGroup:
             self._reactor.post(
                 SpawnFailed(
                     at_s=self._reactor.now(),
-                    incarnation=self.incarnation.number,
+                    incarnation=self.live.incarnation,
                     rank=rank,
                     errno=error.errno or 0,
                     why=why,
