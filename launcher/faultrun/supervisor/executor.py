@@ -99,7 +99,7 @@ class LocalExecutor:
         self.readings = BackgroundTasks(reactor)
         self.checks = BackgroundTasks(reactor)
         self._tasks = (self._chores, self.readings, self.checks, inspector.tasks, group.looks)
-        self._swept: tuple[Sweep, HeldStates] | None = None
+        self._last_sweep: tuple[Sweep, HeldStates] | None = None
 
     def wait(self) -> Iterable[Event]:
         """Wait until something happens; return it as events."""
@@ -124,7 +124,7 @@ class LocalExecutor:
                 # fork() copies only the calling thread; the helper threads have nothing left to do by now.
                 for tasks in self._tasks:
                     tasks.settle(tasks.occupied_s(_JOIN_BEFORE_FORK_S))
-                self._swept = None
+                self._last_sweep = None
                 self._group.spawn(action)
                 self._reactor.call_at(self._reactor.now() + _LOOK_AROUND_S, self._look_around)
             case FreeSurvivors():
@@ -152,7 +152,7 @@ class LocalExecutor:
             case Sweep():
                 self._group.dismiss_helpers()
                 held = self._group.held_states()
-                self._swept = (action, held)
+                self._last_sweep = (action, held)
                 self._chores.send(lambda: self._group.clean_up(action, held))
             case FindRecoveryPoint():
                 self.readings.drop()
@@ -188,13 +188,13 @@ class LocalExecutor:
 
         Then all nodes look again, and see what is written here.
         """
-        if self._swept is None:
+        if self._last_sweep is None:
             return
-        order, before = self._swept
+        order, before = self._last_sweep
         held = self._group.held_states()
         late = held.lost_since(before)
         if late is not None and not order.write_by.is_over(self._reactor.now()):
-            self._swept = (order, held)
+            self._last_sweep = (order, held)
             self._chores.send(lambda: self._write_late(order, late))
 
     def _write_late(self, order: Sweep, late: HeldStates) -> Iterable[Event]:

@@ -141,8 +141,8 @@ def stop(state: RunState, event: StopRequested, incident: Incident | None = None
     before = state.stop or Stop(source=event.source)
     again = before.is_repeated_by(event)
     failed, by_s = state.life.incident, state.stop_by_s if event.by_s is None else event.by_s
-    state = replace(state, stop_by_s=by_s)
-    if (state := one_stop.as_one(replace(state, stop=before.heard(event)))).phase.without_workers:
+    state = replace(state, stop_by_s=by_s, stop=before.heard(event))
+    if (state := one_stop.forget_its_incident(state)).phase.without_workers:
         return node_statement.await_plan(state, event.at_s, NodeStatus.JOINED, "told to stop; no worker runs")
     deadline = grace_window.deadline(state, event.at_s, event.late_s)
     match state.phase:
@@ -164,7 +164,7 @@ def stop(state: RunState, event: StopRequested, incident: Incident | None = None
         case Phase.SWEEPING if again and _drain_of(state).swept:
             return stop_reading(state, event.at_s, f"told to stop again by {event.source.value}")
         case Phase.SWEEPING if _drain_of(state).swept:
-            return swept(state, event.at_s)
+            return after_sweep(state, event.at_s)
         case _:
             return Step(state=state, why="told to stop; no restart will follow")
 
@@ -204,7 +204,7 @@ def _drain_of(state: RunState) -> Drain:
 
 
 def _closing(state: RunState, deadline: Deadline, *, anew: bool = False) -> RunState:
-    """The window ends no later than that; ``anew``: it ends then."""
+    """Have the window end by ``deadline``, ``anew`` just then. A SIGKILL of later is ours (``conclude``)."""
     drain = _drain_of(state)
     drain = replace(drain, deadline=deadline if anew else min(drain.deadline, deadline))
     return replace(state, life=replace(state.life, drain=drain))
@@ -252,7 +252,7 @@ def _verify(state: RunState, saves: tuple[Save, ...]) -> tuple[Action, ...]:
 def stop_reading(state: RunState, now_s: float, why: str) -> Step:
     """End a stopped run although saves are still being read back; only they were waited for."""
     if state.stop is None:
-        return swept(state, now_s)
+        return after_sweep(state, now_s)
     return node_statement.await_plan(state, now_s, NodeStatus.DRAINED, f"{why}; not every save was read back")
 
 
@@ -315,20 +315,20 @@ def drained(state: RunState, event: Drained) -> Step:
     if drain is not None and incident is not None:
         incident = conclude(incident, life.exits, drain.deadline.at_s, event.notes, life.steps)
         drain = replace(drain, incident=incident)
-    state = one_stop.as_one(replace(state, life=replace(life, alive=frozenset(), drain=drain)))
+    state = one_stop.forget_its_incident(replace(state, life=replace(life, alive=frozenset(), drain=drain)))
     if drain is not None and event.stragglers and state.stop is None and state.failure is None:
         pids = " ".join(str(pid) for pid in event.stragglers)
         why = f"processes of incarnation {state.incarnation} did not end after SIGKILL (pid {pids})"
         code = exit_code_of(None if incident is None else incident.status)
         return node_statement.give_up(state, event.at_s, (code, why))
-    if (stop := one_stop.answered_by_ranks(state, event.notes)) is not None:
-        step = swept(replace(state, stop=stop), event.at_s)
+    if (stop := one_stop.heard_by_ranks_alone(state, event.notes)) is not None:
+        step = after_sweep(replace(state, stop=stop), event.at_s)
         return replace(step, why=f"ranks that ended with 0 had been sent {stop.source.value}: this is a stop")
-    return swept(state, event.at_s)
+    return after_sweep(state, event.at_s)
 
 
-def swept(state: RunState, now_s: float) -> Step:
-    """No process is left: what is still waited for, or what follows."""
+def after_sweep(state: RunState, now_s: float) -> Step:
+    """No process is left: wait for what a stop still needs, end, or look for a checkpoint."""
     drain = state.life.drain
     if drain is None and state.stop is None and state.failure is None:
         return node_statement.await_plan(state, now_s, NodeStatus.DONE, "every rank finished")

@@ -56,7 +56,7 @@ def comes_too_late(state: RunState) -> bool:
     return all(end.done for end in state.life.exits)
 
 
-def answered_by_ranks(state: RunState, notes: Iterable[DeathNote]) -> Stop | None:
+def heard_by_ranks_alone(state: RunState, notes: Iterable[DeathNote]) -> Stop | None:
     """The stop that only ranks heard of: a signal came, and within the window they ended with 0.
 
     Programs use SIGHUP, SIGUSR1 and SIGUSR2 for ends of their own: after these they have moments only.
@@ -74,8 +74,8 @@ def answered_by_ranks(state: RunState, notes: Iterable[DeathNote]) -> Stop | Non
     return None
 
 
-def as_one(state: RunState) -> RunState:
-    """Forget the incident where a signal to stop came in the same moment: no rank failed.
+def forget_its_incident(state: RunState) -> RunState:
+    """Forget the incident if a signal to stop came in the same moment: no rank failed, all were told.
 
     What no signal to stop can have led to stays an incident: the kernel's SIGKILL, or a memory fault.
     """
