@@ -40,7 +40,7 @@ _OLDER = 3
 _FILES = 1024
 """A statement of a node stays far below what etcd takes in one value."""
 
-Surveyed = RecoveryPointChosen | NothingWhole | PrepareFailed
+FindAnswer = RecoveryPointChosen | NothingWhole | PrepareFailed
 
 
 class CheckpointFinder:
@@ -70,14 +70,14 @@ class CheckpointFinder:
         self._lists = None if neighbours is None else SavesOfRuns(catalog.roots, neighbours, script)
         self._others: tuple[str, ...] = ()
         self._beside: tuple[str, ...] = ()
-        self._grounds: Mounts | None = None
+        self._mounts: Mounts | None = None
         self._gone_since_s: float | None = None
         self._knows_strangers, self._left_alone = False, 0
 
-    def find(self, request: FindRecoveryPoint, at_s: float) -> Surveyed:
+    def find(self, request: FindRecoveryPoint, at_s: float) -> FindAnswer:
         """The recovery point, why there is none, or why the run cannot go on."""
         try:
-            found = self._surveyed(request, at_s)
+            found = self._find(request, at_s)
             if request.opened and isinstance(found, RecoveryPointChosen | NothingWhole):
                 found = replace(found, refused=tuple(as_opened(one, request.opened) for one in found.refused))
             return found
@@ -85,22 +85,22 @@ class CheckpointFinder:
             if self._meter is not None:
                 self._meter.over()
 
-    def _surveyed(self, request: FindRecoveryPoint, at_s: float) -> Surveyed:
+    def _find(self, request: FindRecoveryPoint, at_s: float) -> FindAnswer:
         for folder in request.folders:
             self._catalog.adopt(str(Path(folder).absolute()))
         if not self._catalog.places:
             return self._chosen(request, at_s)
         seen = self._look_around()
-        grounds = self._grounds = self._grounds or Mounts(
+        mounts = self._mounts = self._mounts or Mounts(
             self._catalog.places, Path(self._spec.logs.log_dir), anew=not request.continuing
         )
-        begun = self._begun(request, at_s)
-        if begun is not None:
-            return begun
+        answer = self._new_run(request, at_s)
+        if answer is not None:
+            return answer
         self._catalog.reached(request.reached)
         self._catalog.take_back(request.resumed)
-        prepared, theirs = self._prepared(request, seen), self._of_other_runs(request.resumed)
-        self._catalog.pass_over((*prepared, *theirs))
+        early, theirs = self._written_early(request, seen), self._of_other_runs(request.resumed)
+        self._catalog.pass_over((*early, *theirs))
         self._others = tuple(sorted({*theirs.values()}))
         replicas = known_replicas(self._spec, world_size(self._spec, request))
         need = need_of(self._spec, request, replicas.groups, self._beside, namesake=self._has_namesake)
@@ -111,7 +111,7 @@ class CheckpointFinder:
         self._catalog.tidy(found.scan)
         match found.choice:
             case choose.Chosen(point=point):
-                grounds.see(self._catalog.places)
+                mounts.see(self._catalog.places)
                 self._gone_since_s = None
                 chosen = self._chosen(request, at_s, point=point, refused=(*found.refused, *replicas.refused))
                 older = replace(need, disks=replace(need.disks, partly=bool(point.part_of)))
@@ -122,17 +122,17 @@ class CheckpointFinder:
                 return replace(chosen, periodic_step=self._periodic_step(found), more_points=more)
             case choose.NothingFound() if self._ended_elsewhere(found):
                 return self._chosen(request, at_s, refused=found.refused)
-            case choose.NothingFound() if request.expects or grounds.changed():
+            case choose.NothingFound() if request.expects or mounts.changed():
                 return self._gone(request, found.refused, found.scan.unfinished)
             case choose.NothingFound():
-                no_saves = tuple(map(of_no_save, prepared))
+                no_saves = tuple(map(of_no_save, early))
                 return self._chosen(request, at_s, refused=(*no_saves, *found.refused))
             case choose.NoneUsable() if not found.scan.entries and self._unreadable():
                 return self._gone(request, found.refused, found.scan.unfinished)
             case choose.NoneUsable(unverifiable=unverifiable):
-                return self._nothing(request, found, replicas, unverifiable)
+                return self._none_whole(request, found, replicas, unverifiable)
 
-    def _prepared(self, request: FindRecoveryPoint, seen: SavesSeen) -> list[Entry]:
+    def _written_early(self, request: FindRecoveryPoint, seen: SavesSeen) -> list[Entry]:
         """What the script wrote before it began to train, and tells no step: fetched weights, a cache."""
         asked = self._spec.recovery.resume is Resume.ALWAYS or self._spec.recovery.formats
         several = len(self._spec.topology.nodes) > 1
@@ -163,8 +163,8 @@ class CheckpointFinder:
             return 0
         return _OLDER if need.world.groups is None else min(_OLDER, _FILES // need.world.size)
 
-    def _begun(self, request: FindRecoveryPoint, at_s: float) -> Surveyed | None:
-        """How a new run begins that uses no checkpoint of others; None when some are its own.
+    def _new_run(self, request: FindRecoveryPoint, at_s: float) -> FindAnswer | None:
+        """The answer for a new run that finds none of its own; None if it does, or the run continues.
 
         What is older than this run is marked, so that no restart takes it. What is new when a spare looks
         again is most likely the run's, and the others know more of it: it is passed over as long as that.
@@ -182,7 +182,7 @@ class CheckpointFinder:
         try:
             self._catalog.leave_alone(others if first else ())
         except OSError as error:
-            return self._forgetful(request, error)
+            return self._cannot_note(request, error)
         if not scan.entries and self._unreadable():
             # Strangers' checkpoints that are seen only later would be taken for ours.
             return self._gone(request, scan.refused, scan.unfinished)
@@ -301,7 +301,7 @@ class CheckpointFinder:
         if self._gone_since_s is None:
             self._gone_since_s = now_s
         because = "; ".join(self._missing())
-        if not because and self._grounds is not None and self._grounds.changed():
+        if not because and self._mounts is not None and self._mounts.changed():
             because = "another file system lies there than before"
         because = because or "nothing there is a checkpoint of this run"
         because += "".join(f"; {one.path}: {one.why}" for one in unfinished[-1:])
@@ -313,8 +313,8 @@ class CheckpointFinder:
             gone_s=now_s - self._gone_since_s,
         )
 
-    def _forgetful(self, request: FindRecoveryPoint, error: OSError) -> PrepareFailed:
-        """What is left alone now must be known to every later life, or one of them takes it for ours."""
+    def _cannot_note(self, request: FindRecoveryPoint, error: OSError) -> PrepareFailed:
+        """Why the run cannot go on: a later life would take for ours what is left alone and not noted."""
         return PrepareFailed(
             at_s=self._clock.now(),
             incarnation=request.incarnation,
@@ -326,7 +326,7 @@ class CheckpointFinder:
             surveying=True,
         )
 
-    def _nothing(
+    def _none_whole(
         self, request: FindRecoveryPoint, found: Findings, replicas: KnownReplicas, unverifiable: int
     ) -> NothingWhole:
         refused, roots = (*found.refused, *replicas.refused), " ".join(self._catalog.places)
