@@ -28,18 +28,18 @@ from itertools import accumulate, combinations
 
 from faultrun.model.checkpoint import Entry, Kind
 
-TrainingPoint = tuple[int, int, int, int, int]
-"""Where a point of training stands: later ones compare greater."""
+MomentPlace = tuple[int, int, int, int, int]
+"""Where a moment of training stands in the order of all: later ones compare greater."""
 
 _PREFERENCE = {Kind.PERIODIC: 0, Kind.GASP: 1, Kind.BEST: 2}
 _NO_TIME, _ONLY_EPOCH, _KNOWN = range(3)
 
 
 @dataclass(frozen=True, slots=True)
-class CandidateGroup:
-    """All candidates that claim one point of training; ``last_rank`` is the highest of each series.
+class Moment:
+    """A moment of training with all candidates that claim it; ``last_rank`` is the highest of each series.
 
-    ``place`` is the point, after the stage that it is of.
+    ``place`` is where it stands, the stage first.
     """
 
     place: tuple[int, ...]
@@ -57,11 +57,11 @@ class CandidateGroup:
         return all(one.kind is Kind.BEST for one in self.entries)
 
 
-def moments(entries: Iterable[Entry]) -> list[CandidateGroup]:
-    """Candidates by the point of training that they claim, newest first; preferred files first."""
+def moments(entries: Iterable[Entry]) -> list[Moment]:
+    """Candidates by the moment of training that they claim, newest first; preferred files first."""
     known = tuple(entries)
     places = _ByEpoch(known) if _steps_start_anew(known) else _ByStep(known)
-    together: dict[tuple[int, TrainingPoint, str], list[Entry]] = {}
+    together: dict[tuple[int, MomentPlace, str], list[Entry]] = {}
     told = [entry for entry in known if entry.global_step is not None or entry.epoch is not None]
     silent = _places_of_silent(known, {entry.path: places.place(entry) for entry in told})
     for entry in known:
@@ -69,7 +69,7 @@ def moments(entries: Iterable[Entry]) -> list[CandidateGroup]:
         key = (places.place(entry), "") if place is None else (place, entry.save or entry.path)
         together.setdefault((entry.stage, *key), []).append(entry)
     found = _as_written(
-        CandidateGroup((stage, *place), tuple(sorted(same, key=_preference)), _last_ranks(same))
+        Moment((stage, *place), tuple(sorted(same, key=_preference)), _last_ranks(same))
         for (stage, place, _), alike in together.items()
         for same in _saved_together(alike)
     )
@@ -77,7 +77,7 @@ def moments(entries: Iterable[Entry]) -> list[CandidateGroup]:
 
 
 def _saved_together(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """``entries`` of one point, apart where they were seen to be of two saves; the rest is of the oldest."""
+    """``entries`` of one moment, apart where they were seen to be of two saves; the rest is of the oldest."""
     folders = {one.path.rpartition("/")[0] for one in entries if one.rank is not None}
     written = set() if len(folders) > 1 else {one.written for one in entries}
     oldest, *newer = sorted(written - {0}) or [0]
@@ -85,29 +85,29 @@ def _saved_together(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
     yield from ([one for one in entries if one.written == at] for at in newer)
 
 
-def _as_written(groups: Iterable[CandidateGroup]) -> Iterator[CandidateGroup]:
-    """``groups``, those that were seen written one after the other in that order, whatever they tell.
+def _as_written(found: Iterable[Moment]) -> Iterator[Moment]:
+    """``found``, those that were seen written one after the other in that order, whatever they tell.
 
     One that is kept for its quality stays where it is, if it tells how far it is; what was written with or
     after it is newer all the same.
     """
     highest: tuple[int, ...] = ()
-    for group in sorted(groups, key=lambda one: (one.written, not one.is_kept_for_quality, one.place)):
-        if group.written and group.is_kept_for_quality and group.place[1] != _NO_TIME:
-            highest = max(highest, group.place)
-            yield group
-        elif not group.written or group.place > highest:
-            highest = group.place if group.written else ()
-            yield group
+    for moment in sorted(found, key=lambda one: (one.written, not one.is_kept_for_quality, one.place)):
+        if moment.written and moment.is_kept_for_quality and moment.place[1] != _NO_TIME:
+            highest = max(highest, moment.place)
+            yield moment
+        elif not moment.written or moment.place > highest:
+            highest = moment.place if moment.written else ()
+            yield moment
         else:
-            length = len(highest) - (len(highest) > len(group.place))
-            highest = (*highest[:length], group.written)
-            yield replace(group, place=highest)
+            length = len(highest) - (len(highest) > len(moment.place))
+            highest = (*highest[:length], moment.written)
+            yield replace(moment, place=highest)
 
 
 def own_saves(entries: Iterable[Entry], refused: Container[str]) -> list[Entry]:
     """What the training code saved by itself, the newest first, without the paths that were ``refused``."""
-    known = [entry for group in moments(entries) for entry in group.entries]
+    known = [entry for moment in moments(entries) for entry in moment.entries]
     return [entry for entry in known if entry.kind is not Kind.GASP and entry.path not in refused]
 
 
@@ -123,15 +123,13 @@ def _preference(entry: Entry) -> tuple[int, int, int, int, int, int, str]:
     return _PREFERENCE[entry.kind], *newest, rank, -entry.mtime_ns, entry.path
 
 
-def _places_of_silent(
-    entries: Iterable[Entry], told: Mapping[str, TrainingPoint]
-) -> dict[str, TrainingPoint]:
+def _places_of_silent(entries: Iterable[Entry], told: Mapping[str, MomentPlace]) -> dict[str, MomentPlace]:
     """Places by path of those that tell neither step nor epoch.
 
     One with a number stands behind the save before it, of the same series; others by time of writing.
     """
-    before: dict[tuple[str, str], TrainingPoint] = {}
-    found: dict[str, TrainingPoint] = {}
+    before: dict[tuple[str, str], MomentPlace] = {}
+    found: dict[str, MomentPlace] = {}
     for entry in sorted(entries, key=lambda one: (one.save_number or 0, one.path)):
         place = told.get(entry.path, (_NO_TIME, entry.saved_ns or entry.mtime_ns, 0, 0, 0))
         if entry.save_number is not None:
@@ -187,7 +185,7 @@ class _ByStep:
         self._steps = not periodic or any(one.global_step is not None for one in periodic)
         self._epochs = not periodic or any(one.epoch is not None for one in periodic)
 
-    def place(self, entry: Entry) -> TrainingPoint:
+    def place(self, entry: Entry) -> MomentPlace:
         step, epoch, step_in_epoch = entry.global_step, entry.epoch or 0, entry.step_in_epoch or 0
         alike = (self._steps and step is not None) or (self._epochs and entry.epoch is not None)
         if entry.kind is Kind.BEST and not alike:
@@ -205,7 +203,7 @@ class _ByEpoch:
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._epochs_until = _Latest((step, epoch) for epoch, step, _ in _telling_both(entries))
 
-    def place(self, entry: Entry) -> TrainingPoint:
+    def place(self, entry: Entry) -> MomentPlace:
         step = entry.global_step
         if entry.epoch is None:
             step = step or 0

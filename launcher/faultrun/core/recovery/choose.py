@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from faultrun.core.recovery.candidate_order import CandidateGroup, least_preferred, moments
+from faultrun.core.recovery.candidate_order import Moment, least_preferred, moments
 from faultrun.core.recovery.need import Need
 from faultrun.core.recovery.replica_groups import Group
 from faultrun.core.recovery.reshardable import cut_anew, fixed_by, serves_any_world
@@ -137,7 +137,7 @@ def _foreign(entry: Entry, need: Need) -> str:
     return f"written by run {entry.run_id}, this is run {need.whose.run_id}"
 
 
-def _unfit(entry: Entry, moment: CandidateGroup, need: Need) -> str:
+def _unfit(entry: Entry, moment: Moment, need: Need) -> str:
     """Why ``entry`` must not be used, whatever its bytes are; '' if it may."""
     if any(one.accuses(entry.path, entry.identity) for one in need.doubt.quarantine):
         return "quarantined: two restarts made no progress past it"
@@ -162,7 +162,7 @@ def _unfit(entry: Entry, moment: CandidateGroup, need: Need) -> str:
     return ""
 
 
-def _fixed_by(service: "_Service", moment: CandidateGroup, need: Need) -> str:
+def _fixed_by(service: "_Service", moment: Moment, need: Need) -> str:
     """Why only as many workers as it was chosen for can resume from these files; empty if any number can."""
     last, more = moment.last_rank, (need.world.groups, need.world.resharded)
     whys = (fixed_by(entry, last.get(entry.series, 0), *more) for _, entry in service)
