@@ -201,9 +201,9 @@ def _restore_configs(spec: RunSpec, log_dir: Path, say: Callable[[str], None]) -
     """Unless the workers of another run may be about to read one: that run restores it."""
     from faultrun.configs.apply import in_place, take_back
     from faultrun.configs.turn import ConfigTurns
-    from faultrun.supervisor.launch.rewriting import turn_of
+    from faultrun.supervisor.launch.rewriting import name_of_run
 
-    turns, files = ConfigTurns(turn_of(spec, log_dir / ORIGINALS)), in_place(spec.recovery.rewrites)
+    turns, files = ConfigTurns(name_of_run(spec, log_dir / ORIGINALS)), in_place(spec.recovery.rewrites)
     told, trouble = "{file} is restored (--restore_configs)", "a rewritten configuration was left as it is"
     try:
         turns.take(files, within_s=_PATIENCE_AFTER_STOP_S, pause=lambda: time.sleep(_LOOK_AGAIN_S))

@@ -30,7 +30,7 @@ _DEV = Path("/dev")
 
 
 class Abandoned(FaultrunError):
-    """The run ended while the rank table was waited for."""
+    """The run ended while a start waited for something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class DeviceAssignment:
     the table and we by the plan, so both must say the same: a node that has got another's place waits
     until the platform has written it into the table. Where slots were set aside or nodes are missing, workers
     get a table without their devices, in ``folder``, unless the platform has written such a one itself.
-    ``look`` runs in the helper thread and may wait; ``abandon`` ends that wait from any thread.
+    ``look`` runs in the helper thread and may wait; ``abandon`` ends that wait, and every ``pause``.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class DeviceAssignment:
         )
 
     def pause(self, seconds: float) -> None:
-        """Wait; Abandoned when the answer is not needed any more."""
+        """Wait, for whatever a start needs; Abandoned once the run has ended."""
         if self._abandoned.wait(seconds):
             raise Abandoned("abandoned", because="the run has ended", hint="")
 

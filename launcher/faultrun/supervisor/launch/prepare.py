@@ -62,10 +62,10 @@ class Preparer:
         originals: Path,
         clock: RunClock,
         say: Callable[[str], None],
-        devices: DeviceAssignment,
+        assignment: DeviceAssignment,
     ) -> None:
         self._spec, self._environ, self._originals = spec, environ, originals
-        self._clock, self._say, self._assignment = clock, say, devices
+        self._clock, self._say, self._assignment = clock, say, assignment
         self._devices = spec.devices
         self._port = MasterPort(spec.rendezvous, say)
         self._configs = self._rewriting() if spec.recovery.rewrites or spec.recovery.pointers else None
@@ -122,7 +122,9 @@ class Preparer:
         """Give up the turn at the configurations: ranks that train, or have ended, read none any more."""
         if self._configs is None:
             return
-        begun = isinstance(event, FirstStep | FirstStepLogged) and event.incarnation == self._configs.turn_of
+        begun = (
+            isinstance(event, FirstStep | FirstStepLogged) and event.incarnation == self._configs.incarnation
+        )
         if begun or step.state.done:
             self._configs.release()
 

@@ -24,7 +24,7 @@ _FIRST_TURN_S, _TURN_S = 120.0, 600.0
 class Rewriting:
     """Sets the recovery point of a plan; remembers the edited ``copies`` that workers must be pointed at.
 
-    ``turn_of`` is the incarnation whose workers read the files that this run has the turn for.
+    ``incarnation`` is the one whose workers read the files that this run has the turn for.
     """
 
     def __init__(
@@ -32,9 +32,9 @@ class Rewriting:
     ) -> None:
         self._spec, self._originals, self._say, self._pause = spec, originals, say, pause
         self.copies: tuple[EditedCopy, ...] = ()
-        self.turn_of = -1
+        self.incarnation = -1
         self._files = in_place(spec.recovery.rewrites)
-        self._turns = ConfigTurns(turn_of(spec, originals))
+        self._turns = ConfigTurns(name_of_run(spec, originals))
 
     def rewrite(self, plan: Plan, chosen: template.Values | None) -> tuple[EditResult, ...]:
         """Have configurations name what is ``chosen``; None: nothing is resumed from.
@@ -73,7 +73,7 @@ class Rewriting:
                 self._say(f"another run rewrites {names}, too: waiting until its workers have begun")
             self._pause(_LOOK_AGAIN_S)
 
-        self.turn_of = plan.incarnation
+        self.incarnation = plan.incarnation
         within_s = _FIRST_TURN_S if plan.incarnation == 0 else _TURN_S
         self._turns.take(self._files, within_s=within_s, pause=pause)
 
@@ -96,6 +96,6 @@ class Rewriting:
                         self._say(f"{result.file}: {change.key} names {there}: the script may begin there")
 
 
-def turn_of(spec: RunSpec, originals: Path) -> str:
+def name_of_run(spec: RunSpec, originals: Path) -> str:
     """By what this run, with all its nodes, is known to others that rewrite the same files."""
     return spec.run_id if spec.agreement is not None else f"{spec.run_id} {originals}"
