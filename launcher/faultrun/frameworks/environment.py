@@ -94,25 +94,25 @@ def error_file(folder: str, rank: int) -> str:
 
 
 def worker_environment(
-    base: Mapping[str, str], spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec
+    base: Mapping[str, str], spec: RunSpec, seat: WorkerPlacement, shared: WorkerLaunchSpec
 ) -> dict[str, str]:
     """The complete environment of one worker, on top of what the user's shell had."""
-    unset = _unset(spec, life)
+    unset = _unset(spec, shared)
     inherited = {name: value for name, value in base.items() if name not in unset}
     told = {
-        **_unless_set(life),
-        **compile_cache_variables(spec.compile_cache, life.plan),
+        **_unless_set(shared),
+        **compile_cache_variables(spec.compile_cache, shared.plan),
         **inherited,
         **dict(spec.environment),
-        **_always(spec, seat, life),
-        **_as_torchrun(spec, seat, life),
-        **_resume(life.plan, seat.rank),
-        **_recovery(base, spec, seat, life),
-        **_group_info(seat, life),
-        **_mindspore(spec, seat, life),
+        **_always(spec, seat, shared),
+        **_as_torchrun(spec, seat, shared),
+        **_resume(shared.plan, seat.rank),
+        **_recovery(base, spec, seat, shared),
+        **_group_info(seat, shared),
+        **_mindspore(spec, seat, shared),
         **_tensorflow(spec, seat),
         **_binding(spec, seat),
-        **_fewer(base, spec, seat, life),
+        **_fewer(base, spec, seat, shared),
         **_own_device(base, spec, seat),
         **_simulated(spec),
     }
@@ -123,24 +123,24 @@ def worker_environment(
     return told
 
 
-def _unless_set(life: WorkerLaunchSpec) -> dict[str, str]:
+def _unless_set(shared: WorkerLaunchSpec) -> dict[str, str]:
     """What a user's own variables win over.
 
     Heartbeats tell MindSpore's scheduler that a rank is gone; we know from the kernel. Without them a script
     that is done leaves at once, and not when its heartbeat thread has slept its five seconds out.
     """
-    heartbeat = {"MS_DISABLE_HEARTBEAT": "1"} if life.builtin_scheduler else {}
+    heartbeat = {"MS_DISABLE_HEARTBEAT": "1"} if shared.builtin_scheduler else {}
     return {**heartbeat, "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}
 
 
-def _unset(spec: RunSpec, life: WorkerLaunchSpec) -> frozenset[str]:
+def _unset(spec: RunSpec, shared: WorkerLaunchSpec) -> frozenset[str]:
     """Inherited names that would mislead a worker."""
     meeting = () if spec.simulation is None else ("MS_ROLE", "MS_SCHED_HOST", "MS_SCHED_PORT")
-    return frozenset((*_OWNED, *meeting, *(() if life.ascend else (GROUP_INFO,))))
+    return frozenset((*_OWNED, *meeting, *(() if shared.ascend else (GROUP_INFO,))))
 
 
 def _recovery(
-    base: Mapping[str, str], spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec
+    base: Mapping[str, str], spec: RunSpec, seat: WorkerPlacement, shared: WorkerLaunchSpec
 ) -> dict[str, str]:
     """What a newcomer beside survivors is told; torchft's own words where the training recovers by itself.
 
@@ -148,14 +148,14 @@ def _recovery(
     back (``torchft/fsdp/fault_tolerance.py``).
     """
     if spec.supervision.policy.exit_codes is not WorkerExitCodes.TORCHFT:
-        newcomer = {wire.REJOIN_VARIABLE: "1"} if life.plan.kept else {}
+        newcomer = {wire.REJOIN_VARIABLE: "1"} if shared.plan.kept else {}
         shares = {wire.MISSING_VARIABLE: "train"} if spec.supervision.windows.trains_from else {}
         return {**newcomer, **shares, **_verdict(spec)}
     run_id = base.get("FTFSDP_RUN_ID") or spec.run_id
     return {
         "FTFSDP_HOST_NAME": base.get("FTFSDP_HOST_NAME") or spec.node,
         "FTFSDP_HOST_INDEX": base.get("FTFSDP_HOST_INDEX") or str(seat.node_rank),
-        "FTFSDP_RUN_ID": f"{run_id}-{life.plan.started}" if life.plan.started else run_id,
+        "FTFSDP_RUN_ID": f"{run_id}-{shared.plan.started}" if shared.plan.started else run_id,
     }
 
 
@@ -166,8 +166,8 @@ def _verdict(spec: RunSpec) -> dict[str, str]:
     return {wire.VERDICT_VARIABLE: f"{_LEASES * spec.agreement.lease_ttl_s + _ELECTED_S:g}"}
 
 
-def _always(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[str, str]:
-    world_size = str(life.plan.topology.world_size)
+def _always(spec: RunSpec, seat: WorkerPlacement, shared: WorkerLaunchSpec) -> dict[str, str]:
+    world_size = str(shared.plan.topology.world_size)
     rank_table = seat.rank_table or spec.rendezvous.rank_table_file
     return {
         "RANK": str(seat.rank),
@@ -175,33 +175,33 @@ def _always(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dic
         "WORLD_SIZE": world_size,
         "LOCAL_WORLD_SIZE": str(seat.local_world_size),
         "NODE_RANK": str(seat.node_rank),
-        "MASTER_ADDR": life.master_addr,
-        "MASTER_PORT": str(life.master_port),
+        "MASTER_ADDR": shared.master_addr,
+        "MASTER_PORT": str(shared.master_port),
         "RANK_ID": str(seat.rank),
         "RANK_SIZE": world_size,
         "DEVICE_ID": seat.device_id,
         **({"RANK_TABLE_FILE": rank_table} if rank_table else {}),
-        "TORCHELASTIC_RESTART_COUNT": str(life.plan.incarnation),
+        "TORCHELASTIC_RESTART_COUNT": str(shared.plan.incarnation),
         "TORCHELASTIC_MAX_RESTARTS": str(spec.supervision.policy.max_restarts),
         "TORCHELASTIC_RUN_ID": spec.run_id,
-        ERROR_VARIABLE: error_file(life.error_dir, seat.rank),
+        ERROR_VARIABLE: error_file(shared.error_dir, seat.rank),
         "PYTHONUNBUFFERED": "1",
         "FAULTRUN_RUN_ID": spec.run_id,
-        "FAULTRUN_BOOT_ID": life.boot,
-        "FAULTRUN_INCARNATION": str(life.plan.incarnation),
+        "FAULTRUN_BOOT_ID": shared.boot,
+        "FAULTRUN_INCARNATION": str(shared.plan.incarnation),
         "FAULTRUN_GRACE_S": f"{spec.supervision.windows.grace_s:g}",
-        wire.SOCKET_VARIABLE: life.socket,
-        wire.PROGRESS_VARIABLE: f"{life.progress_page}:{seat.local_rank}",
+        wire.SOCKET_VARIABLE: shared.socket,
+        wire.PROGRESS_VARIABLE: f"{shared.progress_page}:{seat.local_rank}",
         **({FOLDERS_VARIABLE: spec.identity.folder} if spec.identity.folder else {}),
     }
 
 
-def _as_torchrun(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[str, str]:
+def _as_torchrun(spec: RunSpec, seat: WorkerPlacement, shared: WorkerLaunchSpec) -> dict[str, str]:
     """What torchrun tells beside (PyTorch 2.13, elastic/agent/server/local_elastic_agent.py).
 
     One role, a group for each node. No agent keeps a store: rank 0 makes one on the port of each incarnation.
     """
-    topology = life.plan.topology
+    topology = shared.plan.topology
     return {
         "GROUP_RANK": str(seat.node_rank),
         "GROUP_WORLD_SIZE": str(len(topology.nodes)),
@@ -213,7 +213,7 @@ def _as_torchrun(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -
 
 
 def _fewer(
-    base: Mapping[str, str], spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec
+    base: Mapping[str, str], spec: RunSpec, seat: WorkerPlacement, shared: WorkerLaunchSpec
 ) -> dict[str, str]:
     """In a run that may shrink: how many there were, and which devices the local ranks count through.
 
@@ -222,12 +222,12 @@ def _fewer(
     """
     if not spec.resizes:
         return {}
-    full, now = spec.topology.world_size, life.plan.topology.world_size
+    full, now = spec.topology.world_size, shared.plan.topology.world_size
     told = {wire.FULL_VARIABLE: str(full), wire.ACCUMULATE_VARIABLE: str(-(-full // now))}
     if not seat.places or spec.framework in (Framework.MINDSPORE, Framework.TENSORFLOW):
         return told
     seen = {"CUDA_VISIBLE_DEVICES": _devices(base, "CUDA_VISIBLE_DEVICES", seat.places)}
-    if life.ascend:
+    if shared.ascend:
         seen["ASCEND_RT_VISIBLE_DEVICES"] = _devices(base, "ASCEND_RT_VISIBLE_DEVICES", seat.places)
         seen["DEVICE_ID"] = str(seat.local_rank)
     return {**told, **seen}
@@ -268,32 +268,32 @@ def _number(value: int | None) -> str:
     return "" if value is None else str(value)
 
 
-def _group_info(seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[str, str]:
+def _group_info(seat: WorkerPlacement, shared: WorkerLaunchSpec) -> dict[str, str]:
     """Where MindSpore writes the replica groups of each rank.
 
     On CPU the variable sends graph compilation into a path that only Ascend
     and GPU have, and training fails; there the file is named to our side only.
     """
-    path = f"{life.group_info_dir}/device{seat.rank}/group_info.pb"
-    return {"FAULTRUN_GROUP_INFO_FILE": path, **({GROUP_INFO: path} if life.ascend else {})}
+    path = f"{shared.group_info_dir}/device{seat.rank}/group_info.pb"
+    return {"FAULTRUN_GROUP_INFO_FILE": path, **({GROUP_INFO: path} if shared.ascend else {})}
 
 
-def _mindspore(spec: RunSpec, seat: WorkerPlacement, life: WorkerLaunchSpec) -> dict[str, str]:
+def _mindspore(spec: RunSpec, seat: WorkerPlacement, shared: WorkerLaunchSpec) -> dict[str, str]:
     if spec.framework is not Framework.MINDSPORE:
         return {}
-    shared = {
-        "MS_WORKER_NUM": str(life.plan.topology.world_size),
+    world = {
+        "MS_WORKER_NUM": str(shared.plan.topology.world_size),
         "MS_NODE_ID": str(seat.rank),
         "MS_TOPO_TIMEOUT": str(spec.rendezvous.cluster_time_out_s),
     }
     if spec.simulation is not None:
-        return {**shared, "MS_SIMULATION_LEVEL": str(spec.simulation.level)}
-    return {**shared, **scheduler_address(life), "MS_ROLE": "MS_WORKER"}
+        return {**world, "MS_SIMULATION_LEVEL": str(spec.simulation.level)}
+    return {**world, **scheduler_address(shared), "MS_ROLE": "MS_WORKER"}
 
 
-def scheduler_address(life: WorkerLaunchSpec) -> dict[str, str]:
+def scheduler_address(shared: WorkerLaunchSpec) -> dict[str, str]:
     """Where MindSpore's scheduler listens: the address that the plan's go gave."""
-    return {"MS_SCHED_HOST": life.master_addr, "MS_SCHED_PORT": str(life.master_port)}
+    return {"MS_SCHED_HOST": shared.master_addr, "MS_SCHED_PORT": str(shared.master_port)}
 
 
 def _tensorflow(spec: RunSpec, seat: WorkerPlacement) -> dict[str, str]:

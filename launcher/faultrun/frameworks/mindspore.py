@@ -43,17 +43,17 @@ def scheduler_argv(command: Command, our_python: str) -> tuple[str, ...]:
     return (_python_of(command) or our_python, "-c", _PROGRAM)
 
 
-def scheduler_environment(base: Mapping[str, str], spec: RunSpec, life: WorkerLaunchSpec) -> dict[str, str]:
+def scheduler_environment(base: Mapping[str, str], spec: RunSpec, shared: WorkerLaunchSpec) -> dict[str, str]:
     """A scheduler's environment: a member of the cluster without a rank of its own."""
     return {
         **{name: value for name, value in base.items() if name not in ("GROUP_INFO_FILE", "MS_NODE_ID")},
-        **scheduler_address(life),
+        **scheduler_address(shared),
         "MS_ROLE": "MS_SCHED",
-        "MS_WORKER_NUM": str(life.plan.topology.world_size),
+        "MS_WORKER_NUM": str(shared.plan.topology.world_size),
         "MS_TOPO_TIMEOUT": str(spec.rendezvous.cluster_time_out_s),
         "RANK_ID": "0",
         "FAULTRUN_RUN_ID": spec.run_id,
-        "FAULTRUN_BOOT_ID": life.boot,
+        "FAULTRUN_BOOT_ID": shared.boot,
     }
 
 

@@ -162,7 +162,7 @@ def _worker(spec: RunSpec, plan: Plan, rank: int, environ: Mapping[str, str]) ->
         device=device_of(spec.devices, ranks.index(rank)),
     )
     log_dir = Path(spec.logs.log_dir).absolute()
-    life = WorkerLaunchSpec(
+    shared = WorkerLaunchSpec(
         boot=BootId("<random>"),
         plan=plan,
         master_addr=spec.rendezvous.master_addr if seat.node_rank == 0 else _FIRST_NODE,
@@ -174,7 +174,7 @@ def _worker(spec: RunSpec, plan: Plan, rank: int, environ: Mapping[str, str]) ->
         ascend=accelerators_of("npu", environ) is not None,
         builtin_scheduler=spec.rendezvous.ms_scheduler is MsScheduler.BUILTIN,
     )
-    ours = sorted(worker_environment(environ, spec, seat, life).items())
+    ours = sorted(worker_environment(environ, spec, seat, shared).items())
     changed = {name: value for name, value in ours if environ.get(name) != value}
     folder = spec.identity.folder_of(rank, seat.local_rank, seat.node_rank)
     return _Worker(rank=rank, argv=_argv(spec, plan, rank), folder=folder, changed=changed)

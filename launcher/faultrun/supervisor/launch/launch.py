@@ -99,11 +99,11 @@ class Launches:
             incarnation=0, topology=topology, reason=Reason.FIRST, point=None, start_at_s=0.0, ledger=Ledger()
         )
         command = env.command(plan, rank)
-        seat = WorkerPlacement(
+        placement = WorkerPlacement(
             rank=rank, local_rank=rank, node_rank=0, local_world_size=first.slots, device=command.device
         )
         log_dir = str(env.log_dir.absolute())
-        life = WorkerLaunchSpec(
+        shared = WorkerLaunchSpec(
             boot=env.boot,
             plan=plan,
             master_addr=spec.rendezvous.master_addr,
@@ -116,7 +116,7 @@ class Launches:
         )
         return Launch(
             argv=(*spec.command.prefix, *command.args),
-            env=worker_environment(command.environ, spec, seat, life),
+            env=worker_environment(command.environ, spec, placement, shared),
             stdout=env.log_dir / f"standby_{rank}.log",
             cpus=_share_of(spec.binding.cpus, rank),
             memory_nodes=_share_of(spec.binding.memory_nodes, rank),
