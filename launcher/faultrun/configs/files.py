@@ -74,7 +74,7 @@ class Attributes:
     owner: tuple[int, int] | None = None
 
     def of_a_copy(self) -> "Attributes":
-        """Those of a copy of ours: only users that may read the file itself may read it.
+        """The attributes of a copy of ours: only users that may read the file itself may read it.
 
         Only root can give it to the file's owner. Where the group is another, it may do what all users may.
         """

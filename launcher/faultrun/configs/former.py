@@ -44,7 +44,7 @@ def formers(file: Path) -> dict[str, Former]:
 
 
 def formers_beside(file: Path) -> dict[str, Former]:
-    """Those of all files in its folder, for a copy of one that a run of ours had rewritten."""
+    """The former values of all files in its folder, for a copy of one that a run of ours had rewritten."""
     found: dict[str, Former] = {}
     for note in sorted(file.parent.glob(".*.faultrun.before")):
         for key, one in _read(note).items():

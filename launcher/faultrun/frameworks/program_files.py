@@ -76,7 +76,7 @@ def resumes_by_us(looked: Sequence[Path]) -> bool:
 
 
 def options_unknown_to(looked: Sequence[Path], names: Sequence[str], *, surely: Collection[str]) -> list[str]:
-    """Those of the options ``names`` (with ``_``) that the program does not have, by what it spells.
+    """Options of ``names`` (with ``_``) that the program does not have, by what it spells.
 
     A name in ``surely`` is unknown unless it is spelled; another only where every option that the program
     takes must be spelled in its own files: it has a parser, and nothing that hands on or makes up options.

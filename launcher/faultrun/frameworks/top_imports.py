@@ -47,7 +47,7 @@ class TopImports:
 
 
 def top_imports(source: Path | None, search: Sequence[Path]) -> TopImports:
-    """Those of ``source`` and of the modules beside it that it imports at its top.
+    """The imports of ``source`` and of the modules beside it that it imports at its top.
 
     None where it cannot be read, or where only running it would tell which variables it sets.
     """

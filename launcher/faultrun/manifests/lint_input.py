@@ -138,7 +138,7 @@ class LintInput:
 
     @property
     def platform_maps(self) -> Iterator[tuple[ConfigMap, ScalarNode, PlatformMap]]:
-        """Those of the platform, with their names."""
+        """The config maps of the platform, with their names."""
         for config_map in self.config_maps:
             if config_map.name is not None and (platform := platform_map(config_map.named)) is not None:
                 yield config_map, config_map.name, platform

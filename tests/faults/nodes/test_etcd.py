@@ -24,7 +24,7 @@ if life == 0:
 
 
 def steps(one: Job, name: str) -> int:
-    """Those of the first life."""
+    """Steps of the first life."""
     return one.run(name).log(one.rank_on(name)).count("\n")
 
 

@@ -29,7 +29,7 @@ _SELDOM_GIVEN = re.compile(
 
 
 def main_files(paths: Collection[str]) -> tuple[str, ...]:
-    """Those of a save's files whose names do not say that they only go with another; the shortest first."""
+    """Files of a save whose names do not say that they only go with another; the shortest first."""
     common = os.path.commonpath(paths) if len(paths) > 1 else ""
     stems = {path: plainly_numbered(base_name(path)).partition(".")[0] for path in paths}
     words = {

@@ -258,7 +258,7 @@ def _in_order(
 
 
 def _finished(saves: Mapping[Number, NumberedSave], lives: "_Lives") -> Iterator[NumberedSave]:
-    """Those of a place of which nothing is missing."""
+    """Saves of a place of which nothing is missing."""
     return (
         saves[number]
         for number, lacks in _in_order(saves, [NumberedSave()], lives, (), late=True)

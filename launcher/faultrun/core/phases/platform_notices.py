@@ -226,7 +226,7 @@ def _rank_here(state: RunState, rank: int) -> int | None:
 
 
 def _own_ranks(state: RunState) -> Collection[int]:
-    """Those of this node; none where it has no seat."""
+    """The ranks of this node; none where it has no seat."""
     seats = state.seats
     return seats.ranks_of(state.node) if any(one.node == state.node for one in seats.nodes) else ()
 

@@ -21,7 +21,7 @@ class RunSettings:
 
     @classmethod
     def of(cls, spec: RunSpec, log_dir: str) -> "RunSettings":
-        """Those of ``spec``, whose nodes have their folders in ``log_dir``."""
+        """The settings of ``spec``, whose nodes have their folders in ``log_dir``."""
         return cls(
             policy=spec.supervision.policy,
             log_dir=log_dir,

@@ -127,7 +127,7 @@ def _filled(template: str, report: Mapping[str, Any], **more: Any) -> str:
 
 @cache
 def templates() -> Environment:
-    """Those of this folder; of ``.html`` nothing that a worker said becomes markup."""
+    """The templates of this folder; of ``.html`` nothing that a worker said becomes markup."""
     found = Environment(
         loader=PackageLoader("faultrun.observe", "report"),
         autoescape=lambda name: name is not None and name.endswith(".html"),

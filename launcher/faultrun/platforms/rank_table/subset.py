@@ -42,7 +42,7 @@ def _of_servers(document: dict[str, Any], number: dict[int, int]) -> None:
 
 
 def _of_super_pods(document: dict[str, Any], servers: Collection[str]) -> None:
-    """Those of version 1.2 without the servers that are gone: HCCL refuses a table that names one of no rank.
+    """Leave gone servers out of version 1.2's super pods: HCCL refuses a table that names one of no rank.
 
     What is no list of them stays as it was written.
     """

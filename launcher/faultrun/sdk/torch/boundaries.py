@@ -28,7 +28,7 @@ from faultrun.sdk.worker.worker import Worker
 
 
 class Boundaries:
-    """Those of one training of this process. Main thread only, except where a method says otherwise.
+    """Boundaries of one training of this process. Main thread only, except where a method says otherwise.
 
     Without faultrun (no ``worker``) nothing is noted, and ``parts`` are made when something looks at them.
     With it FaultrunError for a folder that cannot be meant.

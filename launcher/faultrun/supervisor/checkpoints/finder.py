@@ -193,7 +193,7 @@ class CheckpointFinder:
         return self._chosen(request, at_s)
 
     def _own(self, entries: Iterable[Entry]) -> set[Entry]:
-        """Those of this run, as they say or, on one node, as its lists do: of several each sees its own."""
+        """Checkpoints of this run, as they say or, on one node, its lists: of several each has its own."""
         own = {one for one in entries if one.run_id == self._spec.run_id and not one.finished}
         alone = len(self._spec.topology.nodes) == 1
         return own | self._lists.ours(self._catalog) if alone and self._lists is not None else own

@@ -10,7 +10,7 @@ from faultrun.model.observed.saves import BY_OTHERS
 
 
 class OpenedFiles:
-    """Those of one life, from its plan on; reads before that are ours, who look for a checkpoint."""
+    """Files that one life has opened, from its plan on; before that, our own look for a checkpoint reads."""
 
     def __init__(self) -> None:
         self.point: RecoveryPoint | None = None

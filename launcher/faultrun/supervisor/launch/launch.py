@@ -18,7 +18,7 @@ from faultrun.workers.logs.log_files import LogFiles
 
 
 class Launches:
-    """Those of one supervisor's workers, who reach it at the control socket ``socket``."""
+    """Makes the launch of each worker of a supervisor, whose control socket is ``socket``."""
 
     def __init__(self, spec: RunSpec, env: SupervisorEnv, socket: Path) -> None:
         self._spec, self._env, self._socket = spec, env, socket

@@ -42,7 +42,7 @@ class _Handover:
 
 
 class Standbys:
-    """Those of all ranks of this node. ``free_bytes``: memory that may be used up, None where unknown.
+    """The standbys of all ranks of this node. ``free_bytes``: memory that may be used up, None where unknown.
 
     One that is to take over answers within ``handover_s`` or is ended.
     """

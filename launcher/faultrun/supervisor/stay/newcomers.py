@@ -30,7 +30,7 @@ _SHM = Path("/dev/shm")
 
 
 class Newcomers:
-    """Those of one node. Main thread only; starts no process and ends none."""
+    """The newcomers of one node. Main thread only; starts no process and ends none."""
 
     def __init__(
         self,

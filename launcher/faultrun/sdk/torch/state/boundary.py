@@ -121,7 +121,7 @@ class Objects:
 
     @property
     def large(self) -> frozenset[str]:
-        """Those of which the newest boundary alone has a copy."""
+        """Names of which the newest boundary alone has a copy."""
         return frozenset(self._copies)
 
     def now(self) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class Loops:
                 self.step()
 
     def batches(self, loader: Any, epoch: int) -> Iterator[Any]:
-        """Those of a script that can rejoin, among fewer ranks than there were, or plain."""
+        """Batches of a script that can rejoin, among fewer ranks than there were, or plain."""
         training, sharing = self.training, self.training.sharing
         if sharing is not None:
             if self.rejoin is not None:
