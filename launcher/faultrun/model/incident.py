@@ -12,7 +12,7 @@ from faultrun.model.topology import NodeId, Replacement
 
 
 class Cause(Enum):
-    """What the evidence says brought the first rank down."""
+    """How an incident was noticed; a card's line ``cause`` tells its ``finding`` and ``raised`` first."""
 
     SIGNAL = "signal"
     EXIT = "exit"

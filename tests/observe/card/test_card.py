@@ -278,6 +278,4 @@ def test_every_key_is_documented(value: Any) -> None:
 
 
 def test_every_cause_of_today_is_documented() -> None:
-    known = {"signal", "exit", "scheduler", "spawn", "platform", "hang"}
-    assert known <= {cause.value for cause in Cause}
-    assert all(f"`{cause}`" in PAGE for cause in known)
+    assert [cause.value for cause in Cause if f"`{cause.value}`" not in PAGE] == []
