@@ -78,7 +78,7 @@ def test_what_is_known_to_be_lost_only_after_the_sweep_is_written_before_the_nex
         def held_states(self) -> Any:
             return Held(self.lost)
 
-        def clean_up(self, _order: Sweep, held: "Held") -> Iterable[Event]:
+        def sweep(self, _order: Sweep, held: "Held") -> Iterable[Event]:
             done.append(f"swept, lost {sorted(held.lost)}")
             return ()
 

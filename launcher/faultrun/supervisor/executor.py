@@ -128,13 +128,13 @@ class LocalExecutor:
                 self._group.spawn(action)
                 self._reactor.call_at(self._reactor.now() + _LOOK_AROUND_S, self._look_around)
             case FreeSurvivors():
-                self._group.newcomers.regroup(action)
+                self._group.newcomers.free_survivors(action)
             case ExamineDeaths():
                 self._chores.send(lambda: (self._group.examine(action),))
             case SweepRanks():
                 self._chores.send(lambda: self._group.sweep_ranks(action))
             case RestoreScheduling():
-                self._group.restore_policy(action)
+                self._group.restore_scheduling(action)
             case ParkStandby():
                 self._group.newcomers.park(action)
             case StartStandby(incarnation=incarnation) if any(
@@ -153,7 +153,7 @@ class LocalExecutor:
                 self._group.dismiss_helpers()
                 held = self._group.held_states()
                 self._last_sweep = (action, held)
-                self._chores.send(lambda: self._group.clean_up(action, held))
+                self._chores.send(lambda: self._group.sweep(action, held))
             case FindRecoveryPoint():
                 self.readings.drop()
                 self._write_what_was_lost_since()

@@ -59,7 +59,7 @@ class Newcomers:
             launch = self._parked_launch(*self._model, order)
             self._standbys.park(order, launch, self._env.fork_server)
 
-    def regroup(self, order: FreeSurvivors) -> None:
+    def free_survivors(self, order: FreeSurvivors) -> None:
         """Free the survivors from the group that has lost a rank; they wait until they ``meet`` newcomers.
 
         Of several nodes each listens from now on, and says where: which one all meet at is in their plan.

@@ -182,7 +182,7 @@ class WorkerGroup:
         spared = self.standbys.pids() | self._schedulers.pids() | self._env.fork_server.pids | others
         return below(rank, leader, self._env.boot, (spared, self._strangers), self._roots)
 
-    def restore_policy(self, order: RestoreScheduling) -> None:
+    def restore_scheduling(self, order: RestoreScheduling) -> None:
         """Schedule the workers as any process, if they are still those that were meant."""
         if order.incarnation == self.live.incarnation:
             for worker in self._workers.values():
@@ -200,7 +200,7 @@ class WorkerGroup:
         return ()
 
     def look_around(self) -> Iterable[Event]:
-        """While workers run: who is here that ``clean_up`` may pass by; called from the helper thread."""
+        """While workers run: who is here that ``sweep`` may pass by; called from the helper thread."""
         self._strangers.look(frozenset({self._env.boot}))
         return ()
 
@@ -211,7 +211,7 @@ class WorkerGroup:
         memory = self._control.held_memory()
         return HeldStates(run_id=self._spec.run_id, ranks=ranks, alone=self.elsewhere == 0, memory=memory)
 
-    def clean_up(self, order: Sweep, held: HeldStates) -> Iterable[Event]:
+    def sweep(self, order: Sweep, held: HeldStates) -> Iterable[Event]:
         """End what escaped, write what is ``held``, read the last words of the dead; in the helper thread."""
         logs, page = self.live.logs, self.live.page
         boots, spare, rules = frozenset({self._env.boot}), self.standbys.pids(), self._spec.supervision
