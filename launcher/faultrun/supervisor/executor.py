@@ -174,7 +174,7 @@ class LocalExecutor:
         self._chores.settle(_LAST_CHORE_S)
 
     def _look_around(self) -> Iterable[Event]:
-        """The sweep, for which all nodes wait, then has to read of newcomers only."""
+        """Have the sweep, for which all nodes wait, read only of processes that have begun since."""
         if not self._group.leaving and all(tasks.idle() for tasks in self._tasks):
             self._chores.offer(self._get_ready)
         return ()

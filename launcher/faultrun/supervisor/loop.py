@@ -35,10 +35,10 @@ def supervise(
 
     The journal line is on the disk before its actions, so a supervisor that is killed in between replays the
     decision instead of forgetting it. Only signals to our own workers and alarms to other nodes go out first:
-    workers die with us anyway, and a slow or hung disk must not eat the survivors' time to save. What only
-    looks or ends what is ours, and the ranks of a plan that is on the disk, begin before it has the written
-    line: nothing of it outlives this machine, and whatever it leads to here waits for the disk. That a node
-    is ready says nothing that the plan's own line does not: it waits for no disk at all.
+    workers die with us anyway, and a slow or hung disk must not eat the survivors' time to save. A sweep, a
+    look for checkpoints, and a start by a plan that is on the disk begin while the disk takes the line:
+    what they do does not outlive this machine, and what follows from them waits for the disk. That a node is
+    ready says nothing that the plan's own line does not: it waits for no disk at all.
     """
     # A run that was stopped replays to its end, and the first event takes it up again.
     while True:

@@ -164,7 +164,7 @@ def sweep(
 
     Repeats until two looks in a row find none: a process may fork while the others are being killed, and for
     an instant in its exec it shows no environment at all. Give ``strangers`` only where none of ``boots``
-    can be started meanwhile: the second look then reads of newcomers alone. Those that clean up after the
+    can be started meanwhile: the second look reads only of those begun since. Those that clean up after the
     others have a second for it.
     """
     found: set[int] = set()
