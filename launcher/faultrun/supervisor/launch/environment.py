@@ -1,4 +1,4 @@
-"""What every worker of a supervisor inherits."""
+"""What a supervisor starts its workers with."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from faultrun.workers.shared_deadline import SharedDeadline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorEnv:
-    """What every worker of this supervisor inherits; read once, where the command line is read."""
+    """What this supervisor starts its workers with, watches and ends them with; made once, at its start."""
 
     environ: Mapping[str, str]
     boot: BootId
