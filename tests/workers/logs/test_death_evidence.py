@@ -9,7 +9,7 @@ import pytest
 from faultrun.core.diagnosis.signature_table import ROWS
 from faultrun.model.exits import Exited, Signaled
 from faultrun.model.observed.evidence import Raised
-from faultrun.workers.logs.death_evidence import death_note, noted
+from faultrun.workers.logs.death_evidence import death_note, error_note
 from support.machine.scripts import ended
 
 STACK = 'Traceback (most recent call last):\n  File "t.py", line 4, in f\n    g()\nValueError: x\n'
@@ -27,7 +27,7 @@ def test_a_note_gives_the_exception_its_frame_and_the_moment_of_the_file(tmp_pat
     content = {
         "message": {"message": "ValueError: x", "extraInfo": {"py_callstack": STACK, "timestamp": "1"}}
     }
-    raised = noted(note_of(tmp_path, content), lambda ns: ns / 1e9)
+    raised = error_note(note_of(tmp_path, content), lambda ns: ns / 1e9)
     assert raised == Raised(kind="ValueError", message="x", frame="t.py:4 in f", at_s=5.0)
 
 
@@ -43,14 +43,14 @@ def test_a_note_gives_the_exception_its_frame_and_the_moment_of_the_file(tmp_pat
     ],
 )
 def test_other_forms_of_notes(tmp_path: Path, content: object, raised: Raised | None) -> None:
-    assert noted(note_of(tmp_path, content), None) == raised
+    assert error_note(note_of(tmp_path, content), None) == raised
 
 
 def test_a_broken_or_missing_note_is_none(tmp_path: Path) -> None:
     (tmp_path / "torn").write_text('{"message": {"mes')
-    assert noted(tmp_path / "torn", None) is None
-    assert noted(tmp_path / "missing", None) is None
-    assert noted(None, None) is None
+    assert error_note(tmp_path / "torn", None) is None
+    assert error_note(tmp_path / "missing", None) is None
+    assert error_note(None, None) is None
 
 
 def test_without_a_note_the_log_tells_and_a_killed_worker_has_raised_nothing(tmp_path: Path) -> None:

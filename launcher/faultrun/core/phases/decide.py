@@ -89,7 +89,7 @@ def decide(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0911  one r
         case dying_gasp.SaveSeen() | SavesObserved() | FirstSaveTold() | CheckpointsOpened():
             return saves_seen.noted(state, event)
         case StandbyChanged():
-            return heal.noted(state, event)
+            return heal.newcomer_parked(state, event)
         case WorkerExit() | rejoin.RankCannotRejoin() if _lived_on(state, event):
             return _decide_in_phase(state, event)
         case _ if event.incarnation != state.incarnation:

@@ -21,7 +21,7 @@ _AGAIN_S = 5.0
 """A newcomer that waits has so long to come in, where the time for that was over just then."""
 
 
-def noted(state: RunState, event: StandbyChanged) -> Step:
+def newcomer_parked(state: RunState, event: StandbyChanged) -> Step:
     """Know whose newcomer waits at its first step, also if it was told in the incarnation before."""
     here = event.state is StandbyPhase.PARKED
     parked = state.life.parked | {event.rank} if here else state.life.parked - {event.rank}

@@ -44,10 +44,10 @@ def death_note(
     told = last_step(said, step_pattern) or LoggedStep()
     raised = None
     if isinstance(status, Exited) and status.code:
-        raised = noted(error_file, run_seconds) or last_raised(said)
+        raised = error_note(error_file, run_seconds) or last_raised(said)
     elif status == _ABORTED:
         # Threads of gloo or HCCL may abort an interpreter that is torn down, after its exception.
-        raised = noted(error_file, run_seconds)
+        raised = error_note(error_file, run_seconds)
     return DeathNote(
         rank=rank,
         last_line=telling_line(said[-_ASKED_LINES:], raised)[:_LINE_CHARS],
@@ -60,7 +60,7 @@ def death_note(
     )
 
 
-def noted(path: Path | None, run_seconds: RunSeconds | None) -> Raised | None:
+def error_note(path: Path | None, run_seconds: RunSeconds | None) -> Raised | None:
     """The exception that the worker wrote down itself; None without a note, or with one that cannot be read.
 
     The note's own time counts whole seconds; the file's is exact.
