@@ -9,13 +9,13 @@ from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import RecoveryPointChosen
 from faultrun.model.spec.run_spec import Recovery, Replicas, Resume
-from faultrun.supervisor.checkpoints.finder import CheckpointFinder, Surveyed
+from faultrun.supervisor.checkpoints.finder import CheckpointFinder, FindAnswer
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
 from faultrun.supervisor.reactor import RunClock
 from support.checkpoints.ckpt_bytes import ckpt, save
 from support.stories.specs import a_spec
 
-A = TypeVar("A", bound=Surveyed)
+A = TypeVar("A", bound=FindAnswer)
 
 FIRST = FindRecoveryPoint(incarnation=-1, continuing=False)
 
@@ -45,16 +45,16 @@ def put(root: Path, *steps: int, content: bytes | None = None) -> None:
         save(root / "ckpt" / f"net-1_{step}.ckpt", content if content is not None else ckpt(1, step))
 
 
-def answers(kind: type[A], answer: Surveyed) -> A:
+def answers(kind: type[A], answer: FindAnswer) -> A:
     """``answer``, which is of ``kind``."""
     assert isinstance(answer, kind), answer
     return answer
 
 
-def point_of(answer: Surveyed) -> RecoveryPoint | None:
+def point_of(answer: FindAnswer) -> RecoveryPoint | None:
     return answers(RecoveryPointChosen, answer).point
 
 
-def step_of(answer: Surveyed) -> int | None:
+def step_of(answer: FindAnswer) -> int | None:
     point = point_of(answer)
     return None if point is None else point.global_step

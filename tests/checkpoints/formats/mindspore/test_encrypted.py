@@ -15,7 +15,7 @@ from faultrun.errors import NoWholeCheckpoint
 from faultrun.model.actions import FindRecoveryPoint
 from faultrun.model.events import NothingWhole, RecoveryPointChosen
 from faultrun.model.spec.run_spec import Recovery
-from faultrun.supervisor.checkpoints.finder import CheckpointFinder, Surveyed
+from faultrun.supervisor.checkpoints.finder import CheckpointFinder, FindAnswer
 from faultrun.supervisor.reactor import RunClock
 from support.checkpoints.catalogs import judge, survey_of
 from support.checkpoints.ckpt_bytes import ckpt, save
@@ -85,7 +85,7 @@ def test_a_digest_beside_it_verifies_it(tmp_path: Path) -> None:
     assert not (verdict.whole or verdict.unverifiable)
 
 
-def survey(root: Path, *, trust: bool) -> Surveyed:
+def survey(root: Path, *, trust: bool) -> FindAnswer:
     recovery = Recovery(checkpoint_dirs=(str(root),), trust=trust)
     catalog = Catalog((str(root),), settle_s=0.0)
     finder = CheckpointFinder(replace(a_spec(workers=2), recovery=recovery), catalog, RunClock())
