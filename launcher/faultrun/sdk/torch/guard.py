@@ -63,6 +63,7 @@ class Guard:
         self.alike: SameParameters | None = None
         """Compares parameters with those of other ranks, where one of them may save for all."""
         self._told = False
+        training.broken = lambda: None if self.rejoin is None else self.rejoin.found_broken()
         if training.worker is not None:
             training.watch(self._before_update, self._after_forward)
 

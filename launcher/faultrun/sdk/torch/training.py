@@ -31,6 +31,8 @@ class Training(Boundaries):
         self.is_shard = bool(group) and len(group) < writer.session.world_size
         """Whether a save of this rank serves only beside those of other ranks, of the same step."""
         self.sharing = sharing_of(writer.session)
+        self.broken: Callable[[], Exception | None] = lambda: None
+        """Tells why gradients of the step under way are worth nothing."""
         self.in_parts = InParts()
         self.missing = MissingSamples(writer.session.rank)
         self._ran = False
@@ -62,7 +64,9 @@ class Training(Boundaries):
         self.begin()
 
     def after_update(self, number: int, *_: object) -> None:
-        """That optimizer has stepped."""
+        """That optimizer has stepped. PeerLost where its closure's gradients are worth nothing."""
+        if (broken := self.broken()) is not None:
+            raise broken
         now = self.under_way
         now.updates[number] += 1
         self.in_parts.updated()

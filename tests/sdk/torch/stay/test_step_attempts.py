@@ -23,6 +23,7 @@ from faultrun.sdk.torch.state.boundary import Objects, device_of
 from faultrun.sdk.torch.state.state_dict import Parts
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Folder, SaveWriter
+from faultrun.sdk.worker.update_lock import UpdatePhase
 from faultrun.sdk.worker.worker import Worker
 
 pytestmark = pytest.mark.torch
@@ -41,6 +42,7 @@ class Rejoin:
         self.is_lost = False
         self.rejoined = 0
         self.why_not = ""
+        self.broken: Exception | None = None
 
     def settle(self) -> None:
         if self.is_lost:
@@ -70,9 +72,12 @@ class Rejoin:
     def at_an_epochs_end(self) -> None:
         """Nothing is copied."""
 
-    def found_broken(self) -> None: ...
+    def enter(self) -> None: ...
 
-    enter = check = stepped = forward_done = renews = found_broken
+    check = stepped = forward_done = renews = enter
+
+    def found_broken(self) -> Exception | None:
+        return self.broken
 
 
 @dataclass
@@ -198,6 +203,23 @@ def test_without_faultrun_the_same_steps_are_counted(attempts: bool, tmp_path: P
                 optimizer.step()
                 optimizer.zero_grad()
     assert guard.global_step == BATCHES // 3
+
+
+def test_an_update_whose_closure_made_gradients_worth_nothing_is_none(
+    tmp_path: Path, in_a_group: None
+) -> None:
+    """The average of DistributedDataParallel fails in it, behind the look that precedes an update."""
+    job = Job(tmp_path)
+
+    def closure() -> Any:
+        loss = job.net(torch.ones(1, 1)).sum()
+        loss.backward()
+        job.rejoin.broken = PeerLost("a rank is gone")
+        return loss
+
+    with pytest.raises(PeerLost):
+        job.optimizer.step(closure)
+    assert job.guard.training.lock.phase is UpdatePhase.UPDATING, "half changed, and saved by nobody"
 
 
 def test_a_step_without_an_update_counts_where_a_scaler_made_none(tmp_path: Path, in_a_group: None) -> None:
