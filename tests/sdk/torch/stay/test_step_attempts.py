@@ -222,6 +222,17 @@ def test_an_update_whose_closure_made_gradients_worth_nothing_is_none(
     assert job.guard.training.lock.phase is UpdatePhase.UPDATING, "half changed, and saved by nobody"
 
 
+def test_a_scaler_unscales_anew_where_a_step_comes_again() -> None:
+    net, scaler = nn.Linear(1, 1), torch.amp.GradScaler("cpu")
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    objects = Objects({"scaler": scaler})
+    scaler.scale(net(torch.ones(1, 1)).sum()).backward()
+    then = objects.capture()
+    scaler.unscale_(optimizer)
+    objects.put_back(then)
+    scaler.unscale_(optimizer)
+
+
 def test_a_step_without_an_update_counts_where_a_scaler_made_none(tmp_path: Path, in_a_group: None) -> None:
     job = Job(tmp_path)
     with job.guard.attempt():

@@ -250,6 +250,8 @@ class Objects:
                 if isinstance(one, torch.nn.Module):
                     _make_room(one, states[name])
                 one.load_state_dict(states[name])
+                if hasattr(one, "_growth_tracker"):
+                    one._per_optimizer_states.clear()  # whose gradients it has unscaled in the step under way
 
     def put_back(self, states: Mapping[str, Any]) -> None:
         """Put back what ``capture`` returned."""
