@@ -5,7 +5,9 @@ The words on the command line are the number of epochs, of samples, and of sampl
 ``hand``, and what else: ``workers`` (of the loader), ``bn``, ``meets`` (between two epochs), ``ignores``
 (weights and parts), ``counts`` (in a buffer; ``counts-STEP`` from it on), ``own`` (generator of the
 dataset), ``steps`` (without a loader), ``function``, ``zeroes`` or ``drops`` (gradients as a step begins),
-``second`` (loader), ``gathers-STEP``,
+``second`` (loader), ``twice`` (backward), ``attacks`` (with gradients that it drops), ``opens`` or ``lacks``
+(what only loaders' processes have), ``wipes-STEP`` (the data of gradients), ``sums-STEP`` (each part's),
+``gathers-STEP``,
 ``evaluates-STEP``, ``logs-STEP`` (behind the update), ``broadcasts-STEP`` (from it on), ``waits-STEP``
 (behind it), ``kill-RANK-STEP-PHASE`` (once).
 """
@@ -23,7 +25,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, get_worker_info
 
 from faultrun import sdk
 from faultrun.sdk.worker.worker import worker
@@ -45,8 +47,17 @@ class Numbers(Dataset):  # type: ignore[misc]
         return SAMPLES
 
     def __getitem__(self, at: int) -> Any:
+        if "opens" in WORDS:
+            assert get_worker_info().dataset.opened
+        if "lacks" in WORDS and get_worker_info() is None:
+            raise RuntimeError("no process of a loader")
         generator = torch.Generator().manual_seed(at)
         return torch.randn(WIDTH, generator=generator), torch.randint(0, 10, (), generator=generator), at
+
+
+def opened(_number: int) -> None:
+    """What a loader's process begins with, as one that opens a file."""
+    get_worker_info().dataset.opened = True
 
 
 class Counter(nn.Module):  # type: ignore[misc]
@@ -104,7 +115,8 @@ class Job:
             Numbers(),
             batch_size=BATCH,
             sampler=DistributedSampler(Numbers(), seed=5),
-            num_workers=2 if "workers" in WORDS else 0,
+            num_workers=2 if {"workers", "opens", "lacks"} & {*WORDS} else 0,
+            worker_init_fn=opened if "opens" in WORDS else None,
             persistent_workers="workers" in WORDS,
         )
         for epoch in range(self.guard.epoch, EPOCHS):
@@ -128,23 +140,14 @@ class Job:
                 dist.all_reduce(torch.ones(1))
 
     def one(self, inputs: Any, labels: Any, weight: float, more: bool) -> None:
-        self.at("begin")
-        Counter.counts = "counts" in WORDS or self.does("counts")
-        if "zeroes" in WORDS:
-            self.optimizer.zero_grad()
-        if "drops" in WORDS:
-            self.net.zero_grad()
-        if self.does("evaluates"):
-            self.net.eval()
-            dist.all_reduce(torch.ones(1))
-            self.net.train()
-        if self.does("broadcasts"):
-            dist.broadcast(torch.ones(1), src=0)
+        self.begins(inputs, weight)
         loss = cross_entropy(self.model(inputs), labels) * weight
         if not more:
             self.tell_samples()
         loss.backward()
         self.at("parted" if more else "reduced")
+        if self.does("sums"):
+            dist.all_reduce(self.net[0].weight.grad.clone())
         if more:
             return
         if MODE == "hand":
@@ -160,6 +163,32 @@ class Job:
             dist.all_reduce(loss.detach())
         if not {"zeroes", "drops"} & {*WORDS}:
             self.optimizer.zero_grad()
+
+    def begins(self, inputs: Any, weight: float) -> None:
+        """A step, or one of its parts: what the words want before its loss."""
+        self.at("begin")
+        Counter.counts = "counts" in WORDS or self.does("counts")
+        if "zeroes" in WORDS:
+            self.optimizer.zero_grad()
+        if "drops" in WORDS:
+            self.net.zero_grad()
+        if self.does("wipes"):
+            for parameter in self.net.parameters():
+                if parameter.grad is not None:
+                    parameter.grad.data.zero_()
+        if "twice" in WORDS:
+            (self.model(inputs).square().mean() * weight).backward()
+            if MODE == "hand":
+                dist.all_reduce(self.net[0].weight.grad)
+        if "attacks" in WORDS:
+            self.net(inputs).sum().backward()
+            self.optimizer.zero_grad()
+        if self.does("evaluates"):
+            self.net.eval()
+            dist.all_reduce(torch.ones(1))
+            self.net.train()
+        if self.does("broadcasts"):
+            dist.broadcast(torch.ones(1), src=0)
 
     def does(self, what: str) -> bool:
         return self.step >= FROM.get(what, 1 << 30)

@@ -83,3 +83,11 @@ def test_processes_of_the_loader_read_all_but_the_first_step(workers: int) -> No
     missing = [one.tolist() for one in loader_of(60, 2, batch_size=3)]
     assert all(set(part) <= set(batch) for part, batch in zip(read, missing, strict=False))
     assert [len(part) for part in read] == [1, 1, 1, 1]
+
+
+def test_a_share_is_of_the_epoch_that_was_opened_though_the_sampler_is_told_of_the_next() -> None:
+    plain, told = Rank(0, 0, 24, batch_size=2), Rank(0, 0, 24, batch_size=2)
+    told.missing.opens(told.loader, 3)
+    told.loader.sampler.set_epoch(4)
+    places = RankPlaces(WORLD, (1,))
+    assert told.does(0, places, again=False)[1:] == plain.does(0, places, again=False)[1:]

@@ -173,6 +173,17 @@ def test_a_newcomer_that_dies_as_it_comes_costs_the_others_nothing(tmp_path: Pat
         assert set(stage.missing) == {1}
 
 
+def test_shares_are_read_by_processes_that_begin_as_those_of_the_scripts_loader_do(tmp_path: Path) -> None:
+    words = (*DDP, "opens")
+    expected = undisturbed(tmp_path, words)
+    with stage_of(tmp_path / "hit", *words, "waits-6") as stage:
+        stage.begin()
+        stage.wait_able()
+        stage.kill(1)
+        stage.goes_on_behind(6)
+        assert_is_that_of(stage, expected)
+
+
 def test_zero_grad_at_the_beginning_of_a_step_drops_nothing_of_its_earlier_parts(tmp_path: Path) -> None:
     words = (*DDP, "zeroes")
     expected = undisturbed(tmp_path, words)
@@ -195,6 +206,9 @@ def test_zero_grad_at_the_beginning_of_a_step_drops_nothing_of_its_earlier_parts
         ("broadcasts-5", 0, "its steps call broadcast, which needs rank 0"),
         ("counts-5", 1, "steps change buffers (2.passes)"),
         ("drops", 1, "its steps drop the gradients of their earlier parts"),
+        ("wipes-5", 1, "its steps drop the gradients of their earlier parts"),
+        ("lacks", 1, "its loader cannot read for another rank (RuntimeError: no process of a loader)"),
+        ("sums-5", 1, "its steps call all_reduce in a part of a step that is not its last"),
     ],
     ids=lambda one: one if isinstance(one, str) and " " not in one else "",
 )
@@ -224,6 +238,9 @@ def test_where_a_step_needs_every_rank_all_that_live_wait_for_the_missing_one(
         (("hand", "meets"), "its ranks meet outside of guard.attempt() (all_reduce)"),
         (("ddp", "ignores"), "its steps do not ask for guard.weight and guard.accumulating"),
         (("ddp", "second"), "its steps read a DataLoader that is not that of guard.batches"),
+        (("ddp", "twice"), "its steps average the gradients of a DistributedDataParallel more than once"),
+        (("hand", "twice"), "its steps sum gradients up before all of them are there"),
+        (("hand", "attacks"), "its steps drop gradients between two backward passes"),
         (("ddp", "own"), "its loader draws from generators, or keeps counts, of its own"),
         (("hand", "steps"), "its steps are not those of guard.batches"),
         (("hand", "function"), "its steps are in a function for guard.run"),

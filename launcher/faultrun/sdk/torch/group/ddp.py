@@ -78,6 +78,8 @@ class Averaging:
         """Tells which ranks there are; None where none is ever missing."""
         self.meets: Callable[[], AbstractContextManager[None]] = nullcontext
         """Around what ranks say to each other of gradients."""
+        self.averages: Callable[[Any], object] = bool
+        """Told which one averages. RuntimeError where it must not."""
         self._hooks: list[_Hook] = []
         self.under_way: set[_Hook] = set()
         self.in_group = False
@@ -127,6 +129,10 @@ class Averaging:
         self.under_way.add(one)
         if self.in_group and self.failed is None and not self.adds_up():
             self._before_first()
+            try:
+                self.averages(one)
+            except RuntimeError as error:
+                self.failed = error
 
 
 class _Hook:

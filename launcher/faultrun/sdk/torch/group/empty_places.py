@@ -34,8 +34,9 @@ class ScriptMeetings:
         """Whether the script is in a step that can be taken back."""
         self.why = ""
         """What it has done that a world with an empty place could not; "" if nothing."""
-        self.no_gradients: Callable[[], str] = str
-        """Says why what is summed up now is no gradient of the step, which those that live have whole."""
+        self.against_sum: Callable[[], str] = str
+        """Told that the script sums up; says why that is no gradient of the step, of which those that live
+        have all."""
         self.tell: Callable[[], object] = str
         """Tells the supervisor ``why`` at once."""
         self._looks = False
@@ -87,8 +88,8 @@ class ScriptMeetings:
             return ""  # those that live have all of it
         if not self.in_attempt:
             return f"its ranks meet outside of guard.attempt() ({name})"
-        no_gradients = "" if self._averages else self.no_gradients()
-        return no_gradients and f"its steps call {name} {no_gradients}"
+        against = "" if self._averages else self.against_sum()
+        return against and f"its steps call {name} {against}"
 
 
 class GroupOfMembers(dist.ProcessGroup):  # type: ignore[misc]  # torch has no types here

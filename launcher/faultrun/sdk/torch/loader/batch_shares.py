@@ -11,7 +11,10 @@ from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
 from faultrun.errors import FaultrunError
 from faultrun.sdk.session import Session
 from faultrun.sdk.stay.batch_shares import Part, Sharing
+from faultrun.sdk.torch.state.buffers import same_values
 
+_LOOKED_AT = 16
+_DROPS = "its steps drop the gradients of their earlier parts"
 _HINT = "DataLoader(dataset, batch_size=..., sampler=DistributedSampler(dataset)), or no --min_worker_num"
 
 
@@ -31,18 +34,22 @@ class InParts:
         """Whether the script has it, and what is read now is read by the script itself."""
         self._added = False
         """Whether there are gradients of parts of a step that goes on."""
-        self._held: list[tuple[Any, Any, int]] = []
-        """Those as the last part ended."""
+        self._held: list[tuple[Any, Any, Any]] = []
+        """Those as the last part ended, and some of their numbers."""
+        self._early = ""
+        """What the script has done with gradients of the part that wants all of them to be there."""
+        self._averaged: set[Any] = set()
         self._parameters: list[Any] = []
-        self._lost: Callable[[], object] = str
+        self._lost: Callable[[str], object] = str
 
     def end(self) -> None:
         """No step in parts is under way."""
         self.weight, self.accumulating = 1.0, False
         self._added, self._held = False, []
+        self._averaged.clear()
 
-    def watch(self, optimizers: Iterable[Any], lost: Callable[[], object]) -> None:
-        """Watch when gradients come, and call ``lost`` where those of a step's earlier parts are dropped.
+    def watch(self, optimizers: Iterable[Any], lost: Callable[[str], object]) -> None:
+        """Watch when gradients come, and call ``lost``, with why, where a step in parts would be another.
 
         An optimizer's ``zero_grad``, which many loops begin a step with, does nothing between two parts.
         """
@@ -58,31 +65,52 @@ class InParts:
 
     def begins(self) -> None:
         """A part begins, or a step of one part."""
-        self.has_gradients = False
+        self.has_gradients, self._early = False, ""
 
     def ends(self) -> None:
         """A part has ended, and more of its step follow."""
         self._added = bool(self._parameters)
-        self._held = [(one, one.grad, one.grad._version) for one in self._parameters if one.grad is not None]
+        there = [one for one in self._parameters if one.grad is not None and not one.grad.is_sparse]
+        self._held = [(one, one.grad, _some_of(one.grad)) for one in there]
         if self.has_gradients and not self._held:
-            self._lost()
+            self._lost(_DROPS)
 
     def updated(self) -> None:
         """An optimizer has stepped."""
         self.has_gradients = self._added = False
+        self._early = ""
+        self._averaged.clear()
+
+    def sums(self) -> None:
+        """The script sums up gradients by hand: what comes behind that would be added to sums."""
+        self._early = "its steps sum gradients up before all of them are there"
+
+    def averages(self, what: Any) -> None:
+        """The gradients of a ``DistributedDataParallel`` are averaged over the ranks, for the next update.
+
+        Those that were averaged before, and are in them, would be averaged again.
+        """
+        if what in self._averaged:
+            self._lost("its steps average the gradients of a DistributedDataParallel more than once")
+        self._averaged.add(what)
 
     def _zero(self, zero_grad: Callable[..., None], *how: Any, **named: Any) -> None:
+        self._early = "its steps drop gradients between two backward passes" if self.has_gradients else ""
         if not self._added or (self.has_gradients and not self.accumulating):
             zero_grad(*how, **named)
+            self._averaged.clear()
 
     def _comes(self, _: Any) -> None:
+        if self._early:
+            why, self._early = self._early, ""
+            self._lost(why)
         if self.has_gradients:
             return
         self.has_gradients = True
         self._added |= self.accumulating
         held, self._held = self._held, []
-        if any(one.grad is not grad or grad._version != version for one, grad, version in held):
-            self._lost()
+        if any(one.grad is not grad or not same_values(_some_of(grad), some) for one, grad, some in held):
+            self._lost(_DROPS)
 
     def check_update(self) -> None:
         """FaultrunError for an update in the middle of a step: it would be another training."""
@@ -94,7 +122,13 @@ class InParts:
             )
 
 
-def lost_parts() -> None:
+def _some_of(gradient: Any) -> Any:
+    """Copy numbers from all over it: a script may write to its ``data``, which torch does not count."""
+    every = max(1, gradient.numel() // _LOOKED_AT)
+    return gradient.detach().reshape(-1)[::every].nan_to_num(nan=1.0)
+
+
+def lost_parts(_: str) -> None:
     """Refuse to go on with the last part of a step alone. FaultrunError."""
     raise FaultrunError(
         "gradients of a step were dropped before its global batch was complete",

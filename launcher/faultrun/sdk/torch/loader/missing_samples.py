@@ -5,14 +5,16 @@ have read follows from the sampler alone, which every rank has.
 """
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import torch
 
 from faultrun.sdk.stay.batch_shares import Sharing
 from faultrun.sdk.stay.rank_places import RankPlaces
 from faultrun.sdk.torch.loader.batch_shares import Shares, whole_order
+
+T = TypeVar("T")
 
 _HERE = {"num_workers": 0, "timeout": 0, "prefetch_factor": None}
 """What a ``DataLoader`` has that starts no processes."""
@@ -24,37 +26,55 @@ class MissingSamples:
     def __init__(self, rank: int) -> None:
         self._rank = rank
         self.places = RankPlaces(0)
+        self._sampler: tuple[Any, Any] = None, None
         self._order: tuple[Any, list[int]] = None, []
         """Which epoch of which loader, and what all ranks read in it."""
         self._next: tuple[Any, ...] = ()
         """What ``_loaded`` reads next: for whom, of which epoch of which loader, at which step."""
         self._loaded: Iterator[Any] | None = None
         """None: to be opened."""
+        self.cannot: Callable[[str], object] = str
+        """Has all ranks wait, for this reason."""
         self._over: Iterator[Any] | None = None
         """What is not needed any more: its processes end, and are not waited for."""
+
+    def opens(self, loader: Any, epoch: int) -> None:
+        """An epoch begins, with what the loader's sampler says now: the script may tell it of the next."""
+        self._sampler = (id(loader), epoch), copy.copy(getattr(loader, "sampler", None))
 
     def parts(self, own: Any, loader: Any, epoch: int, step: int) -> Iterator[tuple[Any, float, bool]]:
         """This rank's parts of the epoch's ``step`` (from 0), each with its weight and whether more follow.
 
-        The first is its ``own`` batch.
+        The first is its ``own`` batch. That is given once what follows was read: it may not be to be had.
         """
         members, missing = self.places.members, self.places.missing
         if not missing:
             self._over, self._loaded = self._loaded, None
-        yield own, 1.0, bool(missing)
-        if not missing:
+            yield own, 1.0, False
             return
         sharing = Sharing(full=len(missing), world=len(members), rank=self.places.number(self._rank))
         order = _OrderOfMissing(self._whole_order(loader, epoch), self.places)
-        loaded = self._from((self.places, id(loader), epoch), step, loader, order, sharing)
+        what = self.places, id(loader), epoch
+        loaded = self._reads(lambda: self._from(what, step, loader, order, sharing))
         shares = sharing.share(step, len(order), loader.batch_size)
-        for number, part in enumerate(shares, start=1):
+        batches = [self._reads(lambda: next(loaded)) for _ in shares]
+        yield own, 1.0, True
+        for number, (part, batch) in enumerate(zip(shares, batches, strict=True), start=1):
             # Gradients are averaged through the whole world, and its batches are of one size.
-            yield next(loaded), part.weight * len(missing) / len(members), number < len(shares)
+            yield batch, part.weight * len(missing) / len(members), number < len(shares)
+
+    def _reads(self, read: Callable[[], T]) -> T:
+        """What ``read`` returns. NeedsAllRanks where it fails: a loader of the missing rank might not."""
+        try:
+            return read()
+        except Exception as error:
+            self.cannot(f"its loader cannot read for another rank ({type(error).__name__}: {error})")
+            raise
 
     def _whole_order(self, loader: Any, epoch: int) -> list[int]:
         if self._order[0] != (id(loader), epoch):
-            self._order = (id(loader), epoch), whole_order(loader.sampler, self.places.world)
+            sampler = self._sampler[1] if self._sampler[0] == (id(loader), epoch) else loader.sampler
+            self._order = (id(loader), epoch), whole_order(sampler, self.places.world)
         return self._order[1]
 
     def _from(
@@ -66,7 +86,7 @@ class MissingSamples:
         self._over = None if goes_on else self._loaded
         if goes_on and self._loaded is not None:
             return self._loaded
-        here = not goes_on and loader.num_workers > 0
+        here = not goes_on and loader.num_workers > 0 and loader.worker_init_fn is None
         last = sharing.steps(len(order), loader.batch_size, drop_last=loader.drop_last)
         steps = range(step, step + 1 if here else last)
         shares = Shares(order, sharing, loader.batch_size, steps)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, final
 import torch.distributed as dist
 
 from faultrun.errors import FaultrunError
+from faultrun.sdk.torch.group.empty_places import NeedsAllRanks
 from faultrun.sdk.torch.group.fsdp2 import groups_of
 from faultrun.sdk.torch.group.process_group import training_group
 from faultrun.sdk.torch.loader.batch_shares import lost_parts, shared_out
@@ -137,6 +138,7 @@ class Loops:
         rejoin.enter()
         rejoin.train_on.reads(loader)
         loaded = self._opened(loader, epoch)
+        training.missing.opens(loader, epoch)
         given: Position | None = None
         while True:
             unended = training.position is given  # the batch that was given last has ended no step
@@ -169,10 +171,9 @@ class Loops:
             training.is_given_batch(Position(step - 1, batch.epoch, (batch.step_in_epoch or 0) + 1))
             given, training.reading.epoch_rng = training.position, batch.epoch_rng
             training.checks(BEGINNING, content)
-            for part, weight, more in training.missing.parts(
-                content, loader, epoch, batch.step_in_epoch or 0
-            ):
-                now.weight, now.accumulating = weight, more
+            parts = training.missing.parts(content, loader, epoch, batch.step_in_epoch or 0)
+            while (one := _next(parts, rejoin)) is not None:
+                part, now.weight, now.accumulating = one
                 now.begins()
                 redo.attempted = False
                 now.is_given = True
@@ -304,6 +305,17 @@ class StepAttempt:
             rejoin.cannot_any_more(_ADDS_UP)
         if not (goes_on and training.in_loop):  # a batch that ends no step, where batches are counted too
             self._loops.step()
+
+
+def _next(parts: Iterator[T], rejoin: Rejoin) -> T | None:
+    """Read the next part of a step; None behind the last, or once a rank is there that it needs."""
+    try:
+        return next(parts, None)
+    except NeedsAllRanks as error:
+        if not rejoin.undoes(error):
+            raise
+    rejoin.settle()
+    return None
 
 
 def _adds_up(training: Training) -> bool:

@@ -7,7 +7,6 @@ needs a rank that is not there, would be another training.
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any
 
 from torch.nn.modules.batchnorm import _NormBase
@@ -41,20 +40,36 @@ class TrainOn:
         """Training begins: ranks meet in the script's steps from here on; ``tell`` tells of ``fields``."""
         if (group := self._group) is not None and (meetings := group.meetings) is not None:
             meetings.begin()
-            meetings.tell, meetings.no_gradients = tell, self._no_gradients
+            meetings.tell, meetings.against_sum = tell, self._against_sum
             averaging.places, averaging.meets = lambda: group.places, meetings.averages
-            dropped = partial(meetings.refuse, "its steps drop the gradients of their earlier parts")
-            self._training.in_parts.watch(self._training.parts.optimizers, dropped)
+            in_parts = self._training.in_parts
+            averaging.averages = in_parts.averages
+            in_parts.watch(self._training.parts.optimizers, self._cannot)
+            self._training.missing.cannot = self._cannot
             _see_reads(self._is_read)
+
+    def _cannot(self, why: str) -> None:
+        """Note it. NeedsAllRanks while a place is empty."""
+        meetings = None if self._group is None else self._group.meetings
+        assert meetings is not None, "nothing is watched without a group of members"
+        if self._training.missing.places.missing:
+            meetings.refuse(why)
+        meetings.why = meetings.why or why
 
     def _is_read(self) -> None:
         if self._training.in_parts.is_given and self._training.parts.model.training:
             self._reads = "its steps read a DataLoader that is not that of guard.batches"
 
-    def _no_gradients(self) -> str:
+    def _against_sum(self) -> str:
+        """The script sums up. Why that cannot be gradients of the step, of which those that live have all."""
         if not self._training.parts.model.training:
             return "as the model evaluates"
-        return "" if self._training.in_parts.has_gradients else "before a backward pass or behind an update"
+        if self._training.in_parts.accumulating:
+            return "in a part of a step that is not its last"
+        if not self._training.in_parts.has_gradients:
+            return "before a backward pass or behind an update"
+        self._training.in_parts.sums()
+        return ""
 
     def meets(self) -> AbstractContextManager[None]:
         """What ranks say in it to each other is the SDK's own."""
