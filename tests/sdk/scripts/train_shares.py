@@ -7,6 +7,7 @@ The words on the command line are the number of epochs, of samples, and of sampl
 dataset), ``steps`` (without a loader), ``function``, ``zeroes`` or ``drops`` (gradients as a step begins),
 ``second`` (loader), ``twice`` (backward), ``attacks`` (with gradients that it drops), ``opens`` or ``lacks``
 (what only loaders' processes have), ``wipes-STEP`` (the data of gradients), ``sums-STEP`` (each part's),
+``returns-STEP`` (gradients, by hand, and adds none up), ``breaks`` (off in each epoch),
 ``gathers-STEP``,
 ``evaluates-STEP``, ``logs-STEP`` (behind the update), ``broadcasts-STEP`` (from it on), ``waits-STEP``
 (behind it), ``kill-RANK-STEP-PHASE`` (once).
@@ -136,6 +137,8 @@ class Job:
                 self.samples = []
                 if attempt.done:
                     self.note(epoch)
+                if "breaks" in WORDS and self.guard.step_in_epoch == 2:
+                    break
             if "meets" in WORDS:
                 dist.all_reduce(torch.ones(1))
 
@@ -144,14 +147,18 @@ class Job:
         loss = cross_entropy(self.model(inputs), labels) * weight
         if not more:
             self.tell_samples()
-        loss.backward()
+        if self.does("returns"):
+            gradients = torch.autograd.grad(loss, [*self.net.parameters()])
+        else:
+            loss.backward()
         self.at("parted" if more else "reduced")
         if self.does("sums"):
             dist.all_reduce(self.net[0].weight.grad.clone())
         if more:
             return
         if MODE == "hand":
-            for parameter in self.net.parameters():
+            for at, parameter in enumerate(self.net.parameters()):
+                parameter.grad = gradients[at] if self.does("returns") else parameter.grad
                 dist.all_reduce(parameter.grad)
                 parameter.grad /= WORLD
         if self.does("gathers"):

@@ -208,6 +208,7 @@ def test_zero_grad_at_the_beginning_of_a_step_drops_nothing_of_its_earlier_parts
         ("drops", 1, "its steps drop the gradients of their earlier parts"),
         ("wipes-5", 1, "its steps drop the gradients of their earlier parts"),
         ("lacks", 1, "its loader cannot read for another rank (RuntimeError: no process of a loader)"),
+        ("returns-5", 1, "its steps drop the gradients of their earlier parts"),
         ("sums-5", 1, "its steps call all_reduce in a part of a step that is not its last"),
     ],
     ids=lambda one: one if isinstance(one, str) and " " not in one else "",
@@ -215,8 +216,9 @@ def test_zero_grad_at_the_beginning_of_a_step_drops_nothing_of_its_earlier_parts
 def test_where_a_step_needs_every_rank_all_that_live_wait_for_the_missing_one(
     word: str, dead: int, why: str, tmp_path: Path
 ) -> None:
-    expected = undisturbed(tmp_path, DDP)
-    with stage_of(tmp_path / "hit", *DDP, word, "waits-3") as stage:
+    words = HAND if "returns" in word else DDP
+    expected = undisturbed(tmp_path, words)
+    with stage_of(tmp_path / "hit", *words, word, "waits-3") as stage:
         stage.begin()
         stage.wait_able()
         stage.kill(dead)
@@ -239,6 +241,7 @@ def test_where_a_step_needs_every_rank_all_that_live_wait_for_the_missing_one(
         (("ddp", "ignores"), "its steps do not ask for guard.weight and guard.accumulating"),
         (("ddp", "second"), "its steps read a DataLoader that is not that of guard.batches"),
         (("ddp", "twice"), "its steps average the gradients of a DistributedDataParallel more than once"),
+        (("ddp", "breaks"), ""),
         (("hand", "twice"), "its steps sum gradients up before all of them are there"),
         (("hand", "attacks"), "its steps drop gradients between two backward passes"),
         (("ddp", "own"), "its loader draws from generators, or keeps counts, of its own"),

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -66,6 +67,15 @@ class InParts:
     def begins(self) -> None:
         """A part begins, or a step of one part."""
         self.has_gradients, self._early = False, ""
+
+    @contextmanager
+    def given(self) -> Iterator[None]:
+        """The script has the part, until it asks for more or leaves its loop."""
+        self.is_given = True
+        try:
+            yield
+        finally:
+            self.is_given = False
 
     def ends(self) -> None:
         """A part has ended, and more of its step follow."""

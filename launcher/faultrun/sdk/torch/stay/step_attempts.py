@@ -176,9 +176,8 @@ class Loops:
                 part, now.weight, now.accumulating = one
                 now.begins()
                 redo.attempted = False
-                now.is_given = True
-                yield part
-                now.is_given = False
+                with now.given():
+                    yield part
                 if training.position is not given:
                     break  # all of it is done, or taken back
             now.end()
@@ -283,9 +282,13 @@ class StepAttempt:
             rejoin.train_on.attempts(begins=False)
             lost = rejoin.found_broken() if error is None else error
         if lost is None:
-            self._ends()
-            self.done = not training.in_parts.accumulating
-            return False
+            try:
+                self._ends()
+            except NeedsAllRanks as needed:
+                lost = needed
+            else:
+                self.done = not training.in_parts.accumulating
+                return False
         by_run = training.redo.in_function  # which takes back, and enters its function again
         if rejoin is None or by_run or not isinstance(lost, Exception) or not rejoin.undoes(lost):
             if error is None:
