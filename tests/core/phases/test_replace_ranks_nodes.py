@@ -28,7 +28,7 @@ from faultrun.model.run import Phase
 from faultrun.model.spec.windows import Windows
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
-from faultrun.nodes.protocol.plan_events import heeded
+from faultrun.nodes.protocol.plan_events import news_for_supervisor
 from faultrun.nodes.values.membership import Fence, KnownKeys
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster, RosterEntry
 from support.nodes.node_facts import as_far_as_said, fact_with, flat
@@ -297,7 +297,7 @@ KEPT = replace(keeping(0, 1, 2), topology=Topology(nodes=()), boots=())
 
 def heard(one: NodeFact, body: Plan | None, incarnation: int = 1) -> list[str]:
     header = PlanHeader(incarnation=incarnation, phase=PlanPhase.GO, roster="r", body="b", run_s=1)
-    told = heeded(one, KnownKeys(), header, ROSTER, body, 1.0)
+    told = news_for_supervisor(one, KnownKeys(), header, ROSTER, body, 1.0)
     return [type(event).__name__ for event in told]
 
 

@@ -16,7 +16,7 @@ from faultrun.model.plan import Plan
 from faultrun.model.run import Phase
 from faultrun.model.stop import StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
-from faultrun.nodes.protocol.plan_events import heeded
+from faultrun.nodes.protocol.plan_events import news_for_supervisor
 from faultrun.nodes.values.membership import KnownKeys
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster, RosterEntry
 from support.nodes.node_facts import as_far_as_said, fact_with
@@ -208,7 +208,7 @@ def test_only_a_node_with_no_ranks_to_keep_takes_the_plan_as_its_beginning() -> 
     header = PlanHeader(incarnation=1, phase=PlanPhase.GO, roster="r", body="b", run_s=1)
 
     def heard(one: NodeFact) -> list[str]:
-        told = heeded(one, KnownKeys(), header, roster, body, 1.0)
+        told = news_for_supervisor(one, KnownKeys(), header, roster, body, 1.0)
         return [type(event).__name__ for event in told]
 
     assert heard(SPARE) == [PlanAdopted.__name__]

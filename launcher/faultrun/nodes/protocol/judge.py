@@ -38,7 +38,7 @@ from faultrun.nodes.protocol.election import (
 )
 from faultrun.nodes.protocol.judge_input import JudgeInput, judge_input
 from faultrun.nodes.protocol.peer_completion import finished_by_word
-from faultrun.nodes.protocol.plan_events import heeded
+from faultrun.nodes.protocol.plan_events import news_for_supervisor
 from faultrun.nodes.protocol.presence import LONGEST_WORDS, QUESTIONS_A_HOLD, present, questions, warned
 from faultrun.nodes.protocol.started_alike import refused
 from faultrun.nodes.protocol.waiting_ends import known_end, patience_over, since
@@ -95,11 +95,11 @@ def judge(
     if fence is not None:
         return _fenced(case, fence)
     case = replace(case, remembered=_unled(case))
-    given, waits = _office(case)
+    given, waits = _as_coordinator(case)
     asked = tuple(questions(case))
     news += _silence(case, asked)
     case = replace(case, remembered=_timed(case, waits=waits is not None, asks=bool(asked)))
-    waiting = nodes_waiting(case, _office_known(case))
+    waiting = nodes_waiting(case, _coordinator_input(case))
     news += waiting
     case = replace(case, remembered=noted(case.remembered, waiting))
     acts = (*news, *present(case), *warned(case), *asked, *given, *_own_end(case))
@@ -135,8 +135,8 @@ def _news(case: JudgeInput) -> Iterator[Tell | Fence]:
         return
     if _tells_of_the_end_soon(case):
         return
-    fact, ahead_s = case.own.fact, case.remembered.run_ahead_s
-    for news in heeded(fact, case.known, case.header, case.roster, case.body, case.clock.run_s, ahead_s):
+    fact, known, clocks = case.own.fact, case.known, (case.clock.run_s, case.remembered.run_ahead_s)
+    for news in news_for_supervisor(fact, known, case.header, case.roster, case.body, *clocks):
         if isinstance(news, RunFinished):
             restarts = None if case.body is None else case.body.ledger.total_restarts
             yield Tell(event=replace(news, aftermath=case.last_incident, restarts=restarts))
@@ -163,7 +163,7 @@ def _silence(case: JudgeInput, asked: tuple[AskPeers, ...]) -> Iterator[Tell]:
         yield Tell(event=AgreementSilent(at_s=case.clock.run_s, incarnation=fact.incarnation, why=why))
 
 
-def _office(case: JudgeInput) -> tuple[tuple[Act, ...], Waiting | None]:
+def _as_coordinator(case: JudgeInput) -> tuple[tuple[Act, ...], Waiting | None]:
     """What this node does as the coordinator or to become it, and what it waits for as such."""
     fact, common, lease = case.own.fact, case.common, case.own.lease
     over = case.header is not None and case.header.phase is PlanPhase.FINISHED
@@ -188,7 +188,7 @@ def _is_its_turn(case: JudgeInput) -> bool:
 
 def _decided(case: JudgeInput) -> tuple[tuple[Act, ...], Waiting | None]:
     """The coordinator's next write, or what it waits for, which it lets every node know."""
-    given, since_s = _office_known(case), case.remembered.waiting_since_s
+    given, since_s = _coordinator_input(case), case.remembered.waiting_since_s
     if given is None:
         return (), None
     wait_is_over = since_s is not None and case.clock.now_s >= since_s + case.terms.times.node_wait_s
@@ -209,7 +209,7 @@ def _still_waits(header: PlanHeader) -> bool:
     return header.phase is PlanPhase.GO or (header.phase is PlanPhase.LOOK and not header.fewer)
 
 
-def _office_known(case: JudgeInput) -> CoordinatorInput | None:
+def _coordinator_input(case: JudgeInput) -> CoordinatorInput | None:
     """What a coordinator decides from; None while no statements were read."""
     nodes, header = case.known.nodes, case.header
     if nodes is None:

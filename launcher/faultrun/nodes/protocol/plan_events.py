@@ -15,7 +15,7 @@ from faultrun.nodes.values.membership import Fence, KnownKeys
 from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster
 
 
-def heeded(
+def news_for_supervisor(
     fact: NodeFact,
     known: KnownKeys,
     header: PlanHeader,
@@ -24,7 +24,7 @@ def heeded(
     run_s: float,
     run_ahead_s: float = 0.0,
 ) -> Iterator[NodesEvent | Fence]:
-    """What the supervisor, which stands where ``fact`` says, has to be told.
+    """What the supervisor of this node, which stands where ``fact`` says, has to be told.
 
     ``run_s`` is its own time; that of the run, in which plans are written, is ``run_ahead_s`` more.
     """
