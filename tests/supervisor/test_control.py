@@ -91,7 +91,7 @@ def test_a_rank_that_connects_after_the_request_hears_it_with_what_is_left_of_th
 def test_a_rank_that_connects_after_a_peer_has_died_is_of_those_that_stay_and_hears_of_it(desk: Desk) -> None:
     first = desk.worker(0)
     desk.nothing()
-    desk.control.tell_lost_peer(frozenset({0, 1}), 30.0)
+    desk.control.free_survivors(frozenset({0, 1}), 30.0)
     desk.control.begin(4, desk.page, kept=frozenset({0, 1}))
     told = {"kind": "peer_lost", "incarnation": 3, "timeout_s": 30.0}
     assert first.is_told() == told

@@ -103,8 +103,8 @@ class Control:
         for rank in self._untold.keys() - kept:
             del self._untold[rank]
 
-    def tell_lost_peer(self, ranks: frozenset[int], timeout_s: float, *, at_boundary: bool = False) -> None:
-        """Have these ranks leave their group, and wait so long for the next; late comers hear it, too."""
+    def free_survivors(self, ranks: frozenset[int], timeout_s: float, *, at_boundary: bool = False) -> None:
+        """Tell ranks, late ones too, by ``peer_lost`` to leave their group and wait so long for the next."""
         how = {"at_boundary": True} if at_boundary else {}
         line = message("peer_lost", incarnation=self._incarnation, timeout_s=timeout_s, **how)
         for rank in sorted(ranks & self._seats.taken.keys()):

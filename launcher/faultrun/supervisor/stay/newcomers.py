@@ -1,4 +1,4 @@
-"""Newcomers take the places of the dead beside survivors: where one waits, and where all meet."""
+"""Newcomers take the places of the dead beside survivors: where one waits, and where both meet."""
 
 import os
 from dataclasses import replace
@@ -64,7 +64,7 @@ class Newcomers:
 
         Of several nodes each listens from now on, and says where: which one all meet at is in their plan.
         """
-        self._control.tell_lost_peer(order.ranks, self._rejoin_s, at_boundary=order.at_boundary)
+        self._control.free_survivors(order.ranks, self._rejoin_s, at_boundary=order.at_boundary)
         if self._spec.slots < self._spec.topology.world_size:
             self._reactor.post(self._listens(order.incarnation))
 
