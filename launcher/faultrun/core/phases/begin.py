@@ -9,7 +9,7 @@ from faultrun.core.phases import platform_notices
 from faultrun.core.phases.look_for_checkpoint import find_recovery_point
 from faultrun.core.phases.node_statement import await_plan, statement
 from faultrun.core.plan.choose_scheduler import scheduler_abandoned
-from faultrun.core.plan.restart_budget import anew
+from faultrun.core.plan.restart_budget import nothing_spent
 from faultrun.model.actions import Prepare, Spawn, StartTimer
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import GoGiven, PlanAdopted, Prepared, RunFinished, RunStarted, Timer
@@ -100,7 +100,7 @@ def plan_to_go_on_from(state: RunState) -> Plan | None:
     """The plan that the next one follows: as it was, or with nothing spent if the run had been given up."""
     if (plan := state.plan) is None or not state.given_up:
         return plan
-    ledger = replace(anew(plan.ledger), incidents=max(plan.ledger.incidents, state.incidents))
+    ledger = replace(nothing_spent(plan.ledger), incidents=max(plan.ledger.incidents, state.incidents))
     return replace(plan, ledger=ledger, slots=None)
 
 

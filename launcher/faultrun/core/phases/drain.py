@@ -157,7 +157,7 @@ def stop(state: RunState, event: StopRequested, incident: Incident | None = None
             why = f"told to stop again by {event.source.value}: no longer waiting for saves"
             return kill(state, event.at_s, why)
         case Phase.DRAINING:
-            state = _closing(state, deadline, anew=failed is not state.life.incident)
+            state = _closing(state, deadline, extends=failed is not state.life.incident)
             timer = _timer(state, Timer.GRACE, _drain_of(state).deadline.at_s)
             why = "told to stop; the ranks have been asked to save already, and no restart follows"
             return Step(state=state, actions=(timer,), why=why)
@@ -203,10 +203,10 @@ def _drain_of(state: RunState) -> Drain:
     return state.life.drain or Drain()
 
 
-def _closing(state: RunState, deadline: Deadline, *, anew: bool = False) -> RunState:
-    """Have the window end by ``deadline``, ``anew`` just then. A SIGKILL of later is ours (``conclude``)."""
+def _closing(state: RunState, deadline: Deadline, *, extends: bool = False) -> RunState:
+    """Have the window end by ``deadline``; ``extends``: and no sooner. A SIGKILL of later is ours (``conclude``)."""
     drain = _drain_of(state)
-    drain = replace(drain, deadline=deadline if anew else min(drain.deadline, deadline))
+    drain = replace(drain, deadline=deadline if extends else min(drain.deadline, deadline))
     return replace(state, life=replace(state.life, drain=drain))
 
 

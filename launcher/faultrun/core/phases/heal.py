@@ -80,7 +80,7 @@ def _all_wait(state: RunState, now_s: float, why: str) -> Step:
         return _fewer_go_on(state, now_s, why, min(barred))
     if against := why_not_stay(state):
         return replace_ranks.abandon(state, now_s, f"{why}; {against}")
-    return replace_ranks.anew(state, now_s, f"{why}; all wait for a newcomer")
+    return replace_ranks.regroup(state, now_s, f"{why}; all wait for a newcomer")
 
 
 def _fewer_go_on(state: RunState, now_s: float, why: str, rank: int) -> Step:

@@ -117,7 +117,7 @@ def left(state: RunState, event: WorkerExit) -> Step:
     """A rank that others wait for has finished: it never comes, and its work is not done twice."""
     gone = replace(state, life=state.life.reaped(event))
     if _heals(state) and gone.life.alive:
-        return anew(gone, event.at_s, f"rank {event.rank} has finished; the others go on without it")
+        return regroup(gone, event.at_s, f"rank {event.rank} has finished; the others go on without it")
     if _heals(state):
         gone = replace(gone, phase=Phase.RUNNING, life=replace(gone.life, drain=None))
         return drain.sweep_when_empty(gone, event.at_s, f"rank {event.rank} finished")
@@ -175,8 +175,8 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         patience=state.run.patience,
     )
     running = statement(state, event.at_s, NodeStatus.RUNNING)
-    anew = f"{_ranks(spawn.ranks)} anew" if spawn.ranks else "none anew"
-    why = f"incarnation {plan.incarnation}: {anew}, {len(plan.kept)} stay"
+    started = f"{_ranks(spawn.ranks)} anew" if spawn.ranks else "none anew"
+    why = f"incarnation {plan.incarnation}: {started}, {len(plan.kept)} stay"
     if plan.missing:
         why = f"{why} and train on without {_ranks(plan.missing)}"
     last: tuple[actions.Action, ...] = (*_rejoin_timer(state, event.at_s), *heal_timer(state))
@@ -222,7 +222,7 @@ def heard(
                 and not why_not_stay(state)
             ):
                 ready = _ranks(state.plan.missing & life.parked if state.plan else frozenset())
-                return anew(state, event.at_s, f"{ready} can come back")
+                return regroup(state, event.at_s, f"{ready} can come back")
             return Step(state=state, why=f"rank {rank} can survive another's death")
         case rejoin.RankCannotRejoin(why=why) if state.phase is Phase.RUNNING and rank not in life.rejoining:
             unable = replace(life, rejoinable=life.rejoinable - {rank})
@@ -342,8 +342,8 @@ def _heals(state: RunState) -> bool:
     return plan is not None and plan.heals and bool(life.rejoining) and not why_not_train_on(state)
 
 
-def anew(state: RunState, now_s: float, why: str) -> Step:
-    """Have those that live form another group, as no rank has failed: their patience begins again."""
+def regroup(state: RunState, now_s: float, why: str) -> Step:
+    """Have those that live leave their group and form another, although no rank has failed."""
     state = replace(state, phase=Phase.REPLACING, life=replace(state.life, drain=Drain()))
     told = statement(state, now_s, NodeStatus.REPLACING)
     return Step(state=state, actions=(*_freeing(state, now_s), told), why=why)

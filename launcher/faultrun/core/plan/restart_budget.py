@@ -44,7 +44,7 @@ def charge(
     return Allowed(number=len(recent) + 1, backoff_s=backoff_s(len(recent), policy, now_s), ledger=charged)
 
 
-def anew(ledger: Ledger) -> Ledger:
+def nothing_spent(ledger: Ledger) -> Ledger:
     """What counts when a run that had been given up is started again: its numbers, and nothing spent.
 
     The user who starts it has changed something, in the program as likely as in its checkpoints: no restart,

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from faultrun.core.plan.restart_budget import anew
+from faultrun.core.plan.restart_budget import nothing_spent
 from faultrun.core.plan.standing import of_this_run
 from faultrun.model.observed.node_fact import NodeFact
 from faultrun.model.plan import Plan
@@ -50,7 +50,7 @@ class CoordinatorInput:
         if before.stopped:
             return plan
         # A user who starts a run again that was given up has changed something.
-        return None if before.exit_code == 0 else replace(plan, ledger=anew(plan.ledger))
+        return None if before.exit_code == 0 else replace(plan, ledger=nothing_spent(plan.ledger))
 
     @property
     def saved(self) -> str:
