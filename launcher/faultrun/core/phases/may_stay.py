@@ -11,9 +11,10 @@ MOST_IN_A_LIFE = 100
 
 
 def why_not_stay(state: RunState, *dead: int, status: ExitStatus | None = None) -> str:
-    """Why no process takes the places of ``dead`` while the others here live on; empty if one can.
+    """Why ranks that live here cannot keep their processes while others take the places of ``dead``.
 
-    None, where only another node has lost ranks. ``status``: how the rank ended, if it is known.
+    Empty if they can. ``dead`` is left out where another node has lost ranks, and this one none; ``status``
+    is how the one dead rank ended, if that is known.
     """
     life = state.life
     survivors = life.alive.difference(dead)
@@ -75,12 +76,12 @@ def _too_often(state: RunState) -> str:
 
 
 def _could(state: RunState, dead: tuple[int, ...]) -> bool:
-    """Whether one of them was able to, or on its way: ranks of a run are alike."""
+    """Whether one of ``dead`` could have stayed, or was on its way into a group: ranks of a run are alike."""
     return not (state.life.rejoinable | state.life.rejoining).isdisjoint(dead)
 
 
 def unkept(state: RunState, *dead: int, why: str = "") -> str:
-    """What ``why_not_stay`` says, or ``why``, for people: empty where none could stay, nor was asked to."""
+    """Why no rank stayed, for people: ``why``, else by ``why_not_stay``; empty where that was no question."""
     if some_could(state, *dead):
         return why or why_not_stay(state, *dead)
     alone = state.plan is None or state.plan.topology.world_size == 1
@@ -90,13 +91,13 @@ def unkept(state: RunState, *dead: int, why: str = "") -> str:
 
 
 def some_could(state: RunState, *dead: int) -> bool:
-    """Whether a rank that lives could stay, and was to."""
+    """Whether a rank that lives could stay, and the run is one whose survivors stay."""
     able = (state.life.rejoinable & state.life.alive).difference(dead)
     return bool(able) and state.windows.rejoin_s > 0
 
 
 def repair_refusal(state: RunState, rank: int) -> str:
-    """Why ``rank`` cannot keep its process. A second fault before all have done a step needs a new one."""
+    """Why ``rank``, whose memory is bad, cannot keep its process; empty if it can."""
     if rank not in (life := state.life).alive:
         return "it does not live"
     if life.rejoining:
