@@ -29,7 +29,7 @@ class Phase(Enum):
     PREPARING = "preparing"  # rewriting configurations, reserving ports
     AWAITING_GO = "awaiting_go"
     RUNNING = "running"
-    REPLACING = "replacing"  # a rank is gone; the others live and wait for who takes its place
+    REPLACING = "replacing"  # ranks that live leave their group, and wait for the plan of the next one
     DRAINING = "draining"  # survivors are inside the grace window
     KILLING = "killing"  # the window is over; the kernel owes us the rest
     SWEEPING = "sweeping"  # helpers and escaped descendants

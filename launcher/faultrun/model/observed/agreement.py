@@ -12,8 +12,8 @@ from faultrun.model.topology import BootId, NodeId
 class IncarnationOver(FactOfNodes):
     """Another node cannot go on with ``incarnation``, so none can. ``node``: which, if that is known.
 
-    ``stop``: it was told to stop, which is no fault. ``stays``: ranks that can outlive it
-    shall, as long as every node's can.
+    ``stop``: it was told to stop, which is no fault. ``stays``: ranks keep their processes for the next one
+    where every node's can; else all save, and end.
     """
 
     why: str

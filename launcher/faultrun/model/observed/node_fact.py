@@ -143,7 +143,7 @@ class NodeRunning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReplacing:
-    """Some of its workers are gone, and the others wait for who takes their place.
+    """Its workers that live leave their group, mostly as one has died, and wait for a plan that keeps them.
 
     ``kept`` are ranks that live on; ``meeting_port``: where they could meet those of other nodes again, 0
     where none listens. ``trains_on``: they go on without those whose place cannot be taken at once; for
