@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from faultrun.core.phases import platform_notices
 from faultrun.core.phases.look_for_checkpoint import find_recovery_point
-from faultrun.core.phases.node_statement import await_plan, statement
+from faultrun.core.phases.node_statement import await_plan, publish
 from faultrun.core.plan.choose_scheduler import scheduler_abandoned
 from faultrun.core.plan.restart_budget import nothing_spent
 from faultrun.model.actions import Prepare, Spawn, StartTimer
@@ -158,7 +158,7 @@ def ready(state: RunState, event: Prepared) -> Step:
     """The node is prepared; say so, with the port that it holds."""
     life = replace(state.life, master_port=event.master_port)
     state = replace(state, phase=Phase.AWAITING_GO, life=life)
-    return Step(state=state, actions=(statement(state, event.at_s, NodeStatus.READY),), why="prepared")
+    return Step(state=state, actions=(publish(state, event.at_s, NodeStatus.READY),), why="prepared")
 
 
 def withdraw(state: RunState, now_s: float, why: str) -> Step:
@@ -197,7 +197,7 @@ def spawn(state: RunState, event: GoGiven) -> Step:
     life = replace(life, master_addr=event.master_addr, master_port=event.master_port)
     run = replace(state.run, platform=platform_notices.started(state.run.platform))
     state = replace(state, phase=Phase.RUNNING, run=run, life=life)
-    running = statement(state, event.at_s, NodeStatus.RUNNING)
+    running = publish(state, event.at_s, NodeStatus.RUNNING)
     why = f"incarnation {state.incarnation} starts"
     if not awaited:
         return Step(state=state, actions=(running, spawn), why=why)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from faultrun.core.diagnosis.diagnose import new_incident
 from faultrun.core.humanize import node_names, several
 from faultrun.core.phases import drain
-from faultrun.core.phases.node_statement import statement
+from faultrun.core.phases.node_statement import publish
 from faultrun.core.phases.replace_ranks import heal_timer
 from faultrun.model.incident import Cause
 from faultrun.model.observed.elastic import NodesWaiting, SaveWhileNodesWait, SlotsUsable
@@ -79,5 +79,5 @@ def well(state: RunState, event: SlotsUsable) -> Step:
     if state.life.usable == event.slots:
         return Step(state=state, why="the other nodes know that this one is well")
     state = replace(state, life=replace(state.life, usable=event.slots))
-    stated = statement(state, event.at_s, NodeStatus.JOINED, state.run.look)
+    stated = publish(state, event.at_s, NodeStatus.JOINED, state.run.look)
     return Step(state=state, actions=(stated,), why="this node is well again")

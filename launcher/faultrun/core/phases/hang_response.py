@@ -11,7 +11,7 @@ from faultrun.core.humanize import span
 from faultrun.core.phases import replace_ranks
 from faultrun.core.phases.drain import open_drain
 from faultrun.core.phases.may_stay import hang_refusal, unkept
-from faultrun.core.phases.node_statement import statement
+from faultrun.core.phases.node_statement import publish
 from faultrun.model.actions import Action, Inspect, StartTimer, TellNodes, Wake
 from faultrun.model.events import Timer
 from faultrun.model.observed.hang import (
@@ -156,7 +156,7 @@ def _shown(state: RunState, now_s: float, text: str) -> tuple[RunState, tuple[Ac
     if text == state.life.standstill.warning or len(state.seats.nodes) == 1:
         return state, ()
     state = _standing(state, replace(state.life.standstill, warning=text))
-    return state, (statement(state, now_s, NodeStatus.RUNNING),)
+    return state, (publish(state, now_s, NodeStatus.RUNNING),)
 
 
 def _standing(state: RunState, known: Standstill) -> RunState:

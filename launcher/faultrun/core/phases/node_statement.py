@@ -28,11 +28,11 @@ from faultrun.model.run import Life, Phase, RunState, Step
 def await_plan(state: RunState, now_s: float, status: NodeStatus, why: str, *, look: int = -1) -> Step:
     """Tell the agreement where this node stands and let it say what comes next."""
     state = replace(state, phase=Phase.AWAITING_PLAN)
-    return Step(state=state, actions=(statement(state, now_s, status, look),), why=why)
+    return Step(state=state, actions=(publish(state, now_s, status, look),), why=why)
 
 
-def statement(state: RunState, now_s: float, status: NodeStatus, look: int = -1) -> Publish:
-    """What this node says of itself from now on."""
+def publish(state: RunState, now_s: float, status: NodeStatus, look: int = -1) -> Publish:
+    """Have the agreement told what this node says of itself from now on."""
     return Publish(
         fact=NodeFact(
             node=state.node,
@@ -115,7 +115,7 @@ def saves_known(state: RunState, before: RunState, now_s: float, why: str) -> St
     old, new = ((bool(one.run.known_save), bool(_seen(one).saves)) for one in (before, state))
     if old == new or state.phase is not Phase.RUNNING or state.plan is None or state.plan.of_one_node:
         return Step(state=state, why=why)
-    return Step(state=state, actions=(statement(state, now_s, NodeStatus.RUNNING),), why=why)
+    return Step(state=state, actions=(publish(state, now_s, NodeStatus.RUNNING),), why=why)
 
 
 def give_up(state: RunState, now_s: float, failure: tuple[int, str]) -> Step:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from faultrun.core.diagnosis.diagnose import conclude, new_incident, open_incident
 from faultrun.core.phases import drain
 from faultrun.core.phases.may_stay import elsewhere, repair_refusal, unkept, why_not_stay, why_not_train_on
-from faultrun.core.phases.node_statement import statement
+from faultrun.core.phases.node_statement import publish
 from faultrun.model import actions
 from faultrun.model.events import PlanAdopted, Timer, TimerFired, WorkerExit
 from faultrun.model.incident import Cause, Incident
@@ -72,7 +72,7 @@ def freed(state: RunState, event: rejoin.SurvivorsFreed) -> Step:
         return abandon(state, event.at_s, event.why)
     if _dead(state := replace(state, life=replace(state.life, meeting_port=event.meeting_port))):
         return Step(state=state, why="survivors were told; what the dead said last is being read")
-    told = statement(state, event.at_s, NodeStatus.REPLACING)
+    told = publish(state, event.at_s, NodeStatus.REPLACING)
     return Step(state=state, actions=(told,), why=f"{len(state.life.alive)} stay")
 
 
@@ -89,7 +89,7 @@ def repair(state: RunState, event: rejoin.MemoryFaultFound) -> Step:
     incident = conclude(found, (), float("inf"), (), life.steps)
     state = replace(state, phase=Phase.REPLACING, life=replace(life, drain=Drain(incident=incident)))
     freed = _freeing(state, event.at_s, f"rank {rank} {incident.explanation}")
-    told = () if elsewhere(state) else (statement(state, event.at_s, NodeStatus.REPLACING),)
+    told = () if elsewhere(state) else (publish(state, event.at_s, NodeStatus.REPLACING),)
     why = f"rank {rank}: {incident.explanation}; it is repaired in place"
     return Step(state=state, actions=(*freed, *told), why=why)
 
@@ -134,7 +134,7 @@ def examined(state: RunState, event: rejoin.DeathsExamined) -> Step:
         return Step(state=state, why=f"rank {_stuck(state)} is being killed")
     incident = conclude(opened, life.exits, float("inf"), event.notes, life.steps)
     state = replace(state, life=replace(life, drain=Drain(incident=incident)))
-    told = statement(state, event.at_s, NodeStatus.REPLACING)
+    told = publish(state, event.at_s, NodeStatus.REPLACING)
     return Step(state=state, actions=(told,), why=f"{len(life.alive)} stay")
 
 
@@ -174,7 +174,7 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         native_scheduler=state.run.native_scheduler,
         patience=state.run.patience,
     )
-    running = statement(state, event.at_s, NodeStatus.RUNNING)
+    running = publish(state, event.at_s, NodeStatus.RUNNING)
     started = f"{_ranks(spawn.ranks)} anew" if spawn.ranks else "none anew"
     why = f"incarnation {plan.incarnation}: {started}, {len(plan.kept)} stay"
     if plan.missing:
@@ -345,7 +345,7 @@ def _heals(state: RunState) -> bool:
 def regroup(state: RunState, now_s: float, why: str) -> Step:
     """Have those that live leave their group and form another, although no rank has failed."""
     state = replace(state, phase=Phase.REPLACING, life=replace(state.life, drain=Drain()))
-    told = statement(state, now_s, NodeStatus.REPLACING)
+    told = publish(state, now_s, NodeStatus.REPLACING)
     return Step(state=state, actions=(*_freeing(state, now_s), told), why=why)
 
 

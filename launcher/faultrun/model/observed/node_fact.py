@@ -176,7 +176,7 @@ _NOTHING, _NOBODY, _UNCHANGED = Resumable(), LeftBehind(), SlotHealth()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFact:
-    """One statement of one node.
+    """What a supervisor states of its node; it is no event, as a ``Fact`` is. Etcd has it in a ``Statement``.
 
     ``addr`` is where others reach it. ``failure`` is the exit code and reason when this node cannot go on
     (unkillable worker, rewriting failed); ``unfit``: it is this node's own (its disk, its kernel), so another
