@@ -96,23 +96,26 @@ class Lack:
 class Life:
     """What belongs to one incarnation on this node; the next begins with none of it.
 
-    ``topology`` is the plan's, None while none has been adopted by this supervisor; ``master_port`` is
-    where its workers meet. ``alive`` are this node's ranks that have not been reaped. ``forming``: they
-    have met at our own MindSpore scheduler and are not through ``init()``. ``drain`` is None until it ends.
-    ``more_points`` are what else this node could resume from. ``look`` was asked for while this node was
-    looking through the checkpoints, 0: nothing was. ``rejoinable`` are ranks that can leave their group and
-    form another, ``rejoining`` those of which that is awaited, ``regroups`` how often in a row without a step
-    of all. ``sharing`` is what each rank has said last of doing a missing one's share, "" if it can;
-    ``parked`` are ranks whose newcomer waits at its first step. Places are empty since ``empty_since_s``
-    (None: all are taken); ``waits``: for too long, so all wait for who comes next. ``unswept`` are ranks that
-    were replaced since all were one group, with the incarnation in which each died. ``usable`` are slots of
-    this node that were set aside and are well again. ``standstill``: no rank has moved for longer than is
-    usual. ``master_addr`` is the host of ``master_port``, "" for this one; ``meeting_port`` where survivors
-    of several nodes could meet here. ``waiting`` are nodes that could take a vacant seat. ``open_port``:
-    where the ranks of the next life could meet, if nothing else has to be prepared for it. ``offered`` are
-    this node's own points before a plan took the one of all nodes. ``reached``: how far the ranks were that
-    an earlier supervisor had. ``lacks``: nothing that was seen last can be resumed from. ``opened`` are files
-    of checkpoints that were read before the first step; None: unknown.
+    ``topology`` is the plan's, None while none has been adopted by this supervisor. ``point`` is what its
+    plan resumes from, or else this node would, ``more_points`` what else it could. Workers meet at
+    ``master_port``. ``alive`` are this node's ranks that have not been reaped. ``forming``: they have met at
+    our own MindSpore scheduler and are not through ``init()``. ``drain`` is None until it ends. ``look`` was
+    asked for while this node was looking through the checkpoints, 0: nothing was.
+
+    ``rejoinable`` are ranks that can leave their group and form another, ``rejoining`` those of which that is
+    awaited, ``regroups`` how often it was without a step of all in between. ``sharing`` is what each rank has
+    said last of doing a missing one's share, "" if it can; ``parked`` are ranks whose newcomer waits at its
+    first step. Places are empty since ``empty_since_s`` (None: all are taken); ``waits``: they were empty for
+    too long, so no rank trains on before newcomers come. ``unswept`` are ranks that were replaced since all
+    were one group, with the incarnation in which each died.
+
+    ``usable`` are slots of this node that were set aside and are well again, ``waiting`` nodes that could
+    take a vacant seat. ``standstill``: no rank has moved for longer than is usual. ``master_addr`` is the
+    host of ``master_port``, "" for this one; ``meeting_port`` where survivors of several nodes could meet
+    here, ``open_port`` where the ranks of the next life could, if nothing else has to be prepared for it.
+    ``offered`` are this node's own points before a plan took the one of all nodes. ``reached``: how far the
+    ranks were that an earlier supervisor had. ``lacks``: nothing that was seen last can be resumed from.
+    ``opened`` are files of checkpoints that were read before the first step; None: unknown.
     """
 
     topology: Topology | None = None
