@@ -124,6 +124,15 @@ def test_the_tour_is_an_afternoon_through_files_that_there_are() -> None:
     assert lines <= 3600
 
 
+def test_what_a_tour_names_in_a_file_is_there() -> None:
+    page = (ROOT / "launcher" / "DESIGN.md").read_text(encoding="utf-8")
+    tours = page.partition("## The tour")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| \w+ \| `([\w/]+\.py)` \| (.+) \|$", tours, re.MULTILINE)
+    named = {(file, name) for file, says in rows for name in re.findall(r"`([a-z_]\w*)`", says)}
+    assert len(rows) == 23
+    assert {one for one in named if one[1] not in (PACKAGE / one[0]).read_text(encoding="utf-8")} == set()
+
+
 DECISIONS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "decisions").glob("*.md"))
 
 
