@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RankPlaces:
-    """RankPlaces of ``world`` ranks, which keep their numbers while the ``missing`` have no process."""
+    """Places of ``world`` ranks, which keep their numbers while the ``missing`` have no process."""
 
     world: int
     missing: tuple[int, ...] = ()
@@ -16,7 +16,7 @@ class RankPlaces:
         return tuple(rank for rank in range(self.world) if rank not in self.missing)
 
     def number(self, rank: int) -> int:
-        """The how many-th of those that have one ``rank`` is, from 0. ValueError: it has none."""
+        """The index of ``rank`` among those that have a process, from 0. ValueError: it has none."""
         return self.members.index(rank)
 
     def __str__(self) -> str:

@@ -66,7 +66,7 @@ class TrainingGroup:
         """How much torch itself checks, which a group that does nothing cannot have."""
         self._over_it: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
         self.places = RankPlaces(0)
-        """RankPlaces of its ranks, some of which may be empty."""
+        """The places of its ranks, some of which may be empty."""
         self.meetings: ScriptMeetings | None = None
         """What the script's ranks do in it; None where it is not watched, for no place may be empty."""
 
