@@ -66,7 +66,7 @@ def supervise(
 
 
 def _in_order(actions: Sequence[Action]) -> tuple[list[Action], ...]:
-    """Those before the line is written, as it is written, while the disk takes it, and when it is safe."""
+    """What to do before the line is there, as it is written, while a disk takes it, and when that has it."""
     at_once: list[Action] = []
     written: list[Action] = []
     meanwhile: list[Action] = []
