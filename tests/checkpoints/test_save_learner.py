@@ -1,5 +1,7 @@
 """What one save is, learned from the files that are seen to be written, in the order of writing."""
 
+import sys
+
 import pytest
 
 from faultrun.checkpoints.saves.growing_save import GrowingSave
@@ -310,3 +312,15 @@ def test_numbers_that_come_again_as_steps_began_again_are_of_newer_saves() -> No
     assert told(learner) == stages[-len(told(learner)) :]
     saved(learner, 21, "full_ema_10.pt")
     assert told(learner)[-1] == stages[-1]
+
+
+def test_one_save_more_leaves_few_objects_behind_however_many_there_were() -> None:
+    """Its name and what is in it: no pattern is compiled for each number, and kept."""
+    learner, before = SaveLearner(SavesSeen(), ("/ckpt",)), 0
+    for step in range(1, 401):
+        before = sys.getallocatedblocks() if step == 200 else before
+        path = f"/ckpt/stage/model-{step}.pt"
+        save = learner.wrote(path, root="/ckpt")
+        assert save is not None
+        learner.saved_at(save, path, step, f"sha256:{step:064x}")
+    assert sys.getallocatedblocks() - before < 200 * 5

@@ -67,7 +67,7 @@ _SPELLINGS = {
 }  # fmt: skip
 _KNOWN = frozenset(name for names in _SPELLINGS.values() for name in names)
 _LARGEST = 2**53
-_NAMES = 128  # of scripts that keep the newest only: they are looked at again and again
+_NAMES = 32  # of scripts that keep the newest only: they are looked at again and again
 
 
 def claim_file(listing: Listing, name: str, *members: str) -> Claim:

@@ -20,7 +20,14 @@ from faultrun.checkpoints.names import (
     rank_told,
     step_in,
 )
-from faultrun.checkpoints.saves.save_names import inside, masked, no_number, parts_apart, shards_in
+from faultrun.checkpoints.saves.save_names import (
+    inside,
+    masked,
+    masked_number,
+    no_number,
+    parts_apart,
+    shards_in,
+)
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import SavesSeen
 
@@ -239,7 +246,7 @@ def _split(name: str) -> tuple[str, Number]:
 
 
 def _in_folder(unit: _Unit, name: str) -> tuple[SavePlace, Number, str]:
-    member = re.sub(rf"(?<!\d)0*{unit.number[0]}(?!\d)", "#", rank_left_open(plainly_numbered(name)))
+    member = masked_number(rank_left_open(plainly_numbered(name)), unit.number[0])
     return SavePlace(unit.parent, unit.counts), unit.number, f"{unit.inside}{member}"
 
 

@@ -4,7 +4,6 @@ Files are put together until one of them comes again: with another number in its
 where that has none. A late file joins the save whose number it bears.
 """
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -18,6 +17,7 @@ from faultrun.checkpoints.saves.save_names import (
     is_of_a_save,
     kind_of_file,
     masked,
+    masked_number,
     of_any_rank,
     parts_among,
     shards_in,
@@ -25,7 +25,7 @@ from faultrun.checkpoints.saves.save_names import (
 from faultrun.model.observed.saves import KEPT, MOST_FILES, NOTHING_SEEN, SavesSeen, SeenSave
 
 _LATE, _MOST_CONTENTS = 2, 4096
-"""Saves that may be written before one that was begun is, and contents that are remembered."""
+"""Saves that may be written before one that was begun is; files, and contents, that are remembered."""
 
 
 class SaveLearner:
@@ -111,7 +111,7 @@ class SaveLearner:
         again = save.again.pop(path, 0)
         save.pending.discard(path)
         path = path if path in save.files.values() else save.path(path)
-        new = not digest or digest != self._digests.get(path, "")
+        new = self._digests.pop(path, "") != digest or not digest
         self._digests[path] = digest
         if step is None or save.step is None:
             save.step = step if save.step is None else save.step
@@ -136,7 +136,6 @@ class SaveLearner:
         self._saves = without_copies(self._saves)
         if self._contents.setdefault(digest, holder.at) != holder.at and digest:
             self._leave_out(holder, path, digest)
-        self._contents = dict([*self._contents.items()][-_MOST_CONTENTS:])
         if not any(one.pending or one.again for one in self._saves):
             self._leave_old()
 
@@ -316,11 +315,14 @@ class SaveLearner:
         """Remember the newest saves, of others only files: the newest, and with which each stage ended."""
         left = (one.path(path) for one in self._saves[:-KEPT] for path in one.files.values())
         past = [*dict.fromkeys([*left, *reversed(self._known.past)])]
-        of_place = [(re.sub(rf"(?<!\d)0*{self._kind(path)[1]}(?!\d)", "#", path), path) for path in past]
+        of_place = [(masked_number(path, self._kind(path)[1]), path) for path in past]
         newest = dict(reversed(of_place)).values()
         old = [path for path in past[MOST_FILES:] if path in newest][:MOST_FILES]
         self._known = replace(self._known, past=tuple([*past[:MOST_FILES], *old][::-1]))
         self._saves = self._saves[-KEPT:]
+        for remembered in (self._digests, self._contents):
+            for oldest in [*remembered][:-_MOST_CONTENTS]:
+                del remembered[oldest]
 
     def _counts_anew(self, save: GrowingSave, kind: str) -> bool:
         """Whether a file with the number of ``save`` is of a later one: it comes too late to be of that."""

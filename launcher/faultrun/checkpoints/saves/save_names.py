@@ -34,8 +34,7 @@ def kind_of_file(path: str, shards: Mapping[str, Collection[int]]) -> tuple[str,
     told = next((told for part in reversed(folder.split("/")) if (told := step_in(part))), None)
     if told is not None and step_in(name) is None:
         number = told[1]
-        kept = re.sub(rf"(?<!\d)0*{number}(?!\d)", "#", name)
-        return f"{masked(folder)}/{kept}", number
+        return f"{masked(folder)}/{masked_number(name, number)}", number
     numbers = re.findall(r"\d+", f"{folder}/{name}")
     own = step_in(name)
     return masked(f"{folder}/{name}"), own[1] if own else int(numbers[-1]) if numbers else None
@@ -105,6 +104,14 @@ def of_any_rank(path: str) -> str:
 def masked(text: str) -> str:
     """``text`` with its numbers taken out."""
     return re.sub(r"\d+", "#", plainly_numbered(text))
+
+
+def masked_number(text: str, number: int | None) -> str:
+    """``text`` with this one of its numbers taken out.
+
+    By one pattern for all numbers: of those with a number in them ``re`` would keep hundreds.
+    """
+    return re.sub(r"\d+", lambda one: "#" if int(one[0]) == number else one[0], text)
 
 
 def inside(path: str, roots: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ file system from those who train, and is done when one could be resumed from.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from faultrun.model.events import Event, FirstStep, IncarnationStarted
 from faultrun.model.observed.recovery import FirstStepLogged
@@ -48,9 +49,9 @@ class ReadAhead:
         elif isinstance(event, IncarnationStarted):
             self._life, self._too_many, self._began_s = event.incarnation, False, self._reactor.now()
             self._begun = -1
-            self._reactor.call_at(self._began_s + _UNTOLD_S, lambda: self._first(event.incarnation))
+            self._reactor.call_at(self._began_s + _UNTOLD_S, partial(self._first, self._life))
         elif isinstance(event, FirstStep | FirstStepLogged) and event.incarnation == self._life:
-            self._reactor.call_at(self._reactor.now(), lambda: self._first(event.incarnation))
+            self._reactor.call_at(self._reactor.now(), partial(self._first, self._life))
 
     def _first(self, life: int) -> Iterable[Event]:
         """Not before training has begun: what is read until then is what the script resumes from."""

@@ -26,7 +26,7 @@ _MISSED = ""
 """Listed where saves may be missing: the kernel told of too many, or another run saved there, too."""
 _ENDED = b"null"
 """The line of a run that ended well."""
-_TIDY_AFTER = 1000
+_TIDY_AFTER = 200
 """So many lines are added before those of files that are gone are dropped."""
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _UNAVAILABLE = 69
 _LOOK_AGAIN_S, _WEATHER_S = 0.25, 60.0
+_PORTS_AVOIDED = 32
 _SEEN_LATE_S = 90.0
 """How late a folder that nodes share may show a new file: NFS keeps what it knows of one for 60 s."""
 
@@ -246,7 +247,7 @@ class MasterPort:
 
     def __init__(self, rendezvous: Rendezvous, say: Callable[[str], None]) -> None:
         self._rendezvous, self._say = rendezvous, say
-        self._used: frozenset[int] = frozenset()
+        self._used: tuple[int, ...] = ()
         self._ahead = 0
 
     def ahead(self) -> int:
@@ -254,7 +255,7 @@ class MasterPort:
         if self._rendezvous.port is not None and (self._rendezvous.fixed_port or not self._used):
             return 0
         with suppress(OSError):  # told when it is needed
-            self._ahead = fresh_port(self._address(), self._used, self._rendezvous.ports)
+            self._ahead = fresh_port(self._address(), frozenset(self._used), self._rendezvous.ports)
         return self._ahead
 
     def choose(self) -> int:
@@ -263,8 +264,7 @@ class MasterPort:
         wanted = rendezvous.port
         if wanted is not None and (rendezvous.fixed_port or not self._used):
             if is_free(address, wanted):
-                self._used |= {wanted}
-                return wanted
+                return self._use(wanted)
             if rendezvous.fixed_port:
                 raise UsageError(
                     f"port {wanted} of {rendezvous.master_addr} is taken",
@@ -274,8 +274,13 @@ class MasterPort:
             self._say(f"port {wanted} of {rendezvous.master_addr} is taken; using another")
         ahead = self._ahead
         if not (port := ahead if ahead and is_free(address, ahead) else 0):
-            port = fresh_port(address, self._used, rendezvous.ports)
-        self._ahead, self._used = 0, self._used | {port}
+            port = fresh_port(address, frozenset(self._used), rendezvous.ports)
+        self._ahead = 0
+        return self._use(port)
+
+    def _use(self, port: int) -> int:
+        """Give ``port``, and give no other incarnation the same for a while."""
+        self._used = (*self._used, port)[-_PORTS_AVOIDED:]
         return port
 
     def _address(self) -> str:

@@ -49,7 +49,9 @@ class TorchFile:
         """Claim single files by extension, and under other names what begins as ``torch.save`` does."""
         for name in listing.files:
             named = _NAME.fullmatch(name) and not _MINDSPORE_NAME.fullmatch(name)
-            if not is_side(name) and (named or _is_saved(listing.join(name), listing.files[name])):
+            path = listing.join(name)
+            other = not named and _OTHER.fullmatch(path) is not None
+            if not is_side(name) and (named or (other and _is_saved(path, listing.files[name]))):
                 yield claim_file(listing, name)
 
     def read(self, entry: Entry) -> Entry:
@@ -96,7 +98,7 @@ def peek_torch(path: str) -> Value:
 @lru_cache(maxsize=16384)
 def _is_saved(path: str, stamp: Stamp) -> bool:
     """Whether the file begins with the archive of ``torch.save``; read once for each time it was written."""
-    head = bytes_from(Path(path), 0, 512) if stamp.size_bytes and _OTHER.fullmatch(path) else b""
+    head = bytes_from(Path(path), 0, 512) if stamp.size_bytes else b""
     return (head.startswith(ZIP_MAGIC) and b"/data.pkl" in head) or _LEGACY_MAGIC[2:] in head[:24]
 
 
