@@ -7,7 +7,7 @@ The words on the command line are the number of epochs, of samples, and of sampl
 dataset), ``steps`` (without a loader), ``function``, ``zeroes`` or ``drops`` (gradients as a step begins),
 ``second`` (loader), ``twice`` (backward), ``attacks`` (with gradients that it drops), ``opens`` or ``lacks``
 (what only loaders' processes have), ``wipes-STEP`` (the data of gradients), ``sums-STEP`` (each part's),
-``returns-STEP`` (gradients, by hand, and adds none up), ``breaks`` (off in each epoch),
+``returns-STEP`` (gradients, by hand, and adds none up), ``breaks`` (off in each epoch), ``compiles``,
 ``gathers-STEP``,
 ``evaluates-STEP``, ``logs-STEP`` (behind the update), ``broadcasts-STEP`` (from it on), ``waits-STEP``
 (behind it), ``kill-RANK-STEP-PHASE`` (once).
@@ -92,6 +92,8 @@ class Job:
         self.model: Any = self.net
         if MODE == "ddp":
             self.model = DistributedDataParallel(self.net, bucket_cap_mb=0.0005)
+        if "compiles" in WORDS:
+            self.model = torch.compile(self.model, backend="eager")
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.05, momentum=0.9)
         self.guard = sdk.torch.protect(self.model, self.optimizer, directory=Path(os.environ["CKPT"]))
         self.guard.resume()

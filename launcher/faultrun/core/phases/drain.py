@@ -204,7 +204,7 @@ def _drain_of(state: RunState) -> Drain:
 
 
 def _closing(state: RunState, deadline: Deadline, *, extends: bool = False) -> RunState:
-    """Have the window end by ``deadline``; ``extends``: and not before. ``conclude`` says whose SIGKILL it is."""
+    """Have the window end by ``deadline``; ``extends``: and no sooner. ``conclude`` knows later SIGKILLs."""
     drain = _drain_of(state)
     drain = replace(drain, deadline=deadline if extends else min(drain.deadline, deadline))
     return replace(state, life=replace(state.life, drain=drain))

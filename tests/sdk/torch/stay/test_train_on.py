@@ -242,6 +242,7 @@ def test_where_a_step_needs_every_rank_all_that_live_wait_for_the_missing_one(
         (("ddp", "second"), "its steps read a DataLoader that is not that of guard.batches"),
         (("ddp", "twice"), "its steps average the gradients of a DistributedDataParallel more than once"),
         (("ddp", "breaks"), ""),
+        (("ddp", "compiles"), ""),
         (("hand", "twice"), "its steps sum gradients up before all of them are there"),
         (("hand", "attacks"), "its steps drop gradients between two backward passes"),
         (("ddp", "own"), "its loader draws from generators, or keeps counts, of its own"),

@@ -6,6 +6,9 @@ see a group of the whole world; only the backend in it knows the members, by the
 """
 
 import contextlib
+import functools
+import inspect
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -187,6 +190,15 @@ def _needing_all(name: str) -> Any:
 for _name in _NEEDS_ALL:
     if hasattr(dist.ProcessGroup, _name):
         setattr(GroupOfMembers, _name, _needing_all(_name))
+
+
+@functools.cache
+def keep_compiler_out() -> None:
+    """Have torch's compiler, once it is there, not look into the group: it refuses one with members."""
+    if (dynamo := sys.modules.get("torch._dynamo")) is not None:
+        for name, call in [*vars(GroupOfMembers).items()]:
+            if inspect.isfunction(call) and not name.startswith("__"):
+                setattr(GroupOfMembers, name, dynamo.disable(call))
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from faultrun.sdk.torch.group.ddp import Averaging
+from faultrun.sdk.torch.group.empty_places import keep_compiler_out
 from faultrun.sdk.torch.group.process_group import TrainingGroup
 from faultrun.sdk.torch.loader.batch_shares import why_no_shares
 from faultrun.sdk.torch.state.buffers import same_values
@@ -40,6 +41,7 @@ class TrainOn:
         """Training begins: ranks meet in the script's steps from here on; ``tell`` tells of ``fields``."""
         if (group := self._group) is not None and (meetings := group.meetings) is not None:
             meetings.begin()
+            keep_compiler_out()
             meetings.tell, meetings.against_sum = tell, self._against_sum
             averaging.places, averaging.meets = lambda: group.places, meetings.averages
             in_parts = self._training.in_parts
