@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.asking import plan
+from support.asking import plan, refusal
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,9 @@ def test_how_long_a_place_may_stay_empty_is_told_and_means_nothing_where_all_wai
     assert any(
         "--heal_timeout has no effect here: survivors wait (--while_missing=wait)" in one for one in notes
     )
+
+
+@pytest.mark.parametrize("text", ["0", "999ms"])
+def test_a_place_that_may_be_empty_for_no_time_at_all_is_refused(script: str, text: str) -> None:
+    error = refusal("--worker_num=4", "--while_missing=train", f"--heal_timeout={text}", script)
+    assert f"{text} is shorter than 1 s" in str(error)

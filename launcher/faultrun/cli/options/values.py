@@ -97,7 +97,7 @@ def or_none(reads: Callable[[str], _T], nothing: N) -> Callable[[str], _T | N]:
     return lambda text: nothing if text in _NONE else reads(text)
 
 
-def seconds(longest_s: float = DAY_S) -> Callable[[str], float]:
+def seconds(longest_s: float = DAY_S, *, shortest_s: float = 0.0) -> Callable[[str], float]:
     """A reader of durations such as ``250ms``, ``30s``, ``5m``, ``1h`` or bare seconds."""
 
     def read(text: str) -> float:
@@ -106,6 +106,8 @@ def seconds(longest_s: float = DAY_S) -> Callable[[str], float]:
         length_s = float(match[1]) * _UNITS_S[match[2]]
         if length_s > longest_s:
             raise ValueError(f"{text} is longer than {longest_s:g} s")
+        if length_s < shortest_s:
+            raise ValueError(f"{text} is shorter than {shortest_s:g} s")
         return length_s
 
     return read

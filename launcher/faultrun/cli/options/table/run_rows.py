@@ -181,7 +181,7 @@ class FailureOptions(Options):
     """Until a new process is in a dead rank's place, survivors wait, or train on with the same global batch
     and share its samples (guard.batches of sdk.torch); no fewer than min_worker_num, or half of the workers.
     """
-    heal_timeout = Option("TIME", values.seconds(), default=_WINDOWS.heal_s, example="30m")
+    heal_timeout = Option("TIME", values.seconds(shortest_s=1), default=_WINDOWS.heal_s, example="30m")
     """How long they train on without it; then all begin again as fewer (min_worker_num), or wait."""
     min_worker_num = Option(
         "N", values.whole(1, values.MOST_WORKERS), default=None, shown="worker_num: never fewer", example="3"
