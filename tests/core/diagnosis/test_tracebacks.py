@@ -20,6 +20,17 @@ second line of the message
 bye
 """
 
+THROUGH_US = """\
+Traceback (most recent call last):
+  File "/home/me/train.py", line 30, in step
+    images, labels = next(batches)
+  File "/work/launcher/faultrun/sdk/torch/stay/train_on.py", line 165, in taken
+    return plain(one)
+  File "/opt/venv/lib/python3.11/site-packages/torch/utils/data/dataloader.py", line 733, in __next__
+    data = self._next_data()
+StopIteration
+"""
+
 CHAINED = """\
 Traceback (most recent call last):
   File "a.py", line 1, in f
@@ -66,6 +77,7 @@ FRAME = 'Traceback (most recent call last):\n  File "a.py", line 2, in f\n'
         (f"{FRAME}RuntimeError: \nstep 5\n", Raised(kind="RuntimeError", frame="a.py:2 in f")),
         (f"{FRAME}KeyError\n{RULE}\n", Raised(kind="KeyError", frame="a.py:2 in f")),
         (PLAIN, Raised(kind="RuntimeError", message="Expected 3 values", frame="train.py:30 in step")),
+        (THROUGH_US, Raised(kind="StopIteration", frame="train.py:30 in step")),
         (CHAINED, Raised(kind="OwnError", message="no", frame="a.py:9 in h", came_from=("KeyError: 'x'",))),
         (
             "\n".join(f"[rank3]: {line}" for line in PLAIN.splitlines()),

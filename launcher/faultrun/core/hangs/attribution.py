@@ -177,4 +177,5 @@ def _where(frames: tuple[Frame, ...]) -> str:
 
 
 def _is_library(frame: Frame) -> bool:
-    return "-packages/" in frame.file or "/lib/python" in frame.file or frame.file.startswith("<")
+    marks = ("-packages/", "/lib/python", "/faultrun/sdk/")
+    return frame.file.startswith("<") or any(mark in frame.file for mark in marks)
