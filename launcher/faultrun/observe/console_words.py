@@ -39,13 +39,16 @@ def saved_words(state: RunState) -> str:
     return "; no save was reported"
 
 
-def running_words(ranks: Collection[int], plan: Plan | None, port: int) -> str:
-    """``4 workers running, port 8118``; where some of ``plan`` stayed, who comes, and who is missing."""
+def running_words(ranks: Collection[int], plan: Plan | None, port: int, parked: Collection[int]) -> str:
+    """``4 workers running, port 8118``; where some of ``plan`` stayed, who comes, and who is missing.
+
+    ``parked``: ranks whose newcomer waited at its first step already.
+    """
     if plan is None or not plan.kept:
         return f"{several(len(ranks), 'worker')} running, port {port}"
     anew, stayed = tuple(sorted(plan.newcomers)), several(len(plan.kept), "worker")
     back = "comes back" if len(anew) == 1 else "come back"
-    comes = back if plan.heals else "started again"
+    comes = back if plan.heals and plan.newcomers.issubset(parked) else "started again"
     told = [f"{rank_names(anew)} {comes}, {stayed} stayed"] if anew else []
     if plan.missing:
         told.append(missing_words(sorted(plan.missing), sorted(plan.topology.all_ranks), plan.barred()))

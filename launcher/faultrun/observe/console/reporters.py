@@ -88,7 +88,7 @@ class ConsoleReporter:
         self._cards = CardKeeper(spec, log_dir, say, now)
         self._standbys = StandbyTally(wanted=spec.standby.count)
         self._no_standbys = ""
-        self._begun = True
+        self._begun, self._parked = True, frozenset[int]()
         self.outcome: Outcome | None = None
 
     def tell(self, event: Event, step: Step) -> None:
@@ -128,7 +128,7 @@ class ConsoleReporter:
             case ConfigRewritten(file=file, key=key, after=after):
                 self._say(f"rewrote {file}: {key} = {after}")
             case IncarnationStarted(incarnation=life, ranks=ranks, master_port=port):
-                self._say(f"incarnation {life}: {running_words(ranks, step.state.plan, port)}")
+                self._say(f"incarnation {life}: {running_words(ranks, step.state.plan, port, self._parked)}")
                 self._cards.running(event.at_s)
                 self._begun = True
             case RankRejoined(step=at) if before and before.life.rejoining and not step.state.life.rejoining:
@@ -303,6 +303,7 @@ class ConsoleReporter:
 
     def _adopted(self, event: PlanAdopted, before: RunState | None) -> None:
         plan, self._begun = event.plan, False
+        self._parked = frozenset() if before is None else before.life.parked
         self._missing.planned(plan, event.at_s)
         for one in plan.replaced:
             words = place_taken(one)
