@@ -149,7 +149,7 @@ class RunView:
                     worker.asked |= worker.end is None and not worker.hung
             case HangDetected(rank=rank) if rank in self.workers:
                 self.workers[rank].hung = True
-            case FirstStep(step=step):
+            case FirstStep(step=step) if self.plan is None or self.plan.incarnation == line.incarnation:
                 self.first_step = (line.at_utc, step)
             case StopRequested() | IncarnationOver(stop=StopSource.CONTROL | StopSource.SIGINT):
                 self.stopping = True

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faultrun.model.events import Timer
+from faultrun.model.events import FirstStep, Timer
 from faultrun.model.exits import Signaled
 from faultrun.model.observed.hang import PauseOver
-from faultrun.model.observed.recovery import Began, RecoveryTimed, ResumeChecked
+from faultrun.model.observed.recovery import Began, FirstStepLogged, RecoveryTimed, ResumeChecked
 from faultrun.model.run import Phase
 from faultrun.model.stop import StopSource
 from faultrun.observe.account.accountant import Accountant
@@ -29,6 +29,7 @@ from support.stories.account_stories import (
 )
 from support.stories.savings_stories import NO_WAIT
 from support.stories.story import SIGKILL, SIGSEGV, SIGTERM, Story, checkpoint
+from support.stories.survivors import training
 
 
 def test_every_second_of_a_run_with_a_fault_has_its_name() -> None:
@@ -95,6 +96,15 @@ def test_no_step_is_trained_twice_when_the_gasp_saved_the_last_one() -> None:
     account = account_of(lines_of(one_fault(resume_at=101)))
     assert account.lost_steps == 0
     assert account.spent[Spending.RECOMPUTE] == 0
+
+
+def test_the_log_of_a_life_that_has_ended_says_nothing_of_the_one_that_survivors_have_begun() -> None:
+    story = training().killed(1).examined()
+    story.now(FirstStepLogged, incarnation=0, rank=0, step=1, epoch=None, in_epoch=None)
+    story.rejoined(0, 1, 2, step=41).now(FirstStep, step=42).reported(r0=42, r1=42, r2=42)
+    account = account_of(lines_of(story))
+    assert [(one.lost_steps, one.end) for one in account.faults] == [(0, "training again")]
+    assert [life.repeated_steps or 0 for life in account.lives] == [0, 0]
 
 
 def test_a_life_that_dies_before_its_first_step_was_all_start_and_closes_the_fault_before_it() -> None:

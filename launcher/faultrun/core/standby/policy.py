@@ -96,7 +96,9 @@ def _decide(standbys: StandbyState, event: Event, run: RunState) -> _Decided:  #
             return begun, (_look_at(settled_s, run),)
         case WorkerStarted(standby=True, rank=rank):
             return replace(_without(standbys, rank), warm=True), ()
-        case FirstStep(at_s=at_s) | FirstStepLogged(at_s=at_s) if running:
+        case FirstStep(at_s=at_s) | FirstStepLogged(at_s=at_s) if (
+            running and event.incarnation == run.incarnation
+        ):
             due_s = at_s if standbys.asked else at_s + SETTLE_S
             return replace(standbys, proved=True), (_look_at(due_s, run),)
         case RoomFound(at_s=at_s) | TimerFired(timer=Timer.STANDBY, at_s=at_s) if running:

@@ -124,7 +124,7 @@ class Accountant:
                 self._runs(len(ranks))
             case FirstStep() | FirstStepLogged():
                 self._trains(line.event)
-            case Heartbeat(steps=steps):
+            case Heartbeat(steps=steps) if self._is_of_now(line.event):
                 self._stepped(max((one.step for one in steps), default=None))
             case PauseOver(all_stood=True, paused_s=paused_s) if self._life is not None:
                 number, until_s = self._life.number, self._now_s
@@ -300,10 +300,14 @@ class Accountant:
 
     def _trains(self, first: FirstStep | FirstStepLogged) -> None:
         self._reports_steps = True
-        if self._life is not None:  # else the log of a life that has ended was read: nothing trains again
+        if self._life is not None and self._is_of_now(first):
             self._stepped(self._life.begins(first, self._timeline, self._now_s))
             self._close_fault(TRAINING_AGAIN)
             self._trains_late(self._life)
+
+    def _is_of_now(self, event: FirstStep | FirstStepLogged | Heartbeat) -> bool:
+        """Whether it tells of the newest life: the log of one before may be read after that has begun."""
+        return self._life is None or self._life.number == event.incarnation
 
     def _trains_late(self, life: IncarnationRecord) -> None:
         """Steps were not expected, so the recovery was over when the workers ran: now it is."""

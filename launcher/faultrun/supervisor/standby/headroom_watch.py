@@ -54,7 +54,9 @@ class HeadroomWatch:
                 self._before = self._sample()
                 soonest_s = ASKED_SETTLE_S if self._wish.asked else UNSEEN_ROOM_S
                 self._begin(event.incarnation, at_s + soonest_s, at_s + UNSEEN_SETTLE_S)
-            case FirstStep(at_s=at_s) | FirstStepLogged(at_s=at_s) if self._looking:
+            case FirstStep(at_s=at_s) | FirstStepLogged(at_s=at_s) if (
+                self._looking and event.incarnation == step.state.incarnation
+            ):
                 self._begin(event.incarnation, at_s, at_s + SETTLE_S)
                 for found in self._judged(event.incarnation):
                     self._reactor.post(found)
