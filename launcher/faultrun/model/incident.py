@@ -44,7 +44,8 @@ class Incident:
     itself, None if unknown. ``node`` is where it was, empty in older journals; ``at_utc`` the moment,
     where several nodes tell of it. ``unkept``: why no rank kept its process although one could have; "" where
     that was no question. ``opened`` are files of checkpoints that were read before the first step; None:
-    that could not be seen.
+    that could not be seen. ``of_before``: a rank that the one before had left died before all had done a
+    step, so it is one fault with that, and is neither charged nor held against the program once more.
     """
 
     number: int
@@ -74,6 +75,7 @@ class Incident:
     unkept: str = field(default="", metadata=UNLESS_USED)
     opened: tuple[str, ...] | None = field(default=None, metadata=UNLESS_USED)
     step_every: int = field(default=1, metadata=UNLESS_USED)
+    of_before: bool = field(default=False, metadata=UNLESS_USED)
 
     @property
     def ordered(self) -> bool:

@@ -12,6 +12,7 @@ from faultrun.model.exits import Signaled
 from faultrun.model.incident import Cause
 from faultrun.model.observed.rejoin import RankCannotRejoin, RankCanRejoin
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
+from faultrun.model.plan import Reason
 from faultrun.model.run import Phase
 from support.stories.story import NODE, POLICY, SIGKILL, STAYING, Story, checkpoint
 
@@ -298,3 +299,31 @@ def test_a_rank_that_finishes_as_somebody_comes_back_is_left_out_and_nobody_begi
     assert story.state.life.alive == frozenset({1, 2})
     story.rejoined(1, 2).returned(2).returned(1).drained()
     assert story.state.exit_code == 0
+
+
+def test_where_the_last_that_live_die_at_once_the_next_plan_answers_for_both_and_keeps_nobody() -> None:
+    story = without(1).killed(2)
+    story.answers_wait = True
+    story.examined().killed(0)
+    story.answers_wait = False
+    assert story.phase is Phase.SWEEPING
+    story.hears().drained().chose(checkpoint(30))
+    plan, number = story.plan, story.plan.incarnation
+    assert (plan.kept, plan.missing, plan.reason) == (frozenset(), frozenset(), Reason.FAULT)
+    assert (number, plan.ledger.incidents, plan.ledger.total_restarts) == (3, 2, 2)
+    assert len(plan.ledger.restarts) == 2
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_what_all_ranks_raise_in_one_step_is_one_fault_until_they_have_done_another(trained: bool) -> None:
+    story = sharing().returned(2, 1).examined()
+    charged, alike = story.plan.ledger.restarts, story.plan.ledger.alike
+    assert story.plan.missing == frozenset({2})
+    shares(story.rejoined(0, 1), 0, 1)
+    if trained:
+        train_on(story, 0, 1).reported(r0=43, r1=43)
+    story.now_s += 1.0
+    story.returned(0, 1).returned(1, 1).drained().chose(checkpoint(30))
+    assert story.plan.kept == frozenset()
+    assert (story.plan.ledger.restarts == charged) is not trained
+    assert (story.plan.ledger.incidents, story.plan.ledger.alike) == (2, alike)

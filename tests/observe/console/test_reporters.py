@@ -28,7 +28,8 @@ from faultrun.observe.card.card_keeper import CardKeeper
 from faultrun.observe.console.reporters import ConsoleReporter
 from support.places import GOLDEN
 from support.stories.specs import a_spec
-from support.stories.story import SIGTERM, Story, checkpoint, first_plan, rule
+from support.stories.story import NODE, SIGTERM, Story, checkpoint, first_plan, rule
+from support.stories.survivors import training
 
 NOW = datetime(2026, 11, 22, 21, 30, 5, 123_000, timezone(timedelta(hours=1)))
 
@@ -282,12 +283,13 @@ def test_resuming_says_why_it_is_not_from_a_newer_file(tmp_path: Path) -> None:
 
 
 def test_resuming_names_the_file_on_the_disk_of_this_node(tmp_path: Path) -> None:
-    seats = Topology(nodes=(NodeSlots(node=NodeId("a"), slots=1), NodeSlots(node=NodeId("b"), slots=1)))
-    files = (RankFile(rank=0, path="/a/net-7.ckpt"), RankFile(rank=1, path="/b/net-7.ckpt"))
-    point = replace(checkpoint(7), path="/a/net-7.ckpt", files=files, source=OnNode(node=NodeId("a")))
+    seats = Topology(nodes=(NodeSlots(node=NODE, slots=1), NodeSlots(node=NodeId("b"), slots=1)))
+    files = (RankFile(rank=0, path=f"/{NODE}/net-7.ckpt"), RankFile(rank=1, path="/b/net-7.ckpt"))
+    point = replace(checkpoint(7), path=f"/{NODE}/net-7.ckpt", files=files, source=OnNode(node=NODE))
     plan = replace(first_plan(2, topology=seats), point=point)
     story = Story(2).starts()
-    story.tell(PlanAdopted(at_s=0, incarnation=0, plan=plan))
+    story.answers_wait = True
+    story.chose(point).tell(PlanAdopted(at_s=0, incarnation=0, plan=plan))
     for node in seats.nodes:
         lines, _ = told(story, tmp_path, replace(a_spec(workers=1), node=node.node))
         assert f"resuming from /{node.node}/net-7.ckpt (step 7)" in lines
@@ -319,3 +321,19 @@ def test_a_name_that_is_no_utf8_and_a_disk_that_is_full_do_not_reach_the_loop(tm
     told(story, tmp_path)
     assert "ck\\udcff/5.pt" in (tmp_path / "incident_1.txt").read_text()
     told(story, tmp_path / "no" / "such" / "folder")
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_card_names_no_survivor_that_died_before_it_could_stay(tmp_path: Path, planned: bool) -> None:
+    story = training().killed(1)
+    story.answers_wait = not planned
+    story.examined().killed(0).killed(2)
+    story.answers_wait = False
+    story.hears()
+    if planned:
+        story.killed(1, SIGTERM)
+    lines, _ = told(story.drained().chose(None), tmp_path, a_spec(workers=3))
+    first, last = ((tmp_path / f"incident_{1 + at}.txt").read_text() for at in (0, planned))
+    assert "which stayed" not in first + last + ("" if planned else "".join(lines))
+    assert "resume    from the beginning" in first and "resume    from the beginning" in last
+    assert "stayed    nobody: " in first

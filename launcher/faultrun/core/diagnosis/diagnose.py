@@ -50,7 +50,8 @@ def open_incident(state: RunState, fault: WorkerExit | HelperExit | SpawnFailed 
     match fault:
         case WorkerExit(rank=rank, status=status):
             cause = Cause.SIGNAL if isinstance(status, Signaled) else Cause.EXIT
-            return replace(new_incident(state, fault.at_s, cause, describe(status), rank), status=status)
+            found = new_incident(state, fault.at_s, cause, describe(status), rank)
+            return replace(found, status=status, of_before=_is_of_before(state, rank))
         case HelperExit(status=status):
             where = f" of node {state.node}" if len(state.seats.nodes) > 1 else ""
             why = f"{fault.name}{where} (pid {fault.pid}) {describe(status)} while it was needed"
@@ -62,6 +63,13 @@ def open_incident(state: RunState, fault: WorkerExit | HelperExit | SpawnFailed 
             return replace(missed, status=Exited(code=0))
         case _:
             assert_never(fault)
+
+
+def _is_of_before(state: RunState, rank: int) -> bool:
+    """Whether ``rank`` outlived a fault, and all have done no step since: what struck another struck it."""
+    plan = state.plan
+    stayed = plan is not None and rank in plan.kept and not plan.heals
+    return stayed and state.life.regroups > 0 and not state.recovers_itself
 
 
 def hang_incident(state: RunState, hang: HangDetected) -> Incident:

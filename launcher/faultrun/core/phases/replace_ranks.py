@@ -103,7 +103,8 @@ def another(state: RunState, event: WorkerExit) -> Step:
         return begin(state, event) if stay else drain.fault(state, event)
     stuck = _stuck(state)
     if not (state := replace(state, life=state.life.reaped(event))).life.alive and not elsewhere(state):
-        return drain.sweep_when_empty(state, event.at_s, f"rank {event.rank} is gone too")
+        why = f"rank {event.rank} is gone too, and nobody has a state any more"
+        return drain.sweep_when_empty(_given_up(state, why), event.at_s, why)
     if stuck is None:
         return Step(state=state, actions=(_examine(state),), why=f"rank {event.rank} is gone too")
     if stuck != event.rank:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from faultrun.core.diagnosis.diagnose import exit_code_of
 from faultrun.core.plan import crash_loop
 from faultrun.core.plan.crash_loop import BAD_CONFIGURATION, refused_argument, unopened_after
-from faultrun.core.plan.restart_budget import Allowed, Spent, charge
+from faultrun.core.plan.restart_budget import Allowed, Spent, backoff_s, charge
 from faultrun.core.plan.waiting import Waiting
 from faultrun.core.recovery.quarantine import attempts_of
 from faultrun.errors import assert_never
@@ -47,6 +47,9 @@ def after_incident(
     if incident.ordered:
         # As with preemptions: what the platform orders is not charged, nor held against the checkpoint.
         return adopted(replace(following, ledger=ledger), now_s)
+    if incident.of_before:
+        waits_s = backoff_s(max(0, len(ledger.restarts) - 1), policy, now_s)
+        return adopted(replace(following, ledger=ledger, start_at_s=now_s + waits_s), now_s)
     return _after_fault(policy, resume_args, plan, incident, following, high_step)
 
 

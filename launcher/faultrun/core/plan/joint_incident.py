@@ -110,11 +110,24 @@ def aftermath(
     )
 
 
-def told_before(plan: Plan, incident: Incident) -> Aftermath | None:
-    """What ``plan`` told of ``incident``, and how it went on; None where it was another that it answered."""
-    if (told := plan.aftermath) is None or told.incident.number != incident.number:
-        return None
-    return replace(told, answer=told.answer or answered_by(plan))
+def told_again(incident: Incident, plan: Plan, following: Plan, spoken: Sequence[NodeFact]) -> Plan:
+    """``following``, and what it tells of an ``incident`` that ``plan`` has answered and charged.
+
+    Where no node has begun that plan, for the ranks that it kept have died, this is the answer.
+    """
+    told = plan.aftermath
+    idle = {
+        fact.node
+        for fact in spoken
+        if plan.is_for(fact.node, fact.boot) and fact.incarnation < plan.incarnation
+    }
+    if all(seat.node in idle for seat in plan.topology.nodes):
+        again = aftermath(incident, plan, following, spoken)
+        again = again and replace(again, refunded=0 if told is None else told.refunded)
+        return replace(following, reason=plan.reason, aftermath=again)
+    if told is not None and told.incident.number != incident.number:
+        told = None
+    return replace(following, aftermath=told and replace(told, answer=told.answer or answered_by(plan)))
 
 
 def answered_by(plan: Plan) -> IncidentAnswer:

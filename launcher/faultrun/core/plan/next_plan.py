@@ -301,7 +301,7 @@ def _replan(
             answer = replace(answer, wanting=tuple(by_node))  # the budget is counted from the point
         return for_the_unfit(answer, spoken)
     if incident is not None and incident.number <= plan.ledger.incidents:
-        following = replace(following, aftermath=joint_incident.told_before(plan, incident))
+        following = joint_incident.told_again(incident, plan, following, spoken)
     return adopted(without_the_bad(rules.elastic, rules.topology, plan, following, members), now_s)
 
 

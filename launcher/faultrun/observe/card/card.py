@@ -320,6 +320,8 @@ def _restart(card: Card) -> str:
         begins = f"in {card.backoff_s:.1f} s" if card.backoff_s > 0 else "restarting now"
     if card.incident.ordered or card.incident.cause in (Cause.NODE, Cause.FENCE, Cause.ELSEWHERE):
         return f"{begins}; not counted"
+    if card.incident.of_before:
+        return f"{begins}; not counted, as it is one fault with incident {card.incident.number - 1}"
     number, allowed = card.restart
     window = "this hour" if card.window_s == _HOUR_S else f"in {duration(card.window_s)}"
     earlier = several(card.refunded, "earlier one")

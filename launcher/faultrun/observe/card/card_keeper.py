@@ -55,7 +55,8 @@ class CardKeeper:
         self._moment = self._now() - timedelta(seconds=max(0.0, at_s - incident.at_s))
 
     def restarting(self, state: RunState, refused: tuple[Refusal, ...], plan: Plan, now_s: float) -> None:
-        """``plan`` follows the incident of ``state``."""
+        """``plan`` follows the incident of ``state``, and one whose ranks were not one group again yet."""
+        self._superseded(state, plan)
         before = state.plan.ledger.restarts if state.plan is not None else ()
         charged = plan.ledger.restarts
         self._show(
@@ -74,6 +75,18 @@ class CardKeeper:
                 barred=tuple(sorted(plan.barred())),
             )
         )
+
+    def _superseded(self, state: RunState, plan: Plan) -> None:
+        """Take back what the card before promised of ranks that stayed, and came to no step."""
+        card, incident = self._card, state.life.incident
+        if card is None or incident is None or not card.kept or card.recovers_itself:
+            return
+        if card.incident.number == incident.number or not (incident.of_before or card.rejoined_step is None):
+            return
+        kept = tuple(sorted(plan.kept.intersection(card.kept)))
+        why = "" if kept else f"incident {incident.number} came before they had done a step"
+        told = replace(card.incident, unkept=why)
+        self._update(replace(card, incident=told, kept=kept, point=plan.point, missing=()))
 
     def agreed(self, plan: Plan, told: Aftermath, state: RunState, now_s: float) -> None:
         """``plan`` follows an incident of several nodes: the card's text is the same on each, and stays so.

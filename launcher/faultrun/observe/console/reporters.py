@@ -123,7 +123,7 @@ class ConsoleReporter:
                 self._say(step.why)
             case FirstSaveTold(words=words, before=False) | Drained(left=words) if words:
                 self._say(words)
-            case PlanAdopted():
+            case PlanAdopted(plan=plan) if plan == step.state.plan:
                 self._adopted(event, before)
             case ConfigRewritten(file=file, key=key, after=after):
                 self._say(f"rewrote {file}: {key} = {after}")
