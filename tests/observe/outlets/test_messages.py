@@ -14,6 +14,7 @@ from faultrun.model.stop import StopSource
 from faultrun.observe.outlets.messages import Announcer
 from support.stories.account_stories import decoded, lines_of
 from support.stories.story import POLICY, SIGTERM, STAYING, Story, checkpoint, rule
+from support.stories.survivors import training
 
 
 def announced(story: Story) -> list[dict[str, Any]]:
@@ -59,6 +60,16 @@ def test_that_workers_were_taken_back_is_no_fault() -> None:
         told += announcer.take(replace(line, judged=grown))
     (restart,) = [one for one in told if one["kind"] == "restart"]
     assert restart["text"].endswith("workers running again 250 ms after they were told to save")
+
+
+def test_survivors_that_go_on_begin_nothing_anew() -> None:
+    story = training().killed(1).examined().all_run().rejoined(0, 1, 2)
+    story.now(RecoveryTimed, total_s=0.25, first_step_s=0.1)
+    (restart,) = [one for one in announced(story) if one["kind"] == "restart"]
+    assert (
+        restart["text"] == "faultrun r: incarnation 1 runs in the memory of ranks 0 2, which stayed, "
+        "training again 250 ms after the fault"
+    )
 
 
 def test_a_restart_that_dies_before_a_step_is_told_before_its_own_incident() -> None:

@@ -112,7 +112,8 @@ class Announcer:
         if line is None or plan is None:
             return
         path, step = ("", None) if plan.point is None else (plan.point.path, plan.point.global_step)
-        source = f" from {path}" if path else " from the beginning"
+        stayed = f" in the memory of {rank_names(sorted(plan.kept))}, which stayed"
+        source = f" from {path}" if path else stayed if plan.kept else " from the beginning"
         source += "" if step is None else f" (step {step})"
         checked = self._checked
         if checked is not None and checked.incarnation != line.incarnation:
