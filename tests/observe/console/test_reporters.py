@@ -18,6 +18,8 @@ from faultrun.model.observed.dying_gasp import GaspRequested
 from faultrun.model.observed.evidence import DeathNote
 from faultrun.model.observed.mindspore_rendezvous import RankMissed
 from faultrun.model.observed.recovery import FirstStepLogged, RecoveryTimed
+from faultrun.model.observed.rejoin import RankCanRejoin
+from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from faultrun.model.plan import Reason
 from faultrun.model.run import Phase
 from faultrun.model.spec.run_spec import Recovery, RunSpec
@@ -28,7 +30,7 @@ from faultrun.observe.card.card_keeper import CardKeeper
 from faultrun.observe.console.reporters import ConsoleReporter
 from support.places import GOLDEN
 from support.stories.specs import a_spec
-from support.stories.story import NODE, SIGTERM, Story, checkpoint, first_plan, rule
+from support.stories.story import NODE, POLICY, SIGTERM, STAYING, Story, checkpoint, first_plan, rule
 from support.stories.survivors import training
 
 NOW = datetime(2026, 11, 22, 21, 30, 5, 123_000, timezone(timedelta(hours=1)))
@@ -337,3 +339,17 @@ def test_a_card_names_no_survivor_that_died_before_it_could_stay(tmp_path: Path,
     assert "which stayed" not in first + last + ("" if planned else "".join(lines))
     assert "resume    from the beginning" in first and "resume    from the beginning" in last
     assert "stayed    nobody: " in first
+
+
+def test_a_card_tells_where_training_went_on_and_not_where_a_newcomer_came_in_later(tmp_path: Path) -> None:
+    story = Story(3, POLICY, replace(STAYING, trains_from=2)).begins(checkpoint(30)).all_run()
+    for rank in (0, 1, 2):
+        story.now(RankCanRejoin, rank=rank, trains_on="")
+    story.reported(r0=41, r1=41, r2=41).killed(1).examined().all_run().rejoined(0, 2, step=41)
+    story.now(RankCanRejoin, rank=0, trains_on="").now(RankCanRejoin, rank=2, trains_on="")
+    story.now(FirstStep, step=42).now(StandbyChanged, rank=1, state=StandbyPhase.PARKED).rang(Timer.HEAL)
+    story.now(RankCanRejoin, rank=0, trains_on="", waits=True).all_run().rejoined(0, 1, 2, step=63)
+    told(story, tmp_path, a_spec(workers=3))
+    card = (tmp_path / "incident_1.txt").read_text()
+    assert "resume    step 41 in the memory of ranks 0 2, which stayed, lost 0 steps" in card
+    assert "rank 1 for " in card

@@ -130,8 +130,8 @@ class CardKeeper:
             self._update(replace(self._card, restarted_after_s=at_s - self._began_s))
 
     def rejoined(self, step: int) -> None:
-        """Survivors and newcomers are one group, at this step."""
-        if self._card is not None and self._card.kept:
+        """Survivors, and newcomers for whom they waited, are one group, at this step; others come later."""
+        if self._card is not None and self._card.kept and self._card.rejoined_step is None:
             self._update(replace(self._card, rejoined_step=step))
 
     def healed(self, after_s: float) -> None:
