@@ -31,6 +31,8 @@ from faultrun.observe.standby_words import StandbyTally
 from faultrun.workers.logs.last_steps import LastSteps, last_steps, progress_of
 from faultrun.workers.logs.log_files import LogFiles, files_of
 
+_ENDING = frozenset({Phase.REPLACING, Phase.DRAINING, Phase.KILLING, Phase.SWEEPING, Phase.SURVEYING})
+
 
 @dataclass(slots=True)
 class WorkerView:
@@ -133,11 +135,7 @@ class RunView:
                 self.up.clear()
                 self.stopping, self.ended, self._restarts = False, None, None
             case PlanAdopted(plan=plan) | PlanElsewhere(plan=plan):
-                self.plan, self.first_step = plan, None
-                self._begun = isinstance(line.event, PlanElsewhere)
-                self.workers = {rank: one for rank, one in self.workers.items() if rank in plan.kept}
-                self.up &= plan.kept
-                self.missing.planned(plan, line.run_s)
+                self._planned(plan, line)
             case WorkerStarted(rank=rank, pid=pid):
                 self.workers[rank] = WorkerView(pid)
                 self.up.add(rank)
@@ -160,6 +158,15 @@ class RunView:
         if self.last is None or line.phase is not self.phase or isinstance(line.event, PlanElsewhere):
             self.phase, self.phase_why = line.phase, line.why
         self.last = line
+
+    def _planned(self, plan: Plan, line: JournalLine) -> None:
+        if isinstance(line.event, PlanAdopted) and line.phase in _ENDING:
+            return  # it came too late, and another follows
+        self.plan, self.first_step = plan, None
+        self._begun = isinstance(line.event, PlanElsewhere)
+        self.workers = {rank: one for rank, one in self.workers.items() if rank in plan.kept}
+        self.up &= plan.kept
+        self.missing.planned(plan, line.run_s)
 
     def _survivors(self, line: JournalLine) -> None:
         match line.event:

@@ -107,6 +107,17 @@ def test_the_log_of_a_life_that_has_ended_says_nothing_of_the_one_that_survivors
     assert [life.repeated_steps or 0 for life in account.lives] == [0, 0]
 
 
+def test_a_plan_that_came_too_late_is_no_life_and_ends_no_fault() -> None:
+    story = training().killed(1)
+    story.answers_wait = True
+    story.examined().returned(2).returned(0)
+    story.answers_wait = False
+    account = account_of(lines_of(story.hears().drained().chose(None).prepared()))
+    assert [(life.number, life.stayed) for life in account.lives] == [(0, False), (2, False)]
+    (fault,) = account.faults
+    assert (fault.resumed_step, fault.lost_steps, fault.stayed) == (0, 41, "")
+
+
 def test_a_life_that_dies_before_its_first_step_was_all_start_and_closes_the_fault_before_it() -> None:
     story = begins(Story(2))
     passes(story, 50).reported(r0=51).killed(0).killed(1)

@@ -108,7 +108,7 @@ class Accountant:
             case RunStarted():
                 self._end_life(SUPERVISOR_LOST)
                 self._close_fault(SUPERVISOR_LOST)
-            case PlanAdopted(plan=plan):
+            case PlanAdopted(plan=plan) if plan is self.view.plan:
                 self._planned(plan)
             case PlanElsewhere():
                 if line.judged is not None and self._fault is not None:
