@@ -330,6 +330,19 @@ def test_a_rank_that_dies_while_another_is_repaired_is_replaced_beside_it() -> N
     assert len(spawn.plan.ledger.restarts) == 1
 
 
+def test_where_nobody_is_in_the_newcomer_is_named_and_no_survivor_blamed() -> None:
+    story = training().killed(1).examined().rang(Timer.REJOIN, after_s=15)
+    assert (story.phase, story.incident.rank) == (Phase.DRAINING, 1)
+    assert story.incident.explanation == "rank 1 did not come in beside ranks 0 2 within 15 s"
+
+
+def test_the_step_of_an_incident_in_which_no_rank_died_is_how_far_all_had_come_when_they_were_told() -> None:
+    story = training().killed(1).examined().rang(Timer.REJOIN, after_s=15).reported(r0=63, r2=63)
+    for rank in (0, 1, 2):
+        story.killed(rank, SIGTERM)
+    assert story.drained().incident.step == 63
+
+
 def test_a_rank_that_is_not_repaired_in_time_ends_the_wait_and_all_begin_anew() -> None:
     story = training().has_bad_memory(1).rejoined(0, 2).rang(Timer.REJOIN, after_s=15)
     assert story.phase is Phase.DRAINING

@@ -67,8 +67,7 @@ def open_incident(state: RunState, fault: WorkerExit | HelperExit | SpawnFailed 
 
 def _is_of_before(state: RunState, rank: int) -> bool:
     """Whether ``rank`` outlived a fault, and all have done no step since: what struck another struck it."""
-    plan = state.plan
-    stayed = plan is not None and rank in plan.kept and not plan.heals
+    stayed = state.plan is not None and rank in state.plan.kept and not state.plan.heals
     return stayed and state.life.regroups > 0 and not state.recovers_itself
 
 
@@ -108,7 +107,7 @@ def conclude(
     From ``ours_from_s`` on (the end of the grace window) a SIGKILL is our own.
     ``steps``: the newest of each rank.
     """
-    incident = _with_logged_step(incident, notes)
+    incident = _with_logged_step(_with_newest(incident, steps), notes)
     unstarted = incident.step is None and any(note.reports for note in notes)
     incident = replace(incident, unstarted=unstarted)
     incident = _judged(incident, exits, ours_from_s, notes, steps)
@@ -117,6 +116,14 @@ def conclude(
     own = (note.logged_step for note in notes if note.rank == incident.rank and incident.step_from_log)
     reported = (one.step for one in steps if one.rank == incident.rank)
     return replace(incident, own_step=next((step for step in (*reported, *own) if step is not None), None))
+
+
+def _with_newest(incident: Incident, steps: tuple[RankStep, ...]) -> Incident:
+    """Where no rank had died, all trained on until they were told to leave: further than was known then."""
+    if not (incident.ordered or incident.cause is Cause.REJOIN) or not steps:
+        return incident
+    newest = max(steps, key=lambda one: one.step)
+    return replace(incident, step=newest.step, epoch=newest.epoch)
 
 
 def _judged(

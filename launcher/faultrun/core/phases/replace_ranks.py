@@ -265,7 +265,10 @@ def stepped(state: RunState) -> RunState:
 
 
 def overdue(state: RunState, event: TimerFired) -> Step:
-    """The wait for one group is over. A group is one once all are in it, so no rank tells who is late."""
+    """The wait for one group is over. A group is one once all are in it, so no rank tells who is late.
+
+    Where nobody is in, the newcomers are named: those that live have only to leave theirs.
+    """
     if state.phase is Phase.RUNNING and not state.life.rejoining:
         return Step(state=state, why="all have rejoined")
     missing, stuck = state.life.rejoining, _stuck(state)
@@ -273,11 +276,15 @@ def overdue(state: RunState, event: TimerFired) -> Step:
         # The others wait for none of these: they have trained without them.
         why = f"did not come in within {_patience_s(state):g} s"
         return _ended_in_vain(state, event.at_s, min(came), why)
+    whole = missing < state.life.alive  # once it is, each tells
+    come = frozenset[int]() if whole or state.plan is None else missing & state.plan.newcomers
     who = f"{_ranks(missing)} did not rejoin" if missing else "no plan came for those that stay"
+    if come and come != missing:
+        who = f"{_ranks(come)} did not come in beside {_ranks(missing - come)}"
     if stuck is not None:
         who = f"rank {stuck}, which hung, did not end by SIGKILL"
     why = f"{who} within {state.windows.rejoin_s:g} s"
-    return abandon(state, event.at_s, why, min(missing, default=None))
+    return abandon(state, event.at_s, why, min(come or missing, default=None))
 
 
 def over(state: RunState, event: IncarnationOver) -> Step:
