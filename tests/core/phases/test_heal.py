@@ -250,10 +250,23 @@ def test_a_survivor_that_dies_while_the_others_are_free_for_a_newcomer_is_missin
     assert (story.plan.kept, story.plan.missing) == (frozenset({0, 1, 2}), frozenset({3}))
 
 
+def test_a_newcomer_that_is_gone_before_all_stand_between_two_steps_is_not_waited_for() -> None:
+    story = standby(without(1), 1).rang(Timer.HEAL)
+    shares(standby(story, 1, LOST), 0, waits=True)
+    assert (story.phase, story.plan.missing, story.state.life.waits) == (Phase.RUNNING, frozenset({1}), False)
+
+
 def test_a_place_that_stays_empty_for_too_long_is_waited_for() -> None:
     story = without(1)
     story.now_s += SHARING.heal_s
+    story.performed(FreeSurvivors)
     story.rang(Timer.HEAL)
+    (asked,) = story.performed(FreeSurvivors)
+    assert (asked.at_boundary, story.phase) == (
+        True,
+        Phase.RUNNING,
+    )  # who evaluates is called away from nothing
+    shares(story, 0, waits=True)
     (spawn,) = story.performed(Spawn)
     assert (spawn.ranks, spawn.plan.missing, story.phase) == ((1,), frozenset(), Phase.RUNNING)
     story.returned(1, 1)

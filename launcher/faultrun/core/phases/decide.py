@@ -153,7 +153,7 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             (Phase.RUNNING | Phase.REPLACING),
             (rejoin.RankCanRejoin() | rejoin.RankRejoined() | rejoin.RankCannotRejoin()),
         ):
-            return heal.if_due(replace_ranks.heard(state, event), event.at_s)
+            return heal.heard(state, event)
         case Phase.RUNNING, TimerFired(timer=Timer.HEAL):
             return heal.rang(state, event)
         case Phase.RUNNING, rejoin.MemoryFaultFound():

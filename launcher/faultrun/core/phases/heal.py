@@ -14,6 +14,7 @@ from faultrun.core.phases.may_stay import why_not_stay, why_not_train_on
 from faultrun.model.actions import FreeSurvivors, StartTimer
 from faultrun.model.events import Timer, TimerFired
 from faultrun.model.incident import Cause
+from faultrun.model.observed.rejoin import RankCannotRejoin, RankCanRejoin, RankRejoined
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from faultrun.model.run import Phase, RunState, Step
 
@@ -45,9 +46,7 @@ def rang(state: RunState, event: TimerFired) -> Step:
     if against := _stands_still(state):
         return _all_wait(state, event.at_s, against)
     if ready := _due(state):
-        why = f"{rank_names(sorted(ready))} can come back, once the others stand between two steps"
-        asks = FreeSurvivors(incarnation=state.incarnation, ranks=life.alive, at_boundary=True)
-        return Step(state=state, actions=(asks,), why=why)
+        return _asks(state, f"{rank_names(sorted(ready))} can come back")
     until_s = life.empty_since_s + state.windows.heal_s
     busy = life.rejoining or life.finished or life.regroups or plan.missing & life.parked
     if not (waited := plan.missing - state.barred):
@@ -57,11 +56,38 @@ def rang(state: RunState, event: TimerFired) -> Step:
             timer=Timer.HEAL, at_s=max(until_s, event.at_s + _AGAIN_S), incarnation=state.incarnation
         )
         return Step(state=state, actions=(later,), why="there is time left to heal")
-    who = rank_names(sorted(waited))
-    why = f"no newcomer took the place of {who} within {span(state.windows.heal_s)}"
+    why = f"no newcomer took the place of {rank_names(sorted(waited))} within {span(state.windows.heal_s)}"
     if state.shrinks:
         return _fewer_go_on(state, event.at_s, why, min(waited))
-    return _all_wait(replace(state, life=replace(life, waits=True)), event.at_s, why)
+    return _all_wait(state, event.at_s, why) if why_not_stay(state) else _asks(state, why)
+
+
+def _asks(state: RunState, why: str) -> Step:
+    """No rank has failed, so none is called away: what follows, follows once all stand between two steps."""
+    asks = FreeSurvivors(incarnation=state.incarnation, ranks=state.life.alive, at_boundary=True)
+    return Step(state=state, actions=(asks,), why=f"{why}; the others are asked to stand between two steps")
+
+
+def heard(state: RunState, event: RankCanRejoin | RankRejoined | RankCannotRejoin) -> Step:
+    """What a living rank says of its group: it may stand between two steps with all others by now."""
+    step = if_due(replace_ranks.heard(state, event), event.at_s)
+    running = state.phase is Phase.RUNNING and event.rank in state.life.alive and not state.life.rejoining
+    stands = isinstance(event, RankCanRejoin) and event.waits and running and not why_not_stay(step.state)
+    return _stand(step.state, event.at_s) if stands else step
+
+
+def _stand(state: RunState, now_s: float) -> Step:
+    """All that live wait between two steps: for newcomers that are there, or for any that comes."""
+    missing, since_s = (
+        frozenset[int]() if state.plan is None else state.plan.missing,
+        state.life.empty_since_s,
+    )
+    if ready := missing & state.life.parked:
+        return replace_ranks.anew(state, now_s, f"{rank_names(sorted(ready))} can come back")
+    if since_s is None or now_s < since_s + state.windows.heal_s:
+        return replace_ranks.anew(state, now_s, "nobody comes in after all")
+    why = f"no newcomer took the place of {rank_names(sorted(missing))} within {span(state.windows.heal_s)}"
+    return _all_wait(replace(state, life=replace(state.life, waits=True)), now_s, why)
 
 
 def _stands_still(state: RunState) -> str:

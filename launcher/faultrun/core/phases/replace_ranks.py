@@ -215,16 +215,7 @@ def heard(
             return Step(state=state, why=f"rank {rank} does not live")
         case rejoin.RankCanRejoin():
             able = replace(life, rejoinable=life.rejoinable | {rank}).said_of_sharing(rank, event.trains_on)
-            state = replace(state, life=able)
-            if (
-                event.waits
-                and state.phase is Phase.RUNNING
-                and not life.rejoining
-                and not why_not_stay(state)
-            ):
-                ready = _ranks(state.plan.missing & life.parked if state.plan else frozenset())
-                return regroup(state, event.at_s, f"{ready} can come back")
-            return Step(state=state, why=f"rank {rank} can survive another's death")
+            return Step(state=replace(state, life=able), why=f"rank {rank} can survive another's death")
         case rejoin.RankCannotRejoin(why=why) if state.phase is Phase.RUNNING and rank not in life.rejoining:
             unable = replace(life, rejoinable=life.rejoinable - {rank})
             why = f"rank {rank} cannot survive another's death: {why}"
