@@ -258,7 +258,7 @@ def stepped(state: RunState) -> RunState:
 def overdue(state: RunState, event: TimerFired) -> Step:
     """The wait for one group is over. A group is one once all are in it, so no rank tells who is late.
 
-    Where nobody is in, the newcomers are named: those that live have only to leave theirs.
+    Where no rank is in, the newcomers are named: those that live have only to leave theirs.
     """
     if state.phase is Phase.RUNNING and not state.life.rejoining:
         return Step(state=state, why="all have rejoined")
