@@ -40,10 +40,7 @@ def saved_words(state: RunState) -> str:
 
 
 def running_words(ranks: Collection[int], plan: Plan | None, port: int, parked: Collection[int]) -> str:
-    """``4 workers running, port 8118``; where some of ``plan`` stayed, who comes, and who is missing.
-
-    ``parked``: ranks whose newcomer waited at its first step already.
-    """
+    """``4 workers running, port 8118``; where some stayed, who comes (was ``parked``), and who is missing."""
     if plan is None or not plan.kept:
         return f"{several(len(ranks), 'worker')} running, port {port}"
     anew, stayed = tuple(sorted(plan.newcomers)), several(len(plan.kept), "worker")

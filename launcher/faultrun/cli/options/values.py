@@ -13,6 +13,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from faultrun.cli.options.choices import DryRun, meant, none_of, one_of
+from faultrun.core.humanize import span
 from faultrun.errors import ConfigError, UsageError
 from faultrun.model.observed.hang import Span
 from faultrun.model.spec.output import Stream
@@ -107,7 +108,7 @@ def seconds(longest_s: float = DAY_S, *, shortest_s: float = 0.0) -> Callable[[s
         if length_s > longest_s:
             raise ValueError(f"{text} is longer than {longest_s:g} s")
         if length_s < shortest_s:
-            raise ValueError(f"{text} is shorter than {shortest_s:g} s")
+            raise ValueError(f"{text} is shorter than {span(shortest_s)}")
         return length_s
 
     return read
@@ -319,10 +320,6 @@ def _parts(text: str) -> list[str]:
 
 def _hang_limit_s(text: str, or_else: str = "") -> float:
     try:
-        limit_s = seconds(7 * DAY_S)(text)
+        return seconds(7 * DAY_S, shortest_s=_SHORTEST_HANG_S)(text)
     except ValueError as error:
         raise ValueError(f"{error}{or_else}") from None
-    if limit_s < _SHORTEST_HANG_S:
-        shortest = f"{_SHORTEST_HANG_S * 1000:g} ms"
-        raise ValueError(f"{text.strip()} is shorter than {shortest}, and would always be over")
-    return limit_s

@@ -27,7 +27,6 @@ _BOXED_FRAME = re.compile(r"^(?P<file>\S.*?):(?P<line>\d+) in (?P<function>\S+)$
 _GROUP = re.compile(r"^\s*\+ Exception Group (?P<head>Traceback .*)$")
 _RULED = re.compile(r"^\s+(?:\| ?|\+-)")
 _LIBRARY = re.compile(r"site-packages/|dist-packages/|/lib/python3|/faultrun/(?:sdk|standby)/|<frozen |^<")
-"""Our own frames, too: what a script has asked the SDK for is the script's."""
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _CHATTER = re.compile(
     r"^(\[rank\d+\]:)?\s*("

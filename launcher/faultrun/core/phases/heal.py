@@ -78,10 +78,8 @@ def heard(state: RunState, event: RankCanRejoin | RankRejoined | RankCannotRejoi
 
 def _stand(state: RunState, now_s: float) -> Step:
     """All that live wait between two steps: for newcomers that are there, or for any that comes."""
-    missing, since_s = (
-        frozenset[int]() if state.plan is None else state.plan.missing,
-        state.life.empty_since_s,
-    )
+    missing = frozenset[int]() if state.plan is None else state.plan.missing
+    since_s = state.life.empty_since_s
     if ready := missing & state.life.parked:
         return replace_ranks.anew(state, now_s, f"{rank_names(sorted(ready))} can come back")
     if since_s is None or now_s < since_s + state.windows.heal_s:

@@ -256,10 +256,7 @@ def stepped(state: RunState) -> RunState:
 
 
 def overdue(state: RunState, event: TimerFired) -> Step:
-    """The wait for one group is over. A group is one once all are in it, so no rank tells who is late.
-
-    Where no rank is in, the newcomers are named: those that live have only to leave theirs.
-    """
+    """The wait is over. A group is one once all are in, so no rank tells who is late; newcomers are named."""
     if state.phase is Phase.RUNNING and not state.life.rejoining:
         return Step(state=state, why="all have rejoined")
     missing, stuck = state.life.rejoining, _stuck(state)

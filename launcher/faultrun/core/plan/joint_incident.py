@@ -115,13 +115,9 @@ def told_again(incident: Incident, plan: Plan, following: Plan, spoken: Sequence
 
     Where no node has begun that plan, for the ranks that it kept have died, this is the answer.
     """
-    told = plan.aftermath
-    idle = {
-        fact.node
-        for fact in spoken
-        if plan.is_for(fact.node, fact.boot) and fact.incarnation < plan.incarnation
-    }
-    if all(seat.node in idle for seat in plan.topology.nodes):
+    told, life = plan.aftermath, plan.incarnation
+    idle = [one.node for one in spoken if one.incarnation < life and plan.is_for(one.node, one.boot)]
+    if len(idle) == len(plan.topology.nodes):
         again = aftermath(incident, plan, following, spoken)
         again = again and replace(again, refunded=0 if told is None else told.refunded)
         return replace(following, reason=plan.reason, aftermath=again)
