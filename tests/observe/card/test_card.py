@@ -254,7 +254,8 @@ def card(folder: Path, *events: Event) -> str:
     state = in_phase(Phase.AWAITING_PLAN, 1)
     state = replace(state, life=replace(state.life, drain=Drain(incident=FELL)))
     for event in (LookAgain(at_s=5, incarnation=1, number=1), *events):
-        reporter.tell(event, Step(state=state, why=""))
+        run = replace(state.run, plan=PLAN) if isinstance(event, PlanAdopted) else state.run
+        reporter.tell(event, Step(state=replace(state, run=run), why=""))
     return (folder / "incident_2.txt").read_text()
 
 
