@@ -81,9 +81,9 @@ def _stand(state: RunState, now_s: float) -> Step:
     missing = frozenset[int]() if state.plan is None else state.plan.missing
     since_s = state.life.empty_since_s
     if ready := missing & state.life.parked:
-        return replace_ranks.anew(state, now_s, f"{rank_names(sorted(ready))} can come back")
+        return replace_ranks.regroup(state, now_s, f"{rank_names(sorted(ready))} can come back")
     if since_s is None or now_s < since_s + state.windows.heal_s:
-        return replace_ranks.anew(state, now_s, "nobody comes in after all")
+        return replace_ranks.regroup(state, now_s, "nobody comes in after all")
     why = f"no newcomer took the place of {rank_names(sorted(missing))} within {span(state.windows.heal_s)}"
     return _all_wait(replace(state, life=replace(state.life, waits=True)), now_s, why)
 
