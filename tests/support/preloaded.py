@@ -82,6 +82,7 @@ class Preloaded:
 
     def close(self) -> None:
         """End it; its workers are left alone."""
+        self._socket.shutdown(socket.SHUT_RDWR)  # a forked process of ours may hold it, too
         self._socket.close()
         self._process.wait()
 
