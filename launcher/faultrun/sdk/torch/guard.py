@@ -197,6 +197,7 @@ class Guard:
         training.in_loop = False
         early = early and last is not None and last.position == training.position
         training.reading.leaves(last, training.position, early=early)
+        training.decides()
         training.works_at(WorkPhase.UNKNOWN)  # what a script does between and after its epochs takes its time
 
     def steps(self, last: int) -> Iterator[int]:

@@ -25,6 +25,8 @@ GASP_SUFFIX = ".pt"
 """The suffix of a gasp of a plain torch training."""
 
 _DEVICE_BEHIND_S = 2.0
+_DECIDES_S = 0.1
+"""A script decides behind a step whether it leaves its loop; one that evaluates there is not waited for."""
 _PEERS_LATE_S = 10.0
 """On a machine with no processor to spare; what is saved before a peer has joined is worth nothing."""
 
@@ -155,6 +157,8 @@ class TorchProvider(StateProvider):
                     self._chosen = self._copied(order)
                     if self._chosen is None:
                         raise NotSaved("parameters were changed since the last step, and by no update")
+                if not self._training.is_shard:
+                    self._training.wait_decided(_DECIDES_S)
             if (boundary := self._chosen) is None:
                 raise NotSaved("the device stands in the middle of an update")
             if (there := self._there_already(boundary.position.step)) is not None:

@@ -1,5 +1,6 @@
 """What is trained and how far it is: what follows from what the script does, update by update."""
 
+import threading
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
@@ -38,6 +39,9 @@ class Training(Boundaries):
         self._ran = False
         """Whether the model ran since the last boundary, which may change its buffers."""
         self._is_asked = False
+        self._decides = threading.Event()
+        """The script has gone on from the last step, or has left its loop."""
+        self._decides.set()
         """Whether the script asks for its steps, and so tells where one begins."""
         self.carried = Carried(self._is_given, self.note_under_way)
         self._told: set[str] = set()
@@ -123,6 +127,8 @@ class Training(Boundaries):
             hint = "give one guard all that is trained: protect(model, *optimizers, objects={...})"
             raise FaultrunError("this guard counts no more steps", because=because, hint=hint)
         last = self.position
+        if self.in_loop:
+            self._decides.clear()
         self.position = Position(
             last.step + 1 if n is None else n, last.epoch if epoch is None else epoch, last.step_in_epoch
         )
@@ -196,6 +202,7 @@ class Training(Boundaries):
 
         Whether there was anything, such as random numbers that it drew.
         """
+        self.decides()
         last, self._is_asked = self.history[-1] if self.history else None, True
         if last is None or last.position != self.position or last.position.step + 1 in self.redo.noted:
             return False
@@ -207,6 +214,14 @@ class Training(Boundaries):
             return False
         self.note_boundary(lambda: self.boundary_now(self.history.pop().rng))
         return True
+
+    def decides(self) -> None:
+        """The script asks for its next step, or leaves its loop."""
+        self._decides.set()
+
+    def wait_decided(self, timeout_s: float) -> None:
+        """Give the script that has ended a step the time to leave its loop. Helper thread only."""
+        self._decides.wait(timeout_s)
 
     def begin_here(self) -> None:
         """A loop begins: no new step, but a place to go on from. A newcomer's is the dead rank's."""

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,9 +19,12 @@ from faultrun.errors import FaultrunError
 from faultrun.sdk.session import Session
 from faultrun.sdk.torch.guard import Guard
 from faultrun.sdk.torch.loader.batch_shares import check_shares
+from faultrun.sdk.torch.provider import GaspFile, TorchProvider
+from faultrun.sdk.worker.state_provider import SaveOrder
 from faultrun.sdk.worker.worker import Worker
 from sdk.support import wrappers
 from sdk.support.protected import protected
+from support.machine.processes import PATIENCE_S
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -370,6 +374,34 @@ def test_a_loop_that_was_left_by_break_is_over_and_no_other(tmp_path: Path, ends
     assert len(left) == (0 if ends in ("break", "bar") else SIZE // BATCH - 3)
     assert (again.guard.epoch, again.guard.step_in_epoch) == (0, 3 + len(left))
     assert len(list(again.guard.batches(again.loader, 1))) == SIZE // BATCH
+
+
+def test_a_save_at_a_steps_end_waits_for_the_script_to_leave_its_loop(tmp_path: Path) -> None:
+    """It is asked for in the midst of the step, and taken at its end: else the next batch would come."""
+    loop = Loop(tmp_path / "loop", loader)
+    training: Any = loop.guard.training
+    wait, saved, waits = training.wait_decided, list[Any](), threading.Event()
+
+    def waiting(_: float) -> None:
+        waits.set()
+        wait(PATIENCE_S)
+
+    training.wait_decided = waiting
+    provider, order = (
+        TorchProvider(training, GaspFile(training)),
+        SaveOrder(until_s=1e12, step=3, leaves=False),
+    )
+    thread = threading.Thread(target=lambda: saved.append(provider.save(order)))
+    for batch in loop.guard.batches(loop.loader, 0):
+        if loop.guard.global_step == 2:
+            thread.start()
+        loop.step(batch)
+        if loop.guard.global_step == 3 and waits.wait(PATIENCE_S):
+            break
+    thread.join()
+    again = Loop(tmp_path / "again", loader)
+    again.guard.load(torch.load(saved[0].path, weights_only=True))
+    assert (again.guard.global_step, list(again.guard.batches(again.loader, 0))) == (3, [])
 
 
 def over_steps(guard: Guard, last: int, upto: int) -> list[int]:
