@@ -164,7 +164,12 @@ class TorchProvider(StateProvider):
             if (there := self._there_already(boundary.position.step)) is not None:
                 return there
             kept = self._training.kept
-            state = kept[1] if kept is not None and kept[0] is boundary else self._form.state(boundary)
+            if kept is not None and kept[0] is boundary:
+                state = kept[1]
+                if "left" in state:  # its loop may have been left since
+                    state = {**state, "left": self._training.reading.left_at(boundary.position)}
+            else:
+                state = self._form.state(boundary)
             ahead = boundary.position.step > self._training.history[-1].position.step
             if not order.leaves:
                 state = copied(state)
