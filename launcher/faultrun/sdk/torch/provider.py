@@ -163,13 +163,7 @@ class TorchProvider(StateProvider):
                 raise NotSaved("the device stands in the middle of an update")
             if (there := self._there_already(boundary.position.step)) is not None:
                 return there
-            kept = self._training.kept
-            if kept is not None and kept[0] is boundary:
-                state = kept[1]
-                if "left" in state:  # its loop may have been left since
-                    state = {**state, "left": self._training.reading.left_at(boundary.position)}
-            else:
-                state = self._form.state(boundary)
+            state = self._state_of(boundary)
             ahead = boundary.position.step > self._training.history[-1].position.step
             if not order.leaves:
                 state = copied(state)
@@ -186,6 +180,15 @@ class TorchProvider(StateProvider):
         finally:
             if held and not order.leaves:
                 self.lock.release()
+
+    def _state_of(self, boundary: Boundary) -> Any:
+        kept = self._training.kept
+        if kept is None or kept[0] is not boundary:
+            return self._form.state(boundary)
+        state = kept[1]
+        if "left" in state:  # its loop may have been left since
+            state = {**state, "left": self._training.reading.left_at(boundary.position)}
+        return state
 
     def unfinished(self) -> bool:
         """Whether ``Guard.batches`` has not come to its end."""
