@@ -24,7 +24,7 @@ THROUGH_US = """\
 Traceback (most recent call last):
   File "/home/me/train.py", line 30, in step
     images, labels = next(batches)
-  File "/work/launcher/faultrun/sdk/torch/stay/train_on.py", line 165, in taken
+  File "/home/me/src/launcher/faultrun/sdk/torch/stay/train_on.py", line 165, in taken
     return plain(one)
   File "/opt/venv/lib/python3.11/site-packages/torch/utils/data/dataloader.py", line 733, in __next__
     data = self._next_data()
