@@ -100,6 +100,13 @@ def test_a_rank_that_dies_in_the_second_step_has_left_a_note_of_its_own_buffers(
         assert ends(stage) == undisturbed(tmp_path, SECOND, world=2)
 
 
+def test_a_pass_without_gradients_leaves_nobody_waiting_for_buffers(tmp_path: Path) -> None:
+    words = ("14", "ddp", "bn", "evaluates")
+    with stage_of(tmp_path / "hit", *words, "kill-1-5-evaluated", "kill-0-9-forward") as stage:
+        stage.begin()
+        assert ends(stage) == undisturbed(tmp_path, words)
+
+
 def test_a_shard_of_fsdp2_that_dies_with_its_rank_comes_back_from_memory(tmp_path: Path) -> None:
     hits = ("kill-1-5-begin", "kill-0-9-backward", "kill-2-13-update", "kill-1-17-updated", "kill-0-21-after")
     with stage_of(tmp_path / "hit", *FSDP, "every-1", *hits) as stage:

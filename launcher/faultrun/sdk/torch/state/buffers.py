@@ -5,7 +5,7 @@ A forward pass changes buffers in place (batch norm), or puts another tensor whe
 (``persistent=False``) are part of a step like all others.
 """
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import ne
@@ -25,6 +25,8 @@ _Settings = tuple[list[Any], list[bool], list[Any], dict[int, Any]]
 
 _SAMPLES = 32
 """Bytes of a large buffer that are looked at at each boundary."""
+
+_OF_NEXT_PASS = ("require_forward_param_sync", "require_backward_grad_sync")
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 """What the names begin with of a module's dictionaries of hooks around its passes."""
@@ -70,6 +72,28 @@ class _Kept:
         """Whether its memory can be copied as such."""
         plain = self.address > 0 and self.live.device.type == "cpu"
         return bool(plain and self.live.is_contiguous() and self.copy.is_contiguous())
+
+
+class NextPass:
+    """Whether each DistributedDataParallel sends its buffers before the next pass, and averages behind it.
+
+    A pass without gradients leaves that changed. Ranks that differ in it wait for each other for ever.
+    """
+
+    is_of_rank = False
+
+    def __init__(self, ddps: Callable[[], Sequence[Any]]) -> None:
+        self._ddps = ddps
+
+    def state_dict(self) -> dict[str, Any]:
+        """State as it is now."""
+        return {name: [getattr(one, name) for one in self._ddps()] for name in _OF_NEXT_PASS}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Put back the state as it was."""
+        for name, values in state.items():
+            for one, value in zip(self._ddps(), values, strict=False):
+                setattr(one, name, value)
 
 
 class Buffers:

@@ -20,8 +20,9 @@ from typing import Any
 import torch
 
 from faultrun.sdk.session import Session
-from faultrun.sdk.torch.state.boundary import EXTRA, Boundary, Device, Objects, with_numbers
-from faultrun.sdk.torch.state.buffers import Buffers
+from faultrun.sdk.torch.group.process_group import training_group
+from faultrun.sdk.torch.state.boundary import EXTRA, NOT_GIVEN, Boundary, Device, Objects, with_numbers
+from faultrun.sdk.torch.state.buffers import Buffers, NextPass
 from faultrun.sdk.torch.state.rng import Rng, rng_to_plain
 from faultrun.sdk.torch.state.shards import ModuleState, meshes_of, packed, unpacked
 from faultrun.sdk.torch.state.trees import map_tensors, plain
@@ -58,6 +59,8 @@ class Parts:
         self.updated = Updated(self.model, self.optimizers, self.wrapped)
         if (extra := ExtraState(self.model)).is_there:
             self.objects.add(EXTRA, extra)
+        if self._ddps():
+            self.objects.add(f"{NOT_GIVEN}next pass", NextPass(self._ddps))
 
     def note_gradients(self) -> None:
         """A step has ended: gradients that are there now may stay for all steps, as views of a buffer do."""
@@ -75,6 +78,11 @@ class Parts:
                 noted.detach().zero_()
             else:
                 parameter.grad = None
+
+    def _ddps(self) -> list[Any]:
+        """Each DistributedDataParallel of the script, as far as it is known."""
+        group = training_group()
+        return self.updated.ddps if group is None else group.ddps
 
     def _trained(self) -> Iterator[Any]:
         updated = (group["params"] for one in self.optimizers for group in one.param_groups)

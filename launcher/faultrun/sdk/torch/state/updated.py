@@ -34,7 +34,8 @@ class Updated:
         self._model, self._optimizers = model, optimizers
         self._first = [len(each.param_groups) for each in optimizers]
         ddp = [one for each in wrapped for one in each.modules() if isinstance(one, DistributedDataParallel)]
-        self._ddp = ddp
+        self.ddps = ddp
+        """Those that are protected."""
         named = [pair for one in ddp for pair in one.module.named_parameters()]
         self._left_out = {name: one for name, one in named if not one.requires_grad}
         self._seen: tuple[list[int], list[bool]] | None = None
@@ -102,12 +103,12 @@ class Updated:
 
     def tell_what_is_anew(self, ranks: int) -> None:
         """What a DistributedDataParallel has that no save holds, once a training goes on."""
-        hooks = [one for ddp in self._ddp for one in ddp._comm_hooks]
+        hooks = [one for ddp in self.ddps for one in ddp._comm_hooks]
         for hook, state in hooks:
             if state is not None and not isinstance(state, ProcessGroup):
                 name = getattr(hook, "__name__", type(hook).__name__)
                 told(f"the communication hook {name} begins anew: its {type(state).__name__} is in no save")
-        if self._ddp and ranks > 2 and not hooks:  # two numbers have one sum
+        if self.ddps and ranks > 2 and not hooks:  # two numbers have one sum
             told(
                 "DistributedDataParallel arranges its buckets anew in the second step: the gradients of the"
                 " first may be summed up in another order than before, which changes last bits"
