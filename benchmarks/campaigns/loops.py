@@ -47,10 +47,11 @@ _PARTS = {
     "objects": ("none", "none", "queue", "average", "criterion", "own noise"),
     "size": ("same", "same", "same", "same", "shrink", "grow"),
 }
-_DIFFERS = "differs in silence"
-VERDICTS = ("right", "refused", "told", _DIFFERS)
+_DIFFERS, _HANGS = _WRONG = ("differs in silence", "hangs")
+VERDICTS = ("right", "refused", "told", *_WRONG)
 _REFUSED = re.compile(r"FaultrunError: (.*)|(no usable checkpoint)")
 _TOLD = ("draws random numbers behind the model's forward pass", " are those of rank ")
+_TOLD_BETWEEN = "is drawn or changed behind step"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,11 @@ class Case:
     def loop(self) -> str:
         """The composition, in words."""
         return ", ".join((*self.parts.values(), "stay" if self.stay else "restart"))
+
+    @property
+    def dies_before_numbers_between(self) -> bool:
+        """Whether the rank draws numbers between this step and the next, and dies before it has."""
+        return self.parts["around"] == "between" and self.at % 3 == 0 and self.phase in {"behind", "after"}
 
     @property
     def told(self) -> str:
@@ -134,14 +140,18 @@ def run(case: Case, folder: Path) -> Seen:
         return Seen(verdict="refused", what=refused[1] or refused[2], stayed=False)
     if not whole[0] or not whole[1]:
         return Seen(verdict=_DIFFERS, what=f"undisturbed: {said[-300:]}", stayed=False)
-    hurt, said = _trained(case, folder)
+    try:
+        hurt, said = _trained(case, folder)
+    except subprocess.TimeoutExpired:
+        return Seen(verdict=_HANGS, what=f"for {_RUN_S:.0f} s", stayed=False)
     if not (folder / "killed").exists():
         raise engine.TooLate
     stayed = " stayed" in said
     what = _difference(case, whole, hurt, stayed=stayed) or ("" if "exit code 0" in said else "its end")
     if what and (refused := _REFUSED.search(said)):
         return Seen(verdict="refused", what=refused[1] or refused[2], stayed=stayed)
-    told = any(words in said for words in _TOLD) and not {"batch", "missing"} & set(re.findall(r"\w+", what))
+    named = (*_TOLD, _TOLD_BETWEEN) if case.dies_before_numbers_between else _TOLD
+    told = any(words in said for words in named) and not {"batch", "missing"} & set(re.findall(r"\w+", what))
     verdict = "right" if not what else "told" if told else _DIFFERS
     return Seen(verdict=verdict, what=what, stayed=stayed)
 
@@ -217,7 +227,7 @@ def _summary(rows: Sequence[Row]) -> list[str]:
     lines = [
         "",
         f"| part | cases | {' | '.join(VERDICTS)} | survivors stayed |",
-        "|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|",
     ]
     named = [f"{name}: {part}" for name, known in _PARTS.items() for part in dict.fromkeys(known)]
     for part in (*named, "all"):
@@ -233,7 +243,7 @@ CAMPAIGN: engine.Campaign[Case, Seen] = engine.Campaign(
     name="loops",
     cases="loops",
     run=run,
-    judge=lambda _, seen: [f"{_DIFFERS}: {seen.what}"] if seen.verdict == _DIFFERS else [],
+    judge=lambda _, seen: [f"{seen.verdict}: {seen.what}"] if seen.verdict in _WRONG else [],
     columns={**engine.of_case("loop", "phase", "rank", "at"), **engine.of_seen("verdict", "what", "stayed")},
     summary=_summary,
 )
@@ -255,7 +265,7 @@ def _page(rows: Sequence[Row], seed: int) -> list[str]:
     """For people."""
     commits = ", ".join(dict.fromkeys(str(row.get("commit", kept.commit())) for row in rows))
     wrong = [f"* {row['number']}, dies {row['phase']} in step {row['at']}: {row['loop']}: {row['what']}"
-             for row in rows if row["verdict"] == _DIFFERS]  # fmt: skip
+             for row in rows if row["verdict"] in _WRONG]  # fmt: skip
     return [
         "# The zoo of loops",
         "",
@@ -264,7 +274,7 @@ def _page(rows: Sequence[Row], seed: int) -> list[str]:
         "Trainings that a seed composes from parts, in each of which a rank dies. Loss,",
         "gradient norm and batch of each step, and the last state, are compared with the undisturbed one's.",
         *_summary(rows),
-        *(["", "What differs in silence:", "", *wrong] if wrong else []),
+        *(["", "What differs in silence or hangs:", "", *wrong] if wrong else []),
     ]
 
 
