@@ -125,7 +125,10 @@ def test_a_smaller_world_reads_what_torch_gives_the_whole_one(
 
 def test_what_cannot_be_shared_out_is_named_and_said_what_to_give() -> None:
     data: Any = torch.arange(8)
+    short = DistributedSampler(data, 2, 0, drop_last=True)
+    short.num_samples, short.total_size = 3, 6
     for loader, why in (
+        (DataLoader(data, sampler=short), "its sampler has another number of samples"),
         (DataLoader(data, sampler=RandomSampler(data)), "its sampler is a RandomSampler, which does not say"),
         ([1, 2], "a list goes through its samples in a way of its own"),
         (DataLoader(data, batch_size=None, sampler=DistributedSampler(data, 2, 0)), "no batches of one size"),

@@ -162,6 +162,8 @@ def why_no_shares(loader: Any) -> str:
         return f"its sampler is a {type(loader.sampler).__name__}, which does not say what all ranks read"
     if type(loader.sampler).__iter__ is not DistributedSampler.__iter__:
         return f"a {type(loader.sampler).__name__} shares out what ranks read in a way of its own"
+    if loader.sampler.num_samples != _samples_of(loader.sampler, loader.sampler.num_replicas):
+        return "its sampler has another number of samples (num_samples) than its dataset gives a rank"
     return "" if type(loader.batch_sampler) is BatchSampler else "it makes no batches of one size"
 
 
@@ -191,12 +193,17 @@ def shared_out(loader: Any, sharing: Sharing, done: int) -> Iterator[tuple[Any, 
 
 def whole_order(sampler: Any, full: int) -> list[int]:
     """What ``full`` ranks would read of this epoch, in the order in which they would."""
-    one, size = copy.copy(sampler), len(sampler.dataset)
-    left_over = sampler.drop_last and size % full
-    each = math.ceil((size - full) / full) if left_over else math.ceil(size / full)
+    one = copy.copy(sampler)
     one.num_replicas, one.rank = 1, 0
-    one.num_samples = one.total_size = max(0, each) * full
+    one.num_samples = one.total_size = _samples_of(sampler, full) * full
     return list(one)
+
+
+def _samples_of(sampler: Any, ranks: int) -> int:
+    """How many of an epoch each of so many ranks reads, as torch counts them."""
+    size = len(sampler.dataset)
+    left_over = sampler.drop_last and size % ranks
+    return max(0, math.ceil((size - ranks) / ranks) if left_over else math.ceil(size / ranks))
 
 
 class Shares:
