@@ -74,6 +74,20 @@ def test_steps_that_are_no_multiple_of_a_number_of_local_steps_are_looked_at() -
         other.stepped(5)
 
 
+def test_ranks_are_looked_at_anew_in_each_group_that_a_rank_has_come_into() -> None:
+    """The newcomer and the others may go by learning rates of their own from then on."""
+    first, other = rank(0, net(0)), rank(1, net(0))
+    for step in range(1, 8):
+        first.stepped(step)
+        other.stepped(step)
+    late = rank(1, net(1))
+    for one in (first, late):
+        one._session.moves_to(1, "")
+    first.stepped(8)
+    with pytest.raises(FaultrunError):
+        late.stepped(8)
+
+
 def test_an_optimizer_of_which_each_rank_keeps_its_share_is_refused_by_name() -> None:
     def stepped(number: int) -> SameParameters:
         model = net(0)

@@ -2,9 +2,9 @@
 
 Ranks that train parameters of their own (local steps between two averages, experts that
 DistributedDataParallel ignores), or whose optimizers keep other things (each the momentum of its share of the
-parameters), show it behind an update. A sample of each is looked at behind a few steps, more and more seldom,
-and no rank waits: the one that comes second compares. Devices of several kinds may round the last bit of an
-update in their own ways: such a drift passes, which grows with the steps.
+parameters), show it behind an update. A sample of each is looked at behind a few steps of each group, more
+and more seldom, and no rank waits: the one that comes second compares. Devices of several kinds may round the
+last bit of an update in their own ways: such a drift passes, which grows with the steps.
 """
 
 import contextlib
@@ -41,10 +41,12 @@ class SameParameters:
     def __init__(self, parts: Parts, session: Session, replicas: Iterable[int]) -> None:
         self._parts, self._session = parts, session
         self._group = sorted(replicas) or [*range(session.world_size)]
-        self._steps = 0
+        self._incarnation, self._steps = session.incarnation, 0
 
     def stepped(self, step: int) -> None:
         """``step`` has ended. FaultrunError: another rank has ended it with other parameters."""
+        if self._incarnation != self._session.incarnation:  # a rank may have come in
+            self._incarnation, self._steps = self._session.incarnation, 0
         self._steps += 1
         before = self._steps - 1  # a multiple of few numbers: ranks that average now and then are alike there
         if len(self._group) < 2 or self._steps > _LAST_LOOK or before & (before - 1) > 0:
@@ -92,7 +94,8 @@ def _differ(names: list[str], step: int, first: int, second: int) -> FaultrunErr
         "ranks have a state of their own, and that of one is taken for that of another",
         because=f"{names[0]} differs between rank {first} and rank {second} behind step {step}{more}",
         hint="where each is to have its own, protect(directory=sdk.Folder(directory=...,"
-        " replica_group=(rank,))), or no callback; else give all ranks the same before the first step",
+        " replica_group=(rank,))), or no callback; else give all ranks the same before the first step, and"
+        " go by guard.step_in_epoch, not by a count of the loop's own",
     )
 
 
