@@ -3,17 +3,17 @@
 
 The words on the command line are the number of epochs, of samples, and of samples a batch, ``ddp`` or
 ``hand``, and what else: ``workers`` (of the loader), ``bn``, ``meets`` (between two epochs), ``ignores``
-(weights and parts), ``counts`` (in a buffer; ``counts-STEP`` from it on), ``own`` (generator of the
-dataset), ``steps`` (without a loader), ``function``, ``zeroes`` or ``drops`` (gradients as a step begins),
-``second`` (loader), ``twice`` (backward), ``attacks`` (with gradients that it drops), ``opens`` or ``lacks``
-(what only loaders' processes have), ``wipes-STEP`` (the data of gradients), ``sums-STEP`` (each part's),
+(weights and parts), ``counts`` (in a buffer; ``counts-STEP`` from it on), ``own`` (generator of the dataset),
+``steps`` (without a loader), ``function``, ``zeroes`` or ``drops`` (gradients as a step begins), ``second``
+(loader), ``twice`` (backward), ``attacks`` (with gradients that it drops), ``opens`` or ``lacks`` (what only
+loaders' processes have), ``wipes-STEP`` (the data of gradients), ``sums-STEP`` (each part's),
 ``returns-STEP`` (gradients, by hand, and adds none up), ``breaks`` (off in each epoch), ``compiles``,
-``gathers-STEP``,
-``evaluates-STEP``, ``logs-STEP`` (behind the update), ``broadcasts-STEP`` (from it on), ``waits-STEP``
-(behind it), ``kill-RANK-STEP-PHASE`` (once).
+``draws`` (numbers that all ranks draw), ``gathers-STEP``, ``evaluates-STEP``, ``logs-STEP`` (behind the
+update), ``broadcasts-STEP`` (from it on), ``waits-STEP`` (behind it), ``kill-RANK-STEP-PHASE`` (once).
 """
 
 import os
+import random
 import signal
 import sys
 import time
@@ -86,6 +86,7 @@ class Job:
     def __init__(self) -> None:
         torch.set_num_threads(1)
         torch.manual_seed(7)
+        random.seed(7)
         sdk.torch.init_process_group("gloo")
         self.net = build()
         self.net.register_buffer("scale", torch.ones(()))  # which rank 0 gives to all in each forward pass
@@ -178,6 +179,8 @@ class Job:
     def begins(self, inputs: Any, weight: float) -> None:
         """A step, or one of its parts: what the words want before its loss."""
         self.at("begin")
+        if "draws" in WORDS:
+            random.random()
         Counter.counts = "counts" in WORDS or self.does("counts")
         if "zeroes" in WORDS:
             self.optimizer.zero_grad()

@@ -246,6 +246,7 @@ def test_where_a_step_needs_every_rank_all_that_live_wait_for_the_missing_one(
         (("hand", "twice"), "its steps sum gradients up before all of them are there"),
         (("hand", "attacks"), "its steps drop gradients between two backward passes"),
         (("ddp", "own"), "its loader draws from generators, or keeps counts, of its own"),
+        (("hand", "draws"), "all ranks draw the same numbers from Python's random"),
         (("hand", "steps"), "its steps are not those of guard.batches"),
         (("hand", "function"), "its steps are in a function for guard.run"),
     ],

@@ -4,19 +4,24 @@ The missing ranks' samples become further parts of every step. Whatever is more 
 needs a rank that is not there, would be another training.
 """
 
+import json
 import os
+import zlib
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from torch.nn.modules.batchnorm import _NormBase
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from faultrun.sdk.session import Session
 from faultrun.sdk.torch.group.ddp import Averaging
 from faultrun.sdk.torch.group.empty_places import keep_compiler_out
 from faultrun.sdk.torch.group.process_group import TrainingGroup
+from faultrun.sdk.torch.group.same_settings import group_store
 from faultrun.sdk.torch.loader.batch_shares import why_no_shares
 from faultrun.sdk.torch.state.buffers import same_values
+from faultrun.sdk.torch.state.rng import NumpyRng, PythonRng
 from faultrun.sdk.torch.training import Training
 
 _NO_BATCHES = "its steps are not those of guard.batches"
@@ -36,6 +41,7 @@ class TrainOn:
         self._steps = 0
         self._buffers: dict[str, Any] = {}
         self._changing = ""
+        self._numbers = _SharedNumbers(training.writer.session)
 
     def begin(self, averaging: Averaging, tell: Callable[[], object]) -> None:
         """Training begins: ranks meet in the script's steps from here on; ``tell`` tells of ``fields``."""
@@ -96,10 +102,12 @@ class TrainOn:
         return f"its sampler is that of rank {sampler.rank} of {sampler.num_replicas}"
 
     def stepped(self) -> None:
-        """A step is complete: look whether it has changed buffers, after the first, second, fourth."""
+        """A step is complete: look what it has changed and drawn, after the first, second, fourth."""
         if not self._wanted or self._changing:
             return
         self._steps += 1
+        if not self._steps & (self._steps - 1):
+            self._numbers.look(self._training.position.step)
         if self._steps == 1:
             now = self._training.parts.buffers.now()
             self._buffers = {name: one.clone() for name, one in now.items()}
@@ -168,9 +176,43 @@ class TrainOn:
             return "its loader draws from generators, or keeps counts, of its own"
         if training.under_way.keeps_copies:
             return "its ranks meet between two updates of a step"
+        if self._numbers.known:
+            return f"all ranks draw the same numbers from {' and '.join(sorted(self._numbers.known))}"
         if training.in_parts.asked != {"weight", "accumulating"}:
             return "its steps do not ask for guard.weight and guard.accumulating"
         return ""
+
+
+class _SharedNumbers:
+    """Finds out which generators all ranks draw from alike in their steps, as for what they decide together.
+
+    With shares of their own they would not go on alike. Ranks tell each other over their store; none waits.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        both: dict[str, PythonRng | NumpyRng] = {"Python's random": PythonRng(), "numpy.random": NumpyRng()}
+        self._readers = both
+        self._last: dict[str, int] = {}
+        self.known: set[str] = set()
+        """Names of the generators."""
+
+    def look(self, step: int) -> None:
+        """Compare, behind ``step``, with the rank that came first; the others hear of it in the next look."""
+        now = {name: zlib.crc32(one.packed()) for name, one in self._readers.items()}
+        before, self._last, rank = self._last, now, self._session.rank
+        if (store := group_store()) is None:
+            return
+        key = f"faultrun/{self._session.incarnation}/numbers"
+        with suppress(RuntimeError, NotImplementedError):
+            told = store.compare_set(f"{key}/{step}", "", json.dumps([rank, now]))
+            first, theirs = json.loads(bytes(told))
+            for name, state in now.items():
+                drawn = before.get(name, state) != state
+                if first != rank and drawn and theirs[name] == state:
+                    store.set(f"{key}/{name}", b"1")
+                if store.check([f"{key}/{name}"]):
+                    self.known.add(name)
 
 
 def _see_reads(call: Callable[[], object]) -> None:
