@@ -8,8 +8,9 @@ The words on the command line are the number of epochs, of samples, and of sampl
 (loader), ``twice`` (backward), ``attacks`` (with gradients that it drops), ``opens`` or ``lacks`` (what only
 loaders' processes have), ``wipes-STEP`` (the data of gradients), ``sums-STEP`` (each part's),
 ``returns-STEP`` (gradients, by hand, and adds none up), ``breaks`` (off in each epoch), ``compiles``,
-``draws`` (numbers that all ranks draw), ``gathers-STEP``, ``evaluates-STEP``, ``logs-STEP`` (behind the
-update), ``broadcasts-STEP`` (from it on), ``waits-STEP`` (behind it), ``kill-RANK-STEP-PHASE`` (once).
+``draws`` (numbers that all ranks draw), ``tunes`` (in eval mode), ``passes`` or ``apart`` (objects of its
+own), ``gathers-STEP``, ``evaluates-STEP``, ``logs-STEP`` (behind the update), ``broadcasts-STEP`` (from it
+on), ``waits-STEP`` (behind it), ``kill-RANK-STEP-PHASE`` (once).
 """
 
 import os
@@ -75,6 +76,16 @@ class Counter(nn.Module):  # type: ignore[misc]
         return inputs
 
 
+class Own:
+    """A state that each rank has of its own."""
+
+    def state_dict(self) -> dict[str, int]:
+        return {"rank": RANK}
+
+    def load_state_dict(self, _state: dict[str, int]) -> None:
+        pass
+
+
 def build() -> nn.Sequential:
     layers: list[nn.Module] = [nn.Linear(WIDTH, WIDTH), nn.Tanh()]
     layers += [nn.BatchNorm1d(WIDTH)] if "bn" in WORDS else []
@@ -98,10 +109,15 @@ class Job:
         if "compiles" in WORDS:
             self.model = torch.compile(self.model, backend="eager")
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.05, momentum=0.9)
-        self.guard = sdk.torch.protect(self.model, self.optimizer, directory=Path(os.environ["CKPT"]))
+        self.passes = Counter()
+        known = {"passes": self.passes, "apart": Own()}
+        objects = {name: one for name, one in known.items() if name in WORDS}
+        folder = Path(os.environ["CKPT"])
+        self.guard = sdk.torch.protect(self.model, self.optimizer, directory=folder, objects=objects)
         self.guard.resume()
         self.samples: list[int] = []
         self.step = 0
+        self.net.train("tunes" not in WORDS)
         self.net[0].register_forward_pre_hook(lambda *_: self.at("forward"))
         self.net[0].register_forward_hook(self.watch)
 
@@ -179,9 +195,9 @@ class Job:
     def begins(self, inputs: Any, weight: float) -> None:
         """A step, or one of its parts: what the words want before its loss."""
         self.at("begin")
-        if "draws" in WORDS:
-            random.random()
-        Counter.counts = "counts" in WORDS or self.does("counts")
+        random.seed(random.random() if "draws" in WORDS else RANK)
+        Counter.counts = bool({"counts", "passes"} & {*WORDS}) or self.does("counts")
+        self.passes(inputs)
         if "zeroes" in WORDS:
             self.optimizer.zero_grad()
         if "drops" in WORDS:

@@ -120,6 +120,15 @@ class Objects:
         self._objects[name], self._readers[name] = one, _reader_of(one)
 
     @property
+    def modules(self) -> dict[str, Any]:
+        """Those of the script's that are modules."""
+        return {name: one for name, one in self._objects.items() if isinstance(one, torch.nn.Module)}
+
+    def own_states(self) -> dict[str, Any]:
+        """States of the script's that need not be alike on all ranks. Main thread."""
+        return {name: one.state_dict() for name, one in self._own.items() if not name.startswith(NOT_GIVEN)}
+
+    @property
     def large(self) -> frozenset[str]:
         """Names of which the newest boundary alone has a copy."""
         return frozenset(self._copies)

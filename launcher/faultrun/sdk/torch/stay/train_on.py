@@ -4,24 +4,20 @@ The missing ranks' samples become further parts of every step. Whatever is more 
 needs a rank that is not there, would be another training.
 """
 
-import json
 import os
-import zlib
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torch.nn.modules.batchnorm import _NormBase
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from faultrun.sdk.session import Session
 from faultrun.sdk.torch.group.ddp import Averaging
 from faultrun.sdk.torch.group.empty_places import keep_compiler_out
 from faultrun.sdk.torch.group.process_group import TrainingGroup
-from faultrun.sdk.torch.group.same_settings import group_store
 from faultrun.sdk.torch.loader.batch_shares import why_no_shares
 from faultrun.sdk.torch.state.buffers import same_values
-from faultrun.sdk.torch.state.rng import NumpyRng, PythonRng
+from faultrun.sdk.torch.stay.compared_ranks import ComparedRanks
 from faultrun.sdk.torch.training import Training
 
 _NO_BATCHES = "its steps are not those of guard.batches"
@@ -41,7 +37,12 @@ class TrainOn:
         self._steps = 0
         self._buffers: dict[str, Any] = {}
         self._changing = ""
-        self._numbers = _SharedNumbers(training.writer.session)
+        self._trains = True
+        """Whether the model was in training mode as the last update began: some are tuned in the other."""
+        self._changing_objects = ""
+        self._in_objects: dict[str, Any] | None = None
+        """Buffers of modules among the objects, as the step began; None where they are not looked at."""
+        self._compared = ComparedRanks(training.writer.session, training.parts.objects)
 
     def begin(self, averaging: Averaging, tell: Callable[[], object]) -> None:
         """Training begins: ranks meet in the script's steps from here on; ``tell`` tells of ``fields``."""
@@ -65,7 +66,7 @@ class TrainOn:
         meetings.why = meetings.why or why
 
     def _is_read(self) -> None:
-        if self._training.in_parts.is_given and self._training.parts.model.training:
+        if self._training.in_parts.is_given and self._training.parts.model.training is self._trains:
             self._reads = "its steps read a DataLoader that is not that of guard.batches"
 
     def _against_sum(self) -> str:
@@ -107,7 +108,9 @@ class TrainOn:
             return
         self._steps += 1
         if not self._steps & (self._steps - 1):
-            self._numbers.look(self._training.position.step)
+            self._compared.look(self._training.position.step)
+        if not self._steps & (self._steps - 1) or self._training.missing.places.missing:
+            self._in_objects = {name: one.clone() for name, one in self._of_objects()}
         if self._steps == 1:
             now = self._training.parts.buffers.now()
             self._buffers = {name: one.clone() for name, one in now.items()}
@@ -119,6 +122,8 @@ class TrainOn:
 
         NeedsAllRanks: it is.
         """
+        self._trains = self._training.parts.model.training
+        self._look_at_objects()
         meetings = None if self._group is None else self._group.meetings
         if meetings is not None and self._training.missing.places.missing:
             self._look_at_buffers()
@@ -136,6 +141,18 @@ class TrainOn:
         alike = (name in now and same_values(one, now[name]) for name, one in self._buffers.items())
         changed = [name for name, same in zip(self._buffers, alike, strict=True) if not same]
         self._changing = ", ".join(changed[:3])
+
+    def _look_at_objects(self) -> None:
+        """An update begins: what has changed in them since is of the passes, and no average that follows."""
+        before, self._in_objects = self._in_objects, None
+        if before is not None:
+            now = dict(self._of_objects())
+            changed = [name for name, one in now.items() if not _is_alike(before.get(name), one)]
+            self._changing_objects = self._changing_objects or ", ".join(changed[:3])
+
+    def _of_objects(self) -> Iterator[tuple[str, Any]]:
+        for name, module in self._training.parts.objects.modules.items():
+            yield from ((f"{name}.{path}", one) for path, one in module.named_buffers())
 
     def fields(self) -> dict[str, str]:
         """What the word that this rank can rejoin says of it: nothing where it was not asked."""
@@ -159,13 +176,15 @@ class TrainOn:
     @property
     def _of_model(self) -> str:
         if self._norms is None:
-            models = [self._training.parts.model, *([] if self._group is None else self._group.ddps)]
+            parts, ddps = self._training.parts, [] if self._group is None else self._group.ddps
+            models = [parts.model, *ddps, *parts.objects.modules.values()]
             modules = [pair for model in models for pair in model.named_modules()]
             self._norms = [(name, one) for name, one in modules if isinstance(one, _NormBase)]
         for name, one in self._norms:
             if one.training and (one.track_running_stats or "Batch" in type(one).__name__):
                 return f"{name} ({type(one).__name__}) trains, and is no sum over samples"
-        return f"steps change buffers ({self._changing})" if self._changing else ""
+        changing = self._changing or self._changing_objects
+        return f"steps change buffers ({changing})" if changing else ""
 
     @property
     def _of_steps(self) -> str:
@@ -176,43 +195,17 @@ class TrainOn:
             return "its loader draws from generators, or keeps counts, of its own"
         if training.under_way.keeps_copies:
             return "its ranks meet between two updates of a step"
-        if self._numbers.known:
-            return f"all ranks draw the same numbers from {' and '.join(sorted(self._numbers.known))}"
+        if alike := self._compared.alike:
+            return f"all ranks draw the same numbers from {' and '.join(sorted(alike))}"
+        if unlike := self._compared.unlike:
+            return f"objects ({', '.join(sorted(unlike))}) differ from rank to rank"
         if training.in_parts.asked != {"weight", "accumulating"}:
             return "its steps do not ask for guard.weight and guard.accumulating"
         return ""
 
 
-class _SharedNumbers:
-    """Finds out which generators all ranks draw from alike in their steps, as for what they decide together.
-
-    With shares of their own they would not go on alike. Ranks tell each other over their store; none waits.
-    """
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        both: dict[str, PythonRng | NumpyRng] = {"Python's random": PythonRng(), "numpy.random": NumpyRng()}
-        self._readers = both
-        self._last: dict[str, int] = {}
-        self.known: set[str] = set()
-        """Names of the generators."""
-
-    def look(self, step: int) -> None:
-        """Compare, behind ``step``, with the rank that came first; the others hear of it in the next look."""
-        now = {name: zlib.crc32(one.packed()) for name, one in self._readers.items()}
-        before, self._last, rank = self._last, now, self._session.rank
-        if (store := group_store()) is None:
-            return
-        key = f"faultrun/{self._session.incarnation}/numbers"
-        with suppress(RuntimeError, NotImplementedError):
-            told = store.compare_set(f"{key}/{step}", "", json.dumps([rank, now]))
-            first, theirs = json.loads(bytes(told))
-            for name, state in now.items():
-                drawn = before.get(name, state) != state
-                if first != rank and drawn and theirs[name] == state:
-                    store.set(f"{key}/{name}", b"1")
-                if store.check([f"{key}/{name}"]):
-                    self.known.add(name)
+def _is_alike(before: Any, now: Any) -> bool:
+    return before is not None and same_values(before, now)
 
 
 def _see_reads(call: Callable[[], object]) -> None:
