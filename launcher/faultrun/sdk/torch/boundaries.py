@@ -164,8 +164,8 @@ class Boundaries:
         groups = parts.updated.groups()
         updates = (0,) * len(groups) if self._counted is None else tuple(self._counted.updates)
         began = self.reading.epoch_rng
-        trained = parts.updated.now()
-        return Boundary(self.position, rng, groups, states, updates, trained, began, buffers=buffers)
+        trained, passes = parts.updated.now(), parts.next_pass.now()
+        return Boundary(self.position, rng, groups, states, updates, trained, passes, began, buffers=buffers)
 
     def state_at(self, boundary: Boundary) -> dict[str, Any]:
         """The state at ``boundary``, where it lies. Any thread, while the main thread changes nothing."""
@@ -249,6 +249,7 @@ class Boundaries:
         parts.buffers.put_back()
         parts.updated.put_back(last.groups, last.trained)
         parts.objects.put_back(last.objects)
+        parts.next_pass.put(last.next_pass)
         rng = self.recorder.read(last.rng)
         if redo.in_function or last.position.step + 1 in redo.noted:
             # else nothing of the step was done, and what was drawn since the last one is the script's own

@@ -78,7 +78,7 @@ class Boundary(NamedTuple):
 
     ``rng`` is its slot in the recorder, ``epoch_rng`` are the random numbers of its epoch's beginning;
     ``groups`` are each optimizer's, with their hyperparameters; ``updates`` counts the updates of each
-    optimizer since the start, ``trained`` which parameters are not frozen.
+    optimizer since the start, ``trained`` which parameters are not frozen, ``next_pass`` is ``NextPass.now()``.
     ``passage`` is None where the device is never behind, ``buffers`` where they are the copies of the newest
     boundary.
     """
@@ -89,6 +89,7 @@ class Boundary(NamedTuple):
     objects: dict[str, Any]
     updates: tuple[int, ...]
     trained: list[bool]
+    next_pass: list[bool]
     epoch_rng: Rng | None = None
     passage: Passage | None = None
     buffers: dict[str, Any] | None = None

@@ -80,20 +80,18 @@ class NextPass:
     A pass without gradients leaves that changed. Ranks that differ in it wait for each other for ever.
     """
 
-    is_of_rank = False
-
     def __init__(self, ddps: Callable[[], Sequence[Any]]) -> None:
         self._ddps = ddps
 
-    def state_dict(self) -> dict[str, Any]:
-        """State as it is now."""
-        return {name: [getattr(one, name) for one in self._ddps()] for name in _OF_NEXT_PASS}
+    def now(self) -> list[bool]:
+        """Tell both of each, one after the other."""
+        return [getattr(one, name) for one in self._ddps() for name in _OF_NEXT_PASS]
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Put back the state as it was."""
-        for name, values in state.items():
-            for one, value in zip(self._ddps(), values, strict=False):
-                setattr(one, name, value)
+    def put(self, then: Sequence[bool]) -> None:
+        """Have both as they were; the rest as it is."""
+        both = ((one, name) for one in self._ddps() for name in _OF_NEXT_PASS)
+        for (one, name), value in zip(both, then, strict=False):
+            setattr(one, name, value)
 
 
 class Buffers:

@@ -2,7 +2,7 @@
 
     {"faultrun": 1, "stage", "global_step", "epoch", "step_in_epoch", "rank", "world_size",
      "batch_ranks" (of how many ranks' batches a step is made), "model", "optimizer" (a list when there are
-     several), "updated" and "others" (``updated.py``), "objects", "rng", "epoch_rng", "buffers"}
+     several), "updated" and "others" (``updated.py``), "next_pass", "objects", "rng", "epoch_rng", "buffers"}
 
 ``buffers`` are those that ``model`` has not, or that have another shape or type than when training began.
 
@@ -21,7 +21,7 @@ import torch
 
 from faultrun.sdk.session import Session
 from faultrun.sdk.torch.group.process_group import training_group
-from faultrun.sdk.torch.state.boundary import EXTRA, NOT_GIVEN, Boundary, Device, Objects, with_numbers
+from faultrun.sdk.torch.state.boundary import EXTRA, Boundary, Device, Objects, with_numbers
 from faultrun.sdk.torch.state.buffers import Buffers, NextPass
 from faultrun.sdk.torch.state.rng import Rng, rng_to_plain
 from faultrun.sdk.torch.state.shards import ModuleState, meshes_of, packed, unpacked
@@ -53,14 +53,14 @@ class Parts:
     lasting: dict[int, weakref.ref[Any]] = field(default_factory=dict)
     buffers: Buffers = field(init=False)
     updated: Updated = field(init=False)
+    next_pass: NextPass = field(init=False)
 
     def __post_init__(self) -> None:
         self.buffers = Buffers(self.model)
         self.updated = Updated(self.model, self.optimizers, self.wrapped)
         if (extra := ExtraState(self.model)).is_there:
             self.objects.add(EXTRA, extra)
-        if self._ddps():
-            self.objects.add(f"{NOT_GIVEN}next pass", NextPass(self._ddps))
+        self.next_pass = NextPass(self._ddps)
 
     def note_gradients(self) -> None:
         """A step has ended: gradients that are there now may stay for all steps, as views of a buffer do."""
@@ -187,6 +187,7 @@ def assemble(
         "optimizer": optimizers[0] if len(optimizers) == 1 else optimizers,
         "updated": parts.updated.told(boundary.groups, boundary.trained),
         "others": parts.updated.others(),
+        "next_pass": boundary.next_pass,
         "objects": {name: plain(one) for name, one in boundary.objects.items() if name != EXTRA},
         "rng": rng_to_plain(rng[0]),
         "epoch_rng": None if rng[1] is None else rng_to_plain(rng[1]),
@@ -236,6 +237,7 @@ def load_some(parts: Parts, state: Mapping[str, Any]) -> None:
     shards = parts.shards
     parts.buffers.put(state.get("buffers", {}), persistent=state["model"])
     parts.updated.cast(state.get("updated", {}))
+    parts.next_pass.put(state.get("next_pass", ()))
     parts.model.load_state_dict(state["model"] if shards is None else shards.filled(state["model"]))
     saved = state["optimizer"] if len(parts.optimizers) != 1 else [state["optimizer"]]
     if "updated" in state:
