@@ -35,7 +35,7 @@ from faultrun.sdk.torch.state.dcp import gathered, objects_from, objects_in, tak
 from faultrun.sdk.torch.state.rng import restore_rng
 from faultrun.sdk.torch.state.state_dict import is_ours, read_state
 from faultrun.sdk.torch.stay.rejoin import Rejoin
-from faultrun.sdk.torch.stay.step_attempts import Loops, StepAttempt, gradients_wait
+from faultrun.sdk.torch.stay.step_attempts import Loops, StepAttempt, comes_again
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.save_files import Position, Saved, numbered
 from faultrun.sdk.worker.training_stages import told
@@ -139,7 +139,7 @@ class Guard:
         ``fabric.save`` asks for it too; for ``torch.save`` call it on all ranks and save on one.
         """
         training = self.training
-        last = training.history[-1] if gradients_wait(training) else None
+        last = training.history[-1] if comes_again(training) else None
         boundary = last or training.boundary_now(training.recorder.main_slot)
         rng = training.recorder.read(boundary.rng)
         objects = objects_in(training.parts.objects.states())
@@ -195,7 +195,7 @@ class Guard:
     def _leave_loop(self, *, early: bool) -> None:
         training, last = self.training, self.training.history[-1] if self.training.history else None
         training.in_loop = False
-        early = early and last is not None and last.position == training.position
+        early = early and last is not None and (last.position == training.position or training.is_unused)
         training.reading.leaves(last, training.position, early=early)
         training.decides()
         training.works_at(WorkPhase.UNKNOWN)  # what a script does between and after its epochs takes its time
@@ -265,12 +265,12 @@ class Guard:
 
         By any one rank, with its random numbers (``state_dict``: of all), under a new name. Behind a loop
         over ``batches`` as of the last step: what is done between two epochs is done again. Where gradients
-        wait for an update, too: they are added up anew. OSError.
+        wait for an update, or a batch was only taken, too: it comes again. OSError.
         """
         training = self.training
         before = training.works_at(WorkPhase.SAVING)
         ended = training.reading.ended(training.position)
-        if gradients_wait(training):
+        if comes_again(training):
             boundary = training.history[-1]
         else:
             boundary = ended or training.boundary_now(training.recorder.main_slot)

@@ -38,6 +38,8 @@ class Training(Boundaries):
         self.missing = MissingSamples(writer.session.rank)
         self._ran = False
         """Whether the model ran since the last boundary, which may change its buffers."""
+        self._is_seen = False
+        """Whether it was seen to run before."""
         self._is_asked = False
         self._decides = threading.Event()
         """The script has gone on from the last step, or has left its loop."""
@@ -191,8 +193,23 @@ class Training(Boundaries):
         self._is_unused, self.position, self.reading.is_fresh = True, position, False
         self.works_at(WorkPhase.COMPUTING)
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether batches were taken since the last boundary, and nothing was done with them.
+
+        Only where the model is seen as it runs, which a compiled one is not.
+        """
+        is_idle = not (self._is_used or self.in_parts.has_gradients or self.has_update)
+        return self._is_unused and self._is_seen and is_idle
+
+    @property
+    def _is_used(self) -> bool:
+        """Whether the model is seen to have run since the last boundary."""
+        return self._ran or self.carried.is_given
+
     def note_boundary(self, now: Callable[[], Boundary] | None = None) -> None:
         """A step is complete, or there is a place like its end to go on from."""
+        self._is_seen |= self._is_used
         self._ran = self._is_unused = False
         self.carried.boundary()
         super().note_boundary(now)

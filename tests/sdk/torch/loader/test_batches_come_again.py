@@ -376,6 +376,26 @@ def test_a_loop_that_was_left_by_break_is_over_and_no_other(tmp_path: Path, ends
     assert len(list(again.guard.batches(again.loader, 1))) == SIZE // BATCH
 
 
+def test_a_batch_that_nothing_was_done_with_comes_again_unless_its_loop_was_left_with_it(
+    tmp_path: Path,
+) -> None:
+    loop, path = Loop(tmp_path, loader), tmp_path / "own.pt"
+    for batch in loop.guard.batches(loop.loader, 0):
+        loop.optimizer.zero_grad()
+        if loop.guard.step_in_epoch > 3:
+            break
+        loop.guard.save(tmp_path / f"{loop.guard.global_step}.pt")
+        loop.step(batch)
+    loop.guard.save(path)
+    for saved, left in ((tmp_path / "2.pt", SIZE // BATCH - 2), (path, 0)):
+        again = Loop(tmp_path / "again", loader)
+        again.guard.load(torch.load(saved, weights_only=True))
+        assert len(list(again.guard.batches(again.loader, 0))) == left
+    assert next(iter(loop.guard.batches(loop.loader, 1))) is not None
+    back = loop.back(tmp_path, loader).guard
+    assert (back.global_step, back.epoch, back.step_in_epoch) == (3, 1, 0)
+
+
 def test_a_save_at_a_steps_end_waits_for_the_script_to_leave_its_loop(tmp_path: Path) -> None:
     """It is asked for in the midst of the step, and taken at its end: else the next batch would come."""
     loop = Loop(tmp_path / "loop", loader)

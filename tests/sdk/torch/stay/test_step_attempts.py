@@ -191,6 +191,58 @@ def test_where_gradients_are_added_up_each_batch_comes_once_and_nobody_stays(
     assert not whole.rejoin.why_not
 
 
+@pytest.mark.parametrize("lost", [None, (0, 5), (1, 1)])
+def test_a_batch_that_is_left_by_break_is_given_to_no_later_loop(
+    lost: tuple[int, int] | None, tmp_path: Path, in_a_group: None
+) -> None:
+    def read(job: Job) -> Any:
+        for epoch in range(job.guard.epoch, EPOCHS):
+            for batch in job.guard.batches(job.loader, epoch):
+                if job.guard.step_in_epoch > 4:
+                    job.rejoin.is_lost = (epoch, 5) in job.lost
+                    break
+                with job.guard.attempt():
+                    job.one((epoch, job.guard.step_in_epoch), int(batch), ends=True)
+        return job.done, job.guard.global_step, float(job.net.weight.detach())
+
+    whole = Job(tmp_path)
+    expected = whole.guard.run(lambda _: read(whole))
+    job = Job(tmp_path, lost={lost: "in"} if lost else {})
+    assert expected[1] == EPOCHS * 4
+    assert read(job) == expected
+    assert bool(job.rejoin.rejoined) is bool(lost)
+    assert not job.rejoin.why_not
+
+
+def test_gradients_of_a_batch_that_is_left_by_break_are_added_up_too(
+    tmp_path: Path, in_a_group: None
+) -> None:
+    job = Job(tmp_path)
+    for epoch in range(EPOCHS):
+        for batch in job.guard.batches(job.loader, epoch):
+            job.one((epoch, job.guard.step_in_epoch), int(batch), ends=job.guard.step_in_epoch < 4)
+            if job.guard.step_in_epoch == 4:
+                break
+    assert "added up" in job.rejoin.why_not
+
+
+def test_a_step_that_is_left_by_break_begins_anew_in_a_later_loop(tmp_path: Path) -> None:
+    def drawn(job: Job) -> list[tuple[int, float]]:
+        numbers = []
+        for last in (8, 12):
+            for step in job.guard.steps(last):
+                if step == 6 and last == 8:
+                    break
+                with job.guard.attempt():
+                    numbers.append((step, float(torch.rand(1))))
+                    job.optimizer.step()
+            numbers.append((0, float(torch.rand(1))))
+        return numbers
+
+    whole = Job(tmp_path)
+    assert whole.guard.run(lambda _: drawn(whole)) == drawn(Job(tmp_path))
+
+
 @pytest.mark.parametrize("attempts", [False, True])
 def test_without_faultrun_the_same_steps_are_counted(attempts: bool, tmp_path: Path) -> None:
     net = nn.Linear(1, 1)

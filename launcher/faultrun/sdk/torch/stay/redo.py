@@ -73,6 +73,12 @@ class Redo:
         self.in_function = False
         """Whether the script's own loop runs, which does not say when a step begins."""
 
+    def begins(self, step: int) -> None:
+        """A loop begins with ``step``: what was kept for it is of a loop that was left before its end."""
+        for kept in (self.noted, self.batches):
+            for later in [one for one in kept if one >= step]:
+                del kept[later]
+
     def keep(self, kept: dict[int, T], step: int, one: T) -> None:
         """``one`` belongs to ``step``, which begins: what is too long ago goes."""
         while kept and min(kept) <= step - self.kept:

@@ -57,6 +57,7 @@ class Loops:
         if training.reading.enters_steps(last):
             told(f"guard.steps({last}) was left early before the fault, and ends at once")
             return
+        training.redo.begins(training.position.step + 1)
         while True:
             if rejoin is not None:
                 rejoin.settle()
@@ -138,6 +139,9 @@ class Loops:
         rejoin.enter()
         rejoin.train_on.reads(loader)
         loaded = self._opened(loader, epoch)
+        redo.begins(training.position.step + 1)
+        if not training.is_unused and comes_again(training):
+            rejoin.cannot_any_more(_ADDS_UP)
         training.missing.opens(loader, epoch)
         given: Position | None = None
         while True:
@@ -152,11 +156,7 @@ class Loops:
             redo.copies_batches |= any(one.kept.is_changed for one in redo.batches.values())
             batch = None if unended else redo.batches.get(step)
             if batch is not None:
-                if batch.kept.is_changed:
-                    raise rejoin.gives_up(_IN_PLACE)
-                if not batch.kept.is_kept:
-                    raise rejoin.gives_up(_NO_COPY)
-                content = batch.kept.again()
+                content = _again(batch.kept, rejoin)
             else:
                 try:
                     content = next(loaded)
@@ -164,7 +164,11 @@ class Loops:
                     rejoin.at_an_epochs_end()
                     return
                 kept = KeptBatch(content, is_copied=redo.copies_batches)
-                batch = Batch(kept, epoch, training.position.step_in_epoch, training.reading.epoch_rng)
+                here = training.position
+                done = (
+                    here.step_in_epoch if here.epoch == epoch else 0
+                )  # it may be back behind the epoch before
+                batch = Batch(kept, epoch, done, training.reading.epoch_rng)
                 redo.keep(redo.batches, step, batch)
             if not unended:
                 training.begin_step(step)
@@ -310,6 +314,13 @@ class StepAttempt:
             self._loops.step()
 
 
+def _again(kept: KeptBatch, rejoin: Rejoin) -> Any:
+    """Give the batch of a step that comes again. PeerLost: it cannot be."""
+    if kept.is_changed or not kept.is_kept:
+        raise rejoin.gives_up(_IN_PLACE if kept.is_changed else _NO_COPY)
+    return kept.again()
+
+
 def _next(parts: Iterator[T], rejoin: Rejoin) -> T | None:
     """Read the next part of a step; None behind the last, or once a rank is there that it needs."""
     try:
@@ -334,19 +345,23 @@ def _adds_up(training: Training) -> bool:
 def _is_unended(training: Training) -> bool:
     """Whether batches since the last boundary made no update: gradients wait, or the script has skipped them.
 
-    It may have skipped them for the error of a lost peer, and then they come again.
+    It may have skipped them for the error of a lost peer, and then they come again. Not so that at which it
+    has left its loop, and with which nothing was done.
     """
-    last = training.history[-1].position if training.history else training.position
-    return last != training.position and last.step <= training.position.step
+    here = training.position
+    last = training.history[-1].position if training.history else here
+    return last != here and last.step <= here.step and not training.reading.was_left(here)
 
 
-def gradients_wait(training: Training) -> bool:
-    """Whether batches since the last boundary left gradients, which no save holds, for an update to come.
+def comes_again(training: Training) -> bool:
+    """Whether batches since the last boundary come again in a training that goes on from a save made now.
 
-    Then the last boundary is the place to go on from: nothing but these was changed since.
+    Nothing was done with them yet, or their gradients, which no save holds, wait for an update to come.
     """
     if not training.history or training.history[-1].position == training.position:
         return False
+    if training.is_unused:
+        return not training.reading.was_left(training.position)
     return training.lock.phase is UpdatePhase.CLEAN and _has_gradients(training.parts)
 
 
