@@ -195,6 +195,7 @@ class Guard:
     def _leave_loop(self, *, early: bool) -> None:
         training, last = self.training, self.training.history[-1] if self.training.history else None
         training.in_loop = False
+        training.in_parts.end()  # where the loop was left in the midst of a step
         early = early and last is not None and (last.position == training.position or training.is_unused)
         training.reading.leaves(last, training.position, early=early)
         training.decides()

@@ -4,18 +4,24 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
 
 from faultrun.errors import FaultrunError
 from faultrun.sdk.session import Session
 from faultrun.sdk.stay.batch_shares import Part, Sharing
 from faultrun.sdk.torch.state.buffers import same_values
+from faultrun.sdk.torch.state.shards import local_of
 
 _LOOKED_AT = 16
+_FIRST = 8
+"""Steps in which each gradient is looked at that is added to, and in those that are powers of two."""
 _DROPS = "its steps drop the gradients of their earlier parts"
+_LEAVES = "its steps add to gradients that the step before has left"
 _HINT = "DataLoader(dataset, batch_size=..., sampler=DistributedSampler(dataset)), or no --min_worker_num"
 
 
@@ -35,8 +41,12 @@ class InParts:
         """Whether the script has it, and what is read now is read by the script itself."""
         self._added = False
         """Whether there are gradients of parts of a step that goes on."""
-        self._held: list[tuple[Any, Any, Any]] = []
-        """Those as the last part ended, and some of their numbers."""
+        self._held: list[_Held] = []
+        """Those as the last part ended."""
+        self._steps = 0
+        self._looks = self._keeps_world = False
+        self._come: set[int] = set()
+        """The parameters whose gradients have come in this step, where that is looked at."""
         self._early = ""
         """What the script has done with gradients of the part that wants all of them to be there."""
         self._averaged: set[Any] = set()
@@ -49,24 +59,33 @@ class InParts:
         self._added, self._held = False, []
         self._averaged.clear()
 
-    def watch(self, optimizers: Iterable[Any], lost: Callable[[str], object]) -> None:
+    def watch(
+        self, optimizers: Iterable[Any], lost: Callable[[str], object], *, keeps_world: bool = False
+    ) -> None:
         """Watch when gradients come, and call ``lost``, with why, where a step in parts would be another.
 
         An optimizer's ``zero_grad``, which many loops begin a step with, does nothing between two parts.
+        Where ``keeps_world`` an average is the sum of those that live through the size of the whole world:
+        what was averaged in the step before, and is left, would become less.
         """
         if self._parameters:
             return
-        self._lost = lost
+        self._lost, self._keeps_world = lost, keeps_world
         for one in optimizers:
             one.zero_grad = partial(self._zero, one.zero_grad)
             self._parameters += [each for group in one.param_groups for each in group["params"]]
         for each in self._parameters:
             if each.requires_grad:
-                each.register_hook(self._comes)
+                each.register_hook(partial(self._comes, each))
 
     def begins(self) -> None:
         """A part begins, or a step of one part."""
         self.has_gradients, self._early = False, ""
+        if not self._added:
+            self._steps += 1
+            is_soon = self._steps < _FIRST or not self._steps & (self._steps - 1)
+            self._looks = self._keeps_world and (self.accumulating or is_soon)
+            self._come.clear()
 
     @contextmanager
     def given(self) -> Iterator[None]:
@@ -80,8 +99,7 @@ class InParts:
     def ends(self) -> None:
         """A part has ended, and more of its step follow."""
         self._added = bool(self._parameters)
-        there = [one for one in self._parameters if one.grad is not None and not one.grad.is_sparse]
-        self._held = [(one, one.grad, _some_of(one.grad)) for one in there]
+        self._held = [_Held.of(one) for one in self._parameters if one.grad is not None]
         if self.has_gradients and not self._held:
             self._lost(_DROPS)
 
@@ -110,7 +128,11 @@ class InParts:
             zero_grad(*how, **named)
             self._averaged.clear()
 
-    def _comes(self, _: Any) -> None:
+    def _comes(self, parameter: Any, _: Any) -> None:
+        if self._looks and id(parameter) not in self._come:
+            self._come.add(id(parameter))
+            if parameter.grad is not None and not _is_zero(parameter.grad):
+                self._lost(_LEAVES)
         if self._early:
             why, self._early = self._early, ""
             self._lost(why)
@@ -119,7 +141,7 @@ class InParts:
         self.has_gradients = True
         self._added |= self.accumulating
         held, self._held = self._held, []
-        if any(one.grad is not grad or not same_values(_some_of(grad), some) for one, grad, some in held):
+        if not all(one.is_there for one in held):
             self._lost(_DROPS)
 
     def check_update(self) -> None:
@@ -132,10 +154,47 @@ class InParts:
             )
 
 
-def _some_of(gradient: Any) -> Any:
-    """Copy numbers from all over it: a script may write to its ``data``, which torch does not count."""
-    every = max(1, gradient.numel() // _LOOKED_AT)
-    return gradient.detach().reshape(-1)[::every].nan_to_num(nan=1.0)
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A gradient, and copies of some numbers: a script may write to its ``data``, which torch does not count.
+
+    They are from all over it, and one is not zero if any is not: that of a table is zero almost everywhere.
+    """
+
+    parameter: Any
+    gradient: Any
+    size: int
+    places: Any
+    numbers: Any
+
+    @staticmethod
+    def of(parameter: Any) -> "_Held":
+        """The one that this parameter has."""
+        flat = _numbers_of(parameter.grad)
+        places = torch.arange(0, len(flat), max(1, len(flat) // _LOOKED_AT), device=flat.device)
+        if len(flat) and not flat[places].any():
+            places = flat.abs().argmax()[None]
+        return _Held(parameter, parameter.grad, len(flat), places, flat[places].nan_to_num(nan=1.0))
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the parameter still has it, as it was."""
+        if self.parameter.grad is not self.gradient:
+            return False
+        flat = _numbers_of(self.gradient)
+        return len(flat) == self.size and same_values(flat[self.places].nan_to_num(nan=1.0), self.numbers)
+
+
+def _numbers_of(gradient: Any) -> Any:
+    one = local_of(gradient.detach())
+    return (one._values() if one.is_sparse else one).reshape(-1)
+
+
+def _is_zero(gradient: Any) -> bool:
+    """Whether all of it is; a device that records a graph may not be waited for, and is not asked."""
+    if gradient.is_cuda and torch.cuda.is_current_stream_capturing():
+        return True
+    return not bool(_numbers_of(gradient).any())
 
 
 def lost_parts(_: str) -> None:

@@ -78,7 +78,7 @@ class Boundary(NamedTuple):
 
     ``rng`` is its slot in the recorder, ``epoch_rng`` are the random numbers of its epoch's beginning;
     ``groups`` are each optimizer's, with their hyperparameters; ``updates`` counts the updates of each
-    optimizer since the start, ``trained`` which parameters are not frozen, ``next_pass`` is ``NextPass.now()``.
+    optimizer since the start, ``trained`` which parameters are not frozen, ``next_pass`` is a ``NextPass``.
     ``passage`` is None where the device is never behind, ``buffers`` where they are the copies of the newest
     boundary.
     """

@@ -53,7 +53,7 @@ class TrainOn:
             averaging.places, averaging.meets = lambda: group.places, meetings.averages
             in_parts = self._training.in_parts
             averaging.averages = in_parts.averages
-            in_parts.watch(self._training.parts.optimizers, self._cannot)
+            in_parts.watch(self._training.parts.optimizers, self._cannot, keeps_world=True)
             self._training.missing.cannot = self._cannot
             _see_reads(self._is_read)
 
