@@ -54,3 +54,10 @@ def test_how_long_each_is_missing_is_counted_from_the_plan_without_it() -> None:
     known.planned(plan(set(), heals=True), 40.0)
     assert known.one_group(4, 41.0) == ("rank 2 is back after 21 s; all 4 train", 21.0)
     assert (known.one_group(4, 42.0), known.words(4, 42.0)) == (("", 0.0), "")
+
+
+def test_once_a_rank_has_finished_nobody_is_said_to_heal() -> None:
+    known, ends = MissingRanks(), plan({2, 3})
+    assert running_words((), ends, 29500, (), {2}) == "rank 2 has finished, ranks 0 1 go on without"
+    known.planned(ends, 10.0, {2})
+    assert known.words(4, 22.0) == ""

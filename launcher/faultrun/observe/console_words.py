@@ -39,10 +39,20 @@ def saved_words(state: RunState) -> str:
     return "; no save was reported"
 
 
-def running_words(ranks: Collection[int], plan: Plan | None, port: int, parked: Collection[int]) -> str:
+def running_words(
+    ranks: Collection[int],
+    plan: Plan | None,
+    port: int,
+    parked: Collection[int],
+    finished: Collection[int] = (),
+) -> str:
     """``4 workers running, port 8118``; where some stayed, who comes (was ``parked``), and who is missing."""
     if plan is None or not plan.kept:
         return f"{several(len(ranks), 'worker')} running, port {port}"
+    if finished:
+        goes, has = ("goes" if len(plan.kept) == 1 else "go"), ("has" if len(finished) == 1 else "have")
+        done = f"{rank_names(sorted(finished))} {has} finished"
+        return f"{done}, {rank_names(sorted(plan.kept))} {goes} on without"
     anew, stayed = tuple(sorted(plan.newcomers)), several(len(plan.kept), "worker")
     back = "comes back" if len(anew) == 1 else "come back"
     comes = back if plan.heals and plan.newcomers.issubset(parked) else "started again"

@@ -24,10 +24,11 @@ class MissingRanks:
         self._back: dict[int, float] = {}
         self._barred = frozenset[int]()
 
-    def planned(self, plan: Plan, at_s: float) -> None:
-        """``plan`` follows from ``at_s`` on."""
+    def planned(self, plan: Plan, at_s: float, finished: Collection[int] = ()) -> None:
+        """``plan`` follows from ``at_s`` on; once ranks have ``finished``, none comes to an empty place."""
         self._back = {rank: s for rank, s in self.since_s.items() if rank in plan.newcomers}
-        self.since_s = {rank: self.since_s.get(rank, at_s) for rank in sorted(plan.missing)}
+        empty = () if finished else sorted(plan.missing)
+        self.since_s = {rank: self.since_s.get(rank, at_s) for rank in empty}
         self._barred = plan.barred()
 
     def one_group(self, world_size: int, at_s: float) -> tuple[str, float]:

@@ -164,9 +164,11 @@ class RunView:
             return  # it came too late, and another follows
         self.plan, self.first_step = plan, None
         self._begun = isinstance(line.event, PlanElsewhere)
+        ends = [(rank, one.end.event) for rank, one in self.workers.items() if one.end is not None]
+        finished = [rank for rank, end in ends if isinstance(end, WorkerExit) and end.clean]
         self.workers = {rank: one for rank, one in self.workers.items() if rank in plan.kept}
         self.up &= plan.kept
-        self.missing.planned(plan, line.run_s)
+        self.missing.planned(plan, line.run_s, finished)
 
     def _survivors(self, line: JournalLine) -> None:
         match line.event:

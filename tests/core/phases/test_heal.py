@@ -340,3 +340,52 @@ def test_what_all_ranks_raise_in_one_step_is_one_fault_until_they_have_done_anot
     assert story.plan.kept == frozenset()
     assert (story.plan.ledger.restarts == charged) is not trained
     assert (story.plan.ledger.incidents, story.plan.ledger.alike) == (2, alike)
+
+
+@pytest.mark.parametrize("when", ["once a plan is there", "before", "at first"])
+def test_where_the_others_finish_as_they_are_to_form_a_group_the_run_ends_well(when: str) -> None:
+    story = sharing()
+    if when == "at first":
+        story.returned(0).killed(1).examined()
+    elif when == "before":
+        story.killed(1).returned(0).examined()
+    else:
+        story.killed(1).examined().returned(0)
+    assert (sorted(story.plan.kept), sorted(story.plan.missing)) == ([2], [0, 1])
+    story.rang(Timer.REJOIN)
+    assert story.phase is Phase.RUNNING  # it evaluates, and waits for nobody
+    story.returned(2).drained()
+    assert (story.state.exit_code, len(story.plan.ledger.restarts)) == (0, 1)
+    assert not [one for one in story.performed(Spawn) if one.ranks]
+
+
+def test_who_came_for_another_is_ended_where_all_that_had_a_state_for_it_have_finished() -> None:
+    story = standby(sharing(), 1).killed(1).examined().returned(0)
+    story.performed(Kill)
+    story.returned(2)
+    assert [one.ranks for one in story.performed(Kill)] == [frozenset({1})]
+    story.killed(1).drained()
+    assert story.state.exit_code == 0
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_a_rank_that_is_killed_as_all_others_finish_is_not_needed(last: int) -> None:
+    story = sharing().returned(2)
+    story = (story.returned(0).killed(1) if last else story.killed(1).returned(0)).drained()
+    assert (story.state.exit_code, story.incident.rank) == (0, 1)
+
+
+@pytest.mark.parametrize("how", ["first of the group", "all wait", "asked to leave", "its own exception"])
+def test_a_lost_rank_is_needed_at_the_end_where_another_may_have_done_less(how: str) -> None:
+    story = sharing(windows=STAYING if how == "all wait" else SHARING)
+    if how == "first of the group":
+        story.killed(0).examined().returned(1)
+    elif how == "asked to leave":
+        story.returned(0).returned(1, 1).returned(2)
+    elif how == "its own exception":
+        story.returned(0).returned(2).returned(1, 1)
+    else:
+        story.killed(1).examined().returned(0)
+    for rank in story.state.life.alive:
+        story.killed(rank)
+    assert story.drained().phase is Phase.SURVEYING

@@ -10,7 +10,8 @@ loaders' processes have), ``wipes-STEP`` (the data of gradients), ``sums-STEP`` 
 ``returns-STEP`` (gradients, by hand, and adds none up), ``breaks`` (off in each epoch), ``compiles``,
 ``draws`` (numbers that all ranks draw), ``tunes`` (in eval mode), ``passes`` or ``apart`` (objects of its
 own), ``gathers-STEP``, ``evaluates-STEP``, ``logs-STEP`` (behind the update), ``broadcasts-STEP`` (from it
-on), ``waits-STEP`` (behind it), ``kill-RANK-STEP-PHASE`` (once).
+on), ``waits-STEP`` (behind it), ``rests`` (behind the loop, until a peer is lost),
+``kill-RANK-STEP-PHASE`` (once).
 """
 
 import os
@@ -243,6 +244,12 @@ class Job:
         while f"waits-{self.step}" in WORDS and not (OUT / f"go_on_{self.step}").exists():
             time.sleep(0.002)
 
+    def rests(self) -> None:
+        this = worker()
+        assert this is not None
+        (OUT / f"rests_{RANK}").touch()
+        this.regroup.wait_lost(this.session.incarnation, 120.0)
+
     def ends(self) -> None:
         weights = torch.cat([one.detach().reshape(-1) for one in self.net.parameters()])
         torch.save(weights, OUT / f"weights_{RANK}.pt")
@@ -260,4 +267,6 @@ if __name__ == "__main__":
         job.guard.run(job.train)
     else:
         job.train()
+    if "rests" in WORDS:
+        job.rests()
     job.ends()

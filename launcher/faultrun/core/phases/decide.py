@@ -159,6 +159,8 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
         case Phase.RUNNING, rejoin.MemoryFaultFound():
             return replace_ranks.repair(state, event)
         # A worker ends, or an incarnation.
+        case Phase.RUNNING, WorkerExit(rank=rank) if replace_ranks.came_too_late(state):
+            return drain.ended(state, event, f"rank {rank} {describe(event.status)}, and nobody needs it")
         case Phase.RUNNING, WorkerExit(clean=True, rank=rank) if rank in state.life.rejoining:
             return replace_ranks.left(state, event)
         case Phase.RUNNING, WorkerExit(clean=True):

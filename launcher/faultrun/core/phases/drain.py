@@ -5,9 +5,16 @@ Called by ``decide`` only, which says when each of them applies.
 
 from dataclasses import replace
 
-from faultrun.core.diagnosis.diagnose import KILLED, conclude, exit_code_of, new_incident, open_incident
+from faultrun.core.diagnosis.diagnose import (
+    KILLED,
+    conclude,
+    exit_code_of,
+    is_hard,
+    new_incident,
+    open_incident,
+)
 from faultrun.core.phases import begin, grace_window, look_for_checkpoint, node_statement, one_stop
-from faultrun.core.phases.may_stay import unkept, why_not_stay
+from faultrun.core.phases.may_stay import ends_without, unkept, why_not_stay
 from faultrun.model.actions import Action, Kill, RaiseAlarm, RequestGasp, StartTimer, Sweep, VerifySave
 from faultrun.model.events import Drained, HelperExit, SpawnFailed, Timer, WorkerExit
 from faultrun.model.exits import Exited
@@ -327,10 +334,17 @@ def drained(state: RunState, event: Drained) -> Step:
     return after_sweep(state, event.at_s)
 
 
+def _came_to_the_end(state: RunState) -> bool:
+    """Whether one rank was killed after all others had finished, not asked to, and they need it no more."""
+    lost = [one for one in state.life.exits if not one.clean]
+    alone = len(lost) == 1 and is_hard(lost[0].status) and _drain_of(state).deadline == NO_TIME
+    return alone and ends_without(state)
+
+
 def after_sweep(state: RunState, now_s: float) -> Step:
     """No process is left: wait for what a stop still needs, end, or look for a checkpoint."""
     drain = state.life.drain
-    if drain is None and state.stop is None and state.failure is None:
+    if state.stop is None and state.failure is None and (drain is None or _came_to_the_end(state)):
         return node_statement.await_plan(state, now_s, NodeStatus.DONE, "every rank finished")
     if drain is not None:
         kept = replace(state, life=replace(state.life, drain=replace(drain, swept=True)))

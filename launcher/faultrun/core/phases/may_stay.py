@@ -1,5 +1,8 @@
 """Whether ranks of this node can outlive another's fault; where not, why, in words for a person. Pure."""
 
+import math
+
+from faultrun.core.diagnosis.diagnose import is_hard
 from faultrun.model.exits import Exited, ExitStatus
 from faultrun.model.run import RunState
 
@@ -22,7 +25,8 @@ def why_not_stay(state: RunState, *dead: int, status: ExitStatus | None = None) 
         return "survivors are not to stay (--on_fault=restart)"
     if state.stop is not None or state.failure is not None:
         return "the run is about to end"
-    if life.finished:
+    killed = status is not None and is_hard(status)
+    if life.finished and not (killed and ends_without(state, *dead)):
         return "a rank has finished"
     if not survivors and not elsewhere(state):
         return "no other rank lives"
@@ -53,10 +57,22 @@ def why_not_train_on(state: RunState, *dead: int) -> str:
     living = life.alive.difference(dead)
     if len(living) < windows.trains_from and not life.finished:  # no newcomer for a rank that has finished
         return f"{len(living)} ranks live, and fewer than {windows.trains_from} never train on"
-    reasons = [(rank, told[rank]) for rank in sorted(living) if rank in told]  # all ranks are alike
+    reasons = [(rank, told[rank]) for rank in sorted(living & told.keys() or told)]  # all ranks are alike
     if not reasons:
         return "no rank that lives has said that it can"
     return next((f"rank {rank} cannot share: {why}" for rank, why in reasons if why), "")
+
+
+def ends_without(state: RunState, *dying: int) -> bool:
+    """Whether ranks that have finished need no lost one any more: each holds what all hold.
+
+    But for the first of a group, which does for all what follows the last step (``guard.leads``).
+    """
+    life = state.life
+    dead = {*dying, *(one.rank for one in life.exits if not one.clean)}
+    lost = dead.union(rank for rank, _ in life.unswept) - life.finished
+    known = not why_not_train_on(state, *dead)
+    return known and bool(life.finished) and min(life.finished | life.alive) < min(lost, default=math.inf)
 
 
 def came_in_vain(state: RunState, *dead: int) -> bool:

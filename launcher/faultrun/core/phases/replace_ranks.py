@@ -14,7 +14,14 @@ from dataclasses import replace
 
 from faultrun.core.diagnosis.diagnose import conclude, new_incident, open_incident
 from faultrun.core.phases import drain
-from faultrun.core.phases.may_stay import elsewhere, repair_refusal, unkept, why_not_stay, why_not_train_on
+from faultrun.core.phases.may_stay import (
+    elsewhere,
+    ends_without,
+    repair_refusal,
+    unkept,
+    why_not_stay,
+    why_not_train_on,
+)
 from faultrun.core.phases.node_statement import publish
 from faultrun.model import actions
 from faultrun.model.events import PlanAdopted, Timer, TimerFired, WorkerExit
@@ -115,15 +122,34 @@ def another(state: RunState, event: WorkerExit) -> Step:
 
 
 def left(state: RunState, event: WorkerExit) -> Step:
-    """A rank that others wait for has finished: it never comes, and its work is not done twice."""
+    """A rank that others wait for has finished: it never comes, and its work is not done twice.
+
+    By what it holds all have finished whom it needs; so no newcomer is, once none lives that has trained.
+    """
     gone = replace(state, life=state.life.reaped(event))
-    if _heals(state) and gone.life.alive:
-        return regroup(gone, event.at_s, f"rank {event.rank} has finished; the others go on without it")
-    if _heals(state):
-        gone = replace(gone, phase=Phase.RUNNING, life=replace(gone.life, drain=None))
-        return drain.sweep_when_empty(gone, event.at_s, f"rank {event.rank} finished")
-    why = f"rank {event.rank} finished before all were one group again"
-    return abandon(gone, event.at_s, why, event.rank)
+    alive, why = gone.life.alive, f"rank {event.rank} finished"
+    if not (_heals(state) or ends_without(gone)):
+        return abandon(gone, event.at_s, f"{why} before all were one group again", event.rank)
+    if state.life.incident is not None:
+        again = Step(state=gone, actions=(_examine(gone),), why=f"{why}; {len(alive)} stay")
+        return again if alive else drain.sweep_when_empty(gone, event.at_s, why)
+    if _trained(gone.life):
+        return regroup(gone, event.at_s, f"{why}; the others go on without it")
+    gone = replace(gone, phase=Phase.RUNNING, life=replace(gone.life, drain=None))
+    if not alive:
+        return drain.sweep_when_empty(gone, event.at_s, why)
+    return Step(state=gone, actions=(actions.Kill(ranks=alive),), why=f"{why}; {_ranks(alive)} came too late")
+
+
+def came_too_late(state: RunState) -> bool:
+    """Whether those that live came for others, and all that had a state for them have finished."""
+    life = state.life
+    return life.alive <= life.rejoining and ends_without(state) and not _trained(life)
+
+
+def _trained(life: Life) -> frozenset[int]:
+    """Who lives and has a state."""
+    return life.alive & (life.rejoinable | {one.rank for one in life.steps})
 
 
 def examined(state: RunState, event: rejoin.DeathsExamined) -> Step:
@@ -259,6 +285,8 @@ def overdue(state: RunState, event: TimerFired) -> Step:
     """The wait is over. A group is one once all are in, so no rank tells who is late; newcomers are named."""
     if state.phase is Phase.RUNNING and not state.life.rejoining:
         return Step(state=state, why="all have rejoined")
+    if state.phase is Phase.RUNNING and ends_without(state):
+        return Step(state=state, why="a rank has finished: who waits for another in vain says so")
     missing, stuck = state.life.rejoining, _stuck(state)
     if state.phase is Phase.RUNNING and (came := _came_to_heal(state)):
         # The others wait for none of these: they have trained without them.

@@ -112,7 +112,9 @@ def next_step(
         case standing.Trains():
             return Waiting(reason="the end of the workers")
         case standing.Finished():
-            return finished(plan.incarnation, now_s, 0, "every rank finished")
+            all_of_them = not plan.missing and all(one.left.incident is None for one in nodes.members)
+            who = "every rank" if all_of_them else "every rank that was left"
+            return finished(plan.incarnation, now_s, 0, f"{who} finished")
         case _:
             assert_never(decides)
 

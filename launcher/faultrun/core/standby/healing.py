@@ -22,8 +22,8 @@ RETRY_S = 10.0
 def healed(standbys: StandbyState, event: Event, run: RunState) -> tuple[StandbyState, tuple[Action, ...]]:
     """What is known after ``event`` of newcomers for empty places, and what is to be done about them."""
     standbys = _after(standbys, event, run)
-    missing = frozenset[int]() if run.plan is None else run.plan.missing - run.life.finished - run.barred
-    if run.phase not in (Phase.RUNNING, Phase.REPLACING):
+    missing = frozenset[int]() if run.plan is None else run.plan.missing - run.barred
+    if run.phase not in (Phase.RUNNING, Phase.REPLACING) or run.life.finished:
         return _given_up(standbys, run.incarnation)
     if isinstance(event, TimerFired) and (late := _late(standbys, run, event.at_s)):
         why = f"it was not at its first step after {COMES_S:g} s"

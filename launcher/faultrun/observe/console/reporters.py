@@ -128,7 +128,9 @@ class ConsoleReporter:
             case ConfigRewritten(file=file, key=key, after=after):
                 self._say(f"rewrote {file}: {key} = {after}")
             case IncarnationStarted(incarnation=life, ranks=ranks, master_port=port):
-                self._say(f"incarnation {life}: {running_words(ranks, step.state.plan, port, self._parked)}")
+                ended = step.state.life.finished
+                words = running_words(ranks, step.state.plan, port, self._parked, ended)
+                self._say(f"incarnation {life}: {words}")
                 self._cards.running(event.at_s)
                 self._begun = True
             case RankRejoined(step=at) if before and before.life.rejoining and not step.state.life.rejoining:
@@ -304,7 +306,7 @@ class ConsoleReporter:
     def _adopted(self, event: PlanAdopted, before: RunState | None) -> None:
         plan, self._begun = event.plan, False
         self._parked = frozenset() if before is None else before.life.parked
-        self._missing.planned(plan, event.at_s)
+        self._missing.planned(plan, event.at_s, () if before is None else before.life.finished)
         for one in plan.replaced:
             words = place_taken(one)
             self._say(words.removeprefix(f"node {one.by} ") if one.by == self._spec.node else words)

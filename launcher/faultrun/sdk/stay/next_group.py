@@ -22,7 +22,8 @@ _TEXTS = (*_PLACE, "secret")
 class Join:
     """Enter ``incarnation``. Fields as in ``model.wire``; ``memory`` is a descriptor, -1 for none.
 
-    ``all_stayed``: all are in it, and none is new. ``missing``: the ranks whose places are empty.
+    ``all_stayed``: all are in it, and none is new. ``missing``: the ranks whose places are empty; ``others``:
+    these, and who is new.
     """
 
     incarnation: int
@@ -32,6 +33,7 @@ class Join:
     memory: int = -1
     all_stayed: bool = False
     missing: tuple[int, ...] = ()
+    others: frozenset[int] = frozenset()
     stdout: str = ""
     stderr: str = ""
     error_file: str = ""
@@ -73,6 +75,8 @@ class Regroup:
         """How long the supervisor waits for all to have rejoined."""
         self.times: dict[str, float] = {}
         """When what happened in the incident that is under way (monotonic clock)."""
+        self.may_end: Callable[[], bool] = bool
+        """Whether the script may end although a peer is lost. Main thread."""
         self.abort: Callable[[int], object] = int
         """Frees the main thread out of a collective of this incarnation's group. Helper thread."""
         self._on_lost: Callable[[], object] | None = None
@@ -110,6 +114,7 @@ class Regroup:
                         memory=memory,
                         all_stayed=content.get("newcomers") == [] and not missing,
                         missing=missing,
+                        others=frozenset((*missing, *content.get("newcomers", ()))),
                         **{name: str(content.get(name, "")) for name in _TEXTS},
                     )
                 )
@@ -178,6 +183,12 @@ class Regroup:
                 return None
             join, self._join = self._join, None
             return join
+
+    def keeps(self, rank: int, after: int, timeout_s: float) -> bool:
+        """Wait for a group newer than ``after``: whether ``rank`` lives on in it. Main thread."""
+        with self._news:
+            self._news.wait_for(lambda: self._join is not None and self._join.incarnation > after, timeout_s)
+            return self._join is not None and rank not in self._join.others
 
     def memory(self) -> int | None:
         """The descriptor that was asked for, once; None until it has come."""

@@ -33,6 +33,7 @@ from faultrun.sdk.worker.training_stages import Stages, told
 if TYPE_CHECKING:
     from faultrun.testing import Injector
 
+_OUTSIDE = "its script has ended outside of a step that can be taken back"
 _LINGER_S = 2.0
 """How long a script that a peer's proposal has ended waits for faultrun's request, milliseconds away."""
 
@@ -156,6 +157,7 @@ class Worker:
             because = "the main thread says when everything is done, and this is another one"
             hint = "call it as the last line of the script"
             raise FaultrunError("faultrun.sdk.done() cannot be called here", because=because, hint=hint)
+        self._save_for_the_lost()
         self._say_done(ends_within_s)
 
     def agree_on_save(self, newest: int) -> int:
@@ -210,13 +212,18 @@ class Worker:
         """Whether others wait for this process in the next group."""
         return self.regroup.is_awaited and self.regroup.is_lost(self.session.incarnation)
 
-    def _await_request(self) -> None:
+    def _save_for_the_lost(self) -> None:
+        """The script has come to its end. Where a peer that is lost has to come to it too, all save first."""
+        if self._is_missed and not self.regroup.may_end():
+            self._await_request("its script has ended, and a rank that is lost has to end, too")
+            self._await_leaving()
+
+    def _await_request(self, why: str = _OUTSIDE) -> None:
         """Wait to be asked to save. Who waits for this process in the next group is told to wait no more."""
         until_s = time.monotonic() + self.session.verdict_s
         while time.monotonic() < until_s and not self._helper.requested.wait(_LOOK_S):
             if self._is_missed:
                 self.regroup.is_awaited, until_s = False, time.monotonic() + self.session.verdict_s
-                why = "its script has ended outside of a step that can be taken back"
                 self.say("cannot_rejoin", incarnation=self.session.incarnation, why=why)
 
     def _at_exit(self) -> None:
@@ -224,6 +231,8 @@ class Worker:
         if os.getpid() != self._pid:
             return
         self._main_is_out()
+        if self._error is None:
+            self._save_for_the_lost()
         provider = self._helper.provider
         if self._error is None and provider is not None and provider.unfinished():
             self._helper.requested.wait(_LINGER_UNFINISHED_S)  # sys.exit in an except clause of the script

@@ -88,6 +88,20 @@ def test_a_rank_is_lost_and_the_others_do_its_share_to_the_end(
 
 
 @pytest.mark.parametrize("rank", [0, 1])
+def test_who_is_lost_behind_the_loop_has_to_end_again_only_where_it_ends_for_all(
+    rank: int, tmp_path: Path
+) -> None:
+    with stage_of(tmp_path, *DDP, "rests") as stage:
+        stage.begin()
+        rest = [stage.folder / f"rests_{one}" for one in range(3)]
+        stage.wait_for(lambda: all(one.exists() for one in rest), "the end of the loop")
+        stage.kill(rank)
+        assert set(stage.wait_ended()) == {0}, stage.logs()
+        needed = [one for one in stage.heard("cannot_rejoin") if "has to end, too" in one["why"]]
+        assert bool(needed) is (rank == 0)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
 def test_a_place_is_filled_while_the_others_train(rank: int, tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, DDP)
     with stage_of(tmp_path / "hit", *DDP, "waits-3", "waits-6") as stage:

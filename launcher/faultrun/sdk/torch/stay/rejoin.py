@@ -118,6 +118,7 @@ class Rejoin:
         gc.collect()
         gc.freeze()
         self._worker.regroup.abort = self._abort
+        self._worker.regroup.may_end = self._may_end
         if newcomer:
             self._state.is_whole = False
             self._worker.say("can_join")
@@ -264,6 +265,12 @@ class Rejoin:
         self.cannot_any_more("all its steps are done")
         self._alike = None
         return True
+
+    def _may_end(self) -> bool:
+        """Whether this rank, at its end, has what all hold, and the one that ends for all lives on."""
+        first = (*self._training.missing.places.members[:1], 0)[0]
+        alike = self.train_on.fields() == {"trains_on": ""} and not self._training.in_loop
+        return alike and self._worker.regroup.keeps(first, self.incarnation, self._verdict_s)
 
     def _before_gradients(self) -> None:
         """Nothing of this step has left this rank yet."""
