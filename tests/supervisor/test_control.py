@@ -12,6 +12,7 @@ import pytest
 
 from faultrun.model.events import FirstStep
 from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspFailed, GaspSaved, SaveRequested
+from faultrun.model.observed.rejoin import RankRejoined
 from faultrun.model.spec.windows import Deadline
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.wire import SLOT_BYTES, message, pack_word
@@ -67,6 +68,28 @@ def test_the_first_step_is_told_once_all_ranks_have_done_one(desk: Desk) -> None
     assert (event.step, event.incarnation) == (12, 3)
     first.says("step", step=13)
     desk.nothing()
+
+
+def test_a_step_is_one_of_a_new_group_once_its_rank_is_in_it_and_beyond_where_that_stands(desk: Desk) -> None:
+    ranks = desk.worker(0), desk.worker(1)
+    desk.nothing()
+    desk.control.begin(4, desk.page, kept=frozenset({0, 1}))
+    for rank, worker in enumerate(ranks):
+        write_step(desk, rank, 20)  # both evaluate behind it, and have not heard of the group
+        desk.control.send_join(rank, {"store": "/s", "page": "/p:0", "timeout_s": 30.0})
+        worker.says("step", step=20)
+    desk.nothing()
+    for worker in ranks:
+        worker.says("rejoined", incarnation=4, step=20)
+        assert desk.hears(RankRejoined).step == 20
+    ranks[0].says("step", step=20)  # which others had finished
+    write_step(desk, 0, 21)
+    ranks[0].says("step", step=21)
+    desk.nothing()
+    write_step(desk, 1, 21)
+    ranks[1].says("step", step=21)
+    event = desk.hears(FirstStep)
+    assert (event.step, event.began) == (21, 21)
 
 
 def test_the_request_to_save_reaches_the_asked_ranks_only(desk: Desk) -> None:

@@ -1,6 +1,7 @@
 """The Unix socket: workers report through it, ``faultrun stop`` and friends command through it."""
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 from faultrun.core.control_messages import path, said, seconds, short, whole
 from faultrun.model.events import Event, FirstStep, Heartbeat
 from faultrun.model.observed.dying_gasp import SaveRequested
-from faultrun.model.observed.rejoin import MemoryFaultFound
+from faultrun.model.observed.rejoin import MemoryFaultFound, RankRejoined
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from faultrun.model.spec.run_spec import Rendezvous
 from faultrun.model.spec.windows import Deadline
@@ -73,6 +74,8 @@ class Control:
         self._page: ProgressPage | None = None
         self._first_step_told = False
         self._began: dict[int, int] = {}
+        self._stands: dict[int, float] = {}
+        """Where each rank that was told to enter a group stands there; infinity: it has not entered it."""
         self._some_stay = False
         self._awaited = frozenset[int]()
         self._gasp: _GaspAsked | None = None
@@ -95,6 +98,7 @@ class Control:
         self._page = page
         self._first_step_told = False
         self._began.clear()
+        self._stands.clear()
         self._gasp = None
         self._some_stay, self._awaited = bool(kept), frozenset(page.ranks) - missing
         if not kept:
@@ -121,6 +125,7 @@ class Control:
 
         ``parked``: its newcomer is the one that waits for that already.
         """
+        self._stands[rank] = math.inf
         self._seats.send_join(rank, join, parked=parked)
 
     def forget_newcomer(self, rank: int) -> None:
@@ -309,6 +314,8 @@ class Control:
             yield from self._first_step(rank, whole(content.get("step")))
         else:
             event = said(content, rank, self._incarnation, self._reactor.now())
+            if isinstance(event, RankRejoined) and event.incarnation == self._incarnation:
+                self._stands[rank] = event.step
             if isinstance(event, MemoryFaultFound):
                 yield from self._newest_steps()
             if event is not None:
@@ -334,7 +341,7 @@ class Control:
             self._seats.taken[rank].send(line)
 
     def _first_step(self, rank: int, step: int | None) -> Iterable[Event]:
-        if step is not None:
+        if step is not None and step > self._stands.get(rank, -1):
             self._began.setdefault(rank, step)
         steps = self._page.steps() if self._page is not None and not self._first_step_told else ()
         if not steps or len(steps) < len(self._awaited):
