@@ -107,6 +107,15 @@ def test_the_log_of_a_life_that_has_ended_says_nothing_of_the_one_that_survivors
     assert [life.repeated_steps or 0 for life in account.lives] == [0, 0]
 
 
+def test_survivors_that_came_to_no_step_before_the_next_death_leave_the_account_known() -> None:
+    story = first_step(passes(training().all_run(), 5), 41)
+    for _ in range(2):
+        passes(story, 5).killed(1).examined().all_run().rejoined(0, 1, 2, step=41)
+    passes(first_step(story, 42).reported(r0=42, r1=42, r2=42), 5)
+    account = account_of(lines_of(story))
+    assert (account.lost_steps, account.unknown_because) == (0, None)
+
+
 def test_a_plan_that_came_too_late_is_no_life_and_ends_no_fault() -> None:
     story = training().killed(1)
     story.answers_wait = True

@@ -286,6 +286,7 @@ class Accountant:
             left_off=self._left_off,
             every=self._every,
             stayed=bool(plan.kept),
+            reports=bool(plan.kept) and any(one.reports for one in self._account.lives[-1:]),
             after_fault=self._fault.number if self._fault is not None else None,
         )
         if self._fault is not None:
