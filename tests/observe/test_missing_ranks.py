@@ -46,14 +46,14 @@ def test_how_long_each_is_missing_is_counted_from_the_plan_without_it() -> None:
     known = MissingRanks()
     known.planned(plan({3}), 10.0)
     assert known.words(4, 22.0) == "3 of 4 train, rank 3 heals: 12 s"
-    assert known.one_group(4, 23.0) == ("", 0.0)
+    assert known.one_group(4, 23.0) == ("", ())
     known.planned(plan({2, 3}), 20.0)
     assert known.words(4, 22.0) == "2 of 4 train, rank 2 heals: 2 s, rank 3 heals: 12 s"
     known.planned(plan({2}, heals=True), 30.0)
-    assert known.one_group(4, 31.0) == ("rank 3 is back after 21 s; 3 of 4 train", 21.0)
+    assert known.one_group(4, 31.0) == ("rank 3 is back after 21 s; 3 of 4 train", (3,))
     known.planned(plan(set(), heals=True), 40.0)
-    assert known.one_group(4, 41.0) == ("rank 2 is back after 21 s; all 4 train", 21.0)
-    assert (known.one_group(4, 42.0), known.words(4, 42.0)) == (("", 0.0), "")
+    assert known.one_group(4, 41.0) == ("rank 2 is back after 21 s; all 4 train", (2,))
+    assert (known.one_group(4, 42.0), known.words(4, 42.0)) == (("", ()), "")
 
 
 def test_once_a_rank_has_finished_nobody_is_said_to_heal() -> None:

@@ -154,7 +154,7 @@ class Card:
     goes on with and why, empty where that is no question. ``told_by`` is the argument that tells the script
     to resume, and not from what; ``opened`` is what it had opened that is no whole checkpoint;
     ``refused_why`` names the newest file that was refused, and says why. Without ``missing`` ranks the others
-    train on; ``healed_after_s``: until the first of them was back.
+    train on; ``healed_after_s``: until the first of them was back; ``unhealed``: none was, and that is over.
     """
 
     incident: Incident
@@ -187,3 +187,4 @@ class Card:
     missing: tuple[int, ...] = field(default=(), metadata=UNLESS_USED)
     barred: tuple[int, ...] = field(default=(), metadata=UNLESS_USED)
     healed_after_s: float | None = field(default=None, metadata=UNLESS_USED)
+    unhealed: bool = field(default=False, metadata=UNLESS_USED)

@@ -50,9 +50,9 @@ def running_words(
     if plan is None or not plan.kept:
         return f"{several(len(ranks), 'worker')} running, port {port}"
     if finished:
-        goes, has = ("goes" if len(plan.kept) == 1 else "go"), ("has" if len(finished) == 1 else "have")
-        done = f"{rank_names(sorted(finished))} {has} finished"
-        return f"{done}, {rank_names(sorted(plan.kept))} {goes} on without"
+        left, has = sorted(plan.kept.difference(finished)), "has" if len(finished) == 1 else "have"
+        goes_on = f", {rank_names(left)} {'goes' if len(left) == 1 else 'go'} on without" if left else ""
+        return f"{rank_names(sorted(finished))} {has} finished{goes_on}"
     anew, stayed = tuple(sorted(plan.newcomers)), several(len(plan.kept), "worker")
     back = "comes back" if len(anew) == 1 else "come back"
     comes = back if plan.heals and plan.newcomers.issubset(parked) else "started again"

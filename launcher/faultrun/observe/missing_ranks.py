@@ -31,15 +31,15 @@ class MissingRanks:
         self.since_s = {rank: self.since_s.get(rank, at_s) for rank in empty}
         self._barred = plan.barred()
 
-    def one_group(self, world_size: int, at_s: float) -> tuple[str, float]:
-        """Who has come back now that all are one group, in words, and after how long; "": none has."""
+    def one_group(self, world_size: int, at_s: float) -> tuple[str, tuple[int, ...]]:
+        """Who has come back now that all are one group, in words and by number; "": none has."""
         back, self._back = self._back, {}
         if not back:
-            return "", 0.0
+            return "", ()
         after_s, are = at_s - min(back.values()), "is" if len(back) == 1 else "are"
         number = world_size - len(self.since_s)
         all_of_them = f"all {number} train" if not self.since_s else f"{number} of {world_size} train"
-        return f"{rank_names([*back])} {are} back after {span(after_s)}; {all_of_them}", after_s
+        return f"{rank_names([*back])} {are} back after {span(after_s)}; {all_of_them}", (*back,)
 
     def words(self, world_size: int, now_s: float) -> str:
         """``3 of 4 train, rank 3 heals: 12 s``; empty where every place is taken.

@@ -174,6 +174,35 @@ def test_the_card_of_a_run_that_had_ended_stays_as_it_was_however_the_next_start
     assert "none: the same failure 3 times" in texts[0]
 
 
+@pytest.mark.parametrize("how", ["back", "given up", "told by the next supervisor"])
+def test_every_card_that_says_who_is_missing_says_how_that_ended(how: str, tmp_path: Path) -> None:
+    story = Story(4, POLICY, replace(STAYING, trains_from=2)).begins(checkpoint(30)).all_run()
+    story.reported(r0=41, r1=41, r2=41, r3=41)
+    living = [0, 1, 2, 3]
+    for dead in (1, 3):
+        for rank in living:
+            story.now(RankCanRejoin, rank=rank, trains_on="")
+        living.remove(dead)
+        story.killed(dead, after_s=5).examined().all_run().rejoined(*living).now(FirstStep, step=45 + dead)
+    for rank in living:
+        story.now(RankCanRejoin, rank=rank, trains_on="")
+    if how == "back":
+        for rank in (1, 3):
+            story.now(StandbyChanged, rank=rank, state=StandbyPhase.PARKED)
+        story.rang(Timer.HEAL).now(RankCanRejoin, after_s=5, rank=0, trains_on="", waits=True)
+        story.all_run().rejoined(0, 1, 2, 3)
+    elif how == "given up":
+        story.killed(0, after_s=5).killed(2).drained().chose(checkpoint(30))
+    told(story, tmp_path)
+    if how == "told by the next supervisor":
+        assert "rank 1 is missing" in (tmp_path / "incident_1.txt").read_text()
+        told(Story(4).begins(checkpoint(30)), tmp_path)
+    cards = [(tmp_path / f"incident_{number}.txt").read_text() for number in (1, 2)]
+    ends = ("rank 1 for 10 s, in which", "ranks 1 3 for 5 s, in which") if how == "back" else ()
+    for card, end in zip(cards, ends or ("rank 1, which did not", "ranks 1 3, which did not"), strict=True):
+        assert end in card
+
+
 def test_who_reads_a_card_while_it_is_written_anew_reads_a_whole_one(tmp_path: Path) -> None:
     told(recovered(), tmp_path)
     with (tmp_path / "incident_1.json").open() as earlier:

@@ -290,12 +290,11 @@ def _missing(card: Card) -> str:
     """Without whom the others train on, and until when they did."""
     if not card.missing:
         return ""
-    if card.healed_after_s is None:
+    if card.healed_after_s is None and not card.unhealed:
         return missing_words(card.missing, range(card.world_size), card.barred)
-    heals = span(card.healed_after_s)
-    return (
-        f"{rank_names(card.missing)} for {heals}, in which the others trained on with the same global batch"
-    )
+    heals = "" if card.healed_after_s is None else f" for {span(card.healed_after_s)}"
+    how = "in which the others trained on" if heals else "which did not come back; the others trained on"
+    return f"{rank_names(card.missing)}{heals}, {how} with the same global batch"
 
 
 def _step_of(point: RecoveryPoint) -> str:

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,7 +12,7 @@ from faultrun.core.phases import grace_window
 from faultrun.core.placement.slots import workers_words
 from faultrun.core.recovery.resume_verdict import place_checked
 from faultrun.files import replace_whole
-from faultrun.journal.codec import encode
+from faultrun.journal.codec import decode, encode
 from faultrun.model.checkpoint import RecoveryPoint, Refusal
 from faultrun.model.incident import Aftermath, Card, Cause, Incident
 from faultrun.model.line_tone import Tone, toned
@@ -42,6 +42,8 @@ class CardKeeper:
         self._moment: datetime | None = None
         self._spec, self._log_dir, self._say = spec, log_dir, say
         self._card: Card | None = None
+        self._open = self._left_open()
+        """Cards that say without whom the others train on, by their numbers."""
         self._began_s = 0.0
         self._timed: int | None = None
         self._text_stays = False
@@ -134,10 +136,33 @@ class CardKeeper:
         if self._card is not None and self._card.kept and self._card.rejoined_step is None:
             self._update(replace(self._card, rejoined_step=step))
 
-    def healed(self, after_s: float) -> None:
-        """Who was missing is back, after so long."""
-        if self._card is not None and self._card.missing and self._card.healed_after_s is None:
-            self._update(replace(self._card, healed_after_s=after_s))
+    def healed(self, ranks: Collection[int], at_s: float) -> None:
+        """These ranks are back: every card that misses one of them says after how long."""
+        for card in [*self._open.values()]:
+            if not set(card.missing).isdisjoint(ranks):
+                self._rewrite(card, replace(card, healed_after_s=at_s - card.incident.at_s))
+
+    def unhealed(self, awaited: Collection[int] = ()) -> None:
+        """Only the ``awaited`` are missing, or on their way: no card says so of others any longer."""
+        for card in [*self._open.values()]:
+            if set(card.missing).isdisjoint(awaited):
+                self._rewrite(card, replace(card, unhealed=True))
+
+    def _rewrite(self, before: Card, card: Card) -> None:
+        """Keep it as the card, or beside that."""
+        newest = self._card
+        self._update(card)
+        self._card = newest if newest is not None and newest is not before else card
+
+    def _left_open(self) -> dict[int, Card]:
+        """What an earlier supervisor of this log_dir could not say any more."""
+        found = dict[int, Card]()
+        for path in self._log_dir.glob("incident_*.json"):
+            with contextlib.suppress(OSError, ValueError):
+                card: Card = decode(json.loads(path.read_bytes()), Card)
+                if card.missing and card.healed_after_s is None and not card.unhealed:
+                    found[card.incident.number] = card
+        return found
 
     def checked(self, event: ResumeChecked) -> bool:
         """Where the script began; whether ``timed`` will tell it, because that was after an incident."""
@@ -197,6 +222,9 @@ class CardKeeper:
         """Keep the card and write its files anew: they learn how long the recovery took."""
         self._card = card
         number = card.incident.number
+        self._open.pop(number, None)
+        if card.missing and card.healed_after_s is None and not card.unhealed:
+            self._open[number] = card
         with contextlib.suppress(OSError):
             # Bytes, because a file name in it need not be UTF-8.
             text = f"{render(card)}\n".encode(errors="backslashreplace")

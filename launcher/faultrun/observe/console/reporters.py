@@ -242,10 +242,10 @@ class ConsoleReporter:
                 self._warn(f"standby of rank {event.rank}: {event.why}")
 
     def _came_back(self, world_size: int, at_s: float) -> None:
-        words, after_s = self._missing.one_group(world_size, at_s)
+        words, ranks = self._missing.one_group(world_size, at_s)
         if words:
             self._good(words)
-            self._cards.healed(after_s)
+            self._cards.healed(ranks, at_s)
 
     def _asked(self, workers: int, window_s: float, state: RunState) -> None:
         window = f"SIGKILL in {duration(round(window_s, 1))}"
@@ -307,6 +307,7 @@ class ConsoleReporter:
         plan, self._begun = event.plan, False
         self._parked = frozenset() if before is None else before.life.parked
         self._missing.planned(plan, event.at_s, () if before is None else before.life.finished)
+        self._cards.unhealed((*self._missing.since_s, *plan.newcomers))
         for one in plan.replaced:
             words = place_taken(one)
             self._say(words.removeprefix(f"node {one.by} ") if one.by == self._spec.node else words)
@@ -343,6 +344,7 @@ class ConsoleReporter:
                 self._bad(f"rank {rank} {state.life.incident.explanation}")
 
     def _finished(self, event: RunFinished, state: RunState) -> None:
+        self._cards.unhealed()
         code, why = event.exit_code, event.why
         if event.aftermath is not None:
             self._cards.agreed_end(event.aftermath, state, why)
