@@ -16,7 +16,7 @@ from faultrun.cli.status.gather import gather
 from faultrun.cli.status.savings_so_far import SavedSoFar
 from faultrun.journal.lines import journal_lines, tail
 from faultrun.journal.logdir import read_record
-from faultrun.model.events import Event, PlanAdopted, RunStarted
+from faultrun.model.events import Event, PlanAdopted, RunFinished, RunStarted
 from faultrun.model.observed.hang import Activity, HangDismissed, HangSuspected, Suspicion
 from faultrun.model.run import Phase
 from faultrun.model.spec.run_spec import RestartPolicy
@@ -30,6 +30,7 @@ from support.machine.terminal import Terminal
 from support.places import DATA
 from support.stories import hang_stories
 from support.stories.account_stories import written
+from support.stories.story import first_plan
 
 
 def test_the_tail_begins_at_the_last_plan_and_has_one_heartbeat(tmp_path: Path) -> None:
@@ -128,6 +129,27 @@ def suspected_after(folder: Path, *told: tuple[Event, str]) -> str:
     events = [written(replace(event, at_s=now_s), Phase.RUNNING, why) for event, why in told]
     path.write_text("".join([*lines, *(json.dumps(event) + "\n" for event in events)]))
     return gather(folder, Pace()).suspected
+
+
+def test_nobody_heals_where_the_supervisor_is_gone_or_the_run_is_over(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    write_journal(path, Shape(events=60, workers=3, incidents=0))
+    lines = path.read_text().splitlines(keepends=True)[:8]
+    empty = first_plan(3, incarnation=1, kept=frozenset({0, 2}), missing=frozenset({1}))
+    told = (
+        PlanAdopted(at_s=9.0, incarnation=1, plan=empty),
+        RunFinished(at_s=10.0, incarnation=1, exit_code=0, why="every rank that was left finished"),
+    )
+    (tmp_path / "run.json").write_text(json.dumps({"pid": 1 << 22, "host": socket.gethostname()}))
+    moment = RunSnapshot(tmp_path, RestartPolicy())
+    for event, missing in zip(told, (1, 0), strict=True):
+        lines.append(json.dumps(written(event, Phase.RUNNING, "")) + "\n")
+        path.write_text("".join(lines))
+        found = gather(tmp_path, Pace())
+        assert (found.supervisor is Supervised.GONE, found.missing) == (bool(missing), "")
+        assert [(one.state, one.what) for one in found.ranks if one.rank == 1] == [("missing", "")]
+        moment.take([*journal_lines(path)][-1])
+        assert moment.moment().missing == missing
 
 
 @pytest.mark.parametrize("beside", [True, False])

@@ -115,8 +115,12 @@ class RunView:
 
     def last_steps(self, log_dir: Path, logs: Logs) -> LastSteps:
         """How far they are: by that page, else by their logs."""
-        ranks = sorted({*self.workers, *self.missing.since_s})  # in the order of the page's slots
-        return last_steps(self._files(log_dir, logs), ranks or range(self.world_size))
+        return last_steps(self._files(log_dir, logs), self.places or range(self.world_size))
+
+    @property
+    def places(self) -> list[int]:
+        """The ranks of the page's slots, in their order: who is missing has one, too."""
+        return sorted({*self.workers, *(() if self.plan is None else self.plan.missing)})
 
     def _files(self, log_dir: Path, logs: Logs) -> LogFiles:
         # who outlives incarnations writes where it began
@@ -153,6 +157,7 @@ class RunView:
                 self.stopping = True
             case RunFinished(exit_code=code, stopped=stopped, restarts=restarts):
                 self._restarts = restarts
+                self.missing.since_s.clear()
                 self.stopping |= bool(stopped)
                 self.ended = (code, line.because)
         if self.last is None or line.phase is not self.phase or isinstance(line.event, PlanElsewhere):
@@ -166,7 +171,8 @@ class RunView:
         self._begun = isinstance(line.event, PlanElsewhere)
         ends = [(rank, one.end.event) for rank, one in self.workers.items() if one.end is not None]
         finished = [rank for rank, end in ends if isinstance(end, WorkerExit) and end.clean]
-        self.workers = {rank: one for rank, one in self.workers.items() if rank in plan.kept}
+        lives_on = plan.kept.union(finished if plan.kept else ())
+        self.workers = {rank: one for rank, one in self.workers.items() if rank in lives_on}
         self.up &= plan.kept
         self.missing.planned(plan, line.run_s, finished)
 

@@ -117,7 +117,7 @@ class _Look:
             ended=self._ended(),
             ranks=ranks,
             workers=workers_words(view.plan) if view.plan is not None else "",
-            missing="" if view.ended is not None else view.missing.words(view.world_size, now_s),
+            missing="" if self._supervisor is Supervised.GONE else view.missing.words(view.world_size, now_s),
         )
 
     def _ended(self) -> RunEnd | None:

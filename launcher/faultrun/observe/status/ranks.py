@@ -56,11 +56,9 @@ def rank_states(
     last = view.last_steps(log_dir, logs_of(record))
     told = {one.rank: one for one in last.steps}
     states = []
-    missing = {rank: WorkerView() for rank in view.missing.since_s}
-    every = sorted({**view.workers, **missing}.items())
-    for slot, (rank, worker) in enumerate(every):  # slots are in the order of ranks
-        if rank in missing:
-            states.append(RankState(rank=rank, pid=None, state="missing", what="the others train on"))
+    for slot, rank in enumerate(view.places):
+        if (worker := view.workers.get(rank)) is None:
+            states.append(RankState(rank=rank, pid=None, state="missing"))
             continue
         seen, step = page[slot] if slot < len(page) else None, told.get(rank)
         may_live = worker.end is None and processes_are_here
