@@ -136,7 +136,7 @@ def test_nobody_heals_where_the_supervisor_is_gone_or_the_run_is_over(tmp_path: 
     write_journal(path, Shape(events=60, workers=3, incidents=0))
     lines = path.read_text().splitlines(keepends=True)[:8]
     empty = first_plan(3, incarnation=1, kept=frozenset({0, 2}), missing=frozenset({1}))
-    told = (
+    told: tuple[Event, ...] = (
         PlanAdopted(at_s=9.0, incarnation=1, plan=empty),
         RunFinished(at_s=10.0, incarnation=1, exit_code=0, why="every rank that was left finished"),
     )

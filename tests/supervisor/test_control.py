@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from faultrun.model.events import FirstStep
+from faultrun.model.events import FirstStep, Heartbeat
 from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspFailed, GaspSaved, SaveRequested
-from faultrun.model.observed.rejoin import RankRejoined
+from faultrun.model.observed.rejoin import RankCanRejoin, RankRejoined
 from faultrun.model.spec.windows import Deadline
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.wire import SLOT_BYTES, message, pack_word
@@ -90,6 +90,14 @@ def test_a_step_is_one_of_a_new_group_once_its_rank_is_in_it_and_beyond_where_th
     ranks[1].says("step", step=21)
     event = desk.hears(FirstStep)
     assert (event.step, event.began) == (21, 21)
+
+
+def test_it_is_known_how_far_ranks_are_that_wait_between_two_steps(desk: Desk) -> None:
+    worker = desk.worker(0)
+    write_step(desk, 0, 71)
+    worker.says("can_rejoin", incarnation=3, trains_on="", waits=True)
+    assert [(one.rank, one.step) for one in desk.hears(Heartbeat).steps] == [(0, 71)]
+    assert desk.hears(RankCanRejoin).waits
 
 
 def test_the_request_to_save_reaches_the_asked_ranks_only(desk: Desk) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from faultrun.core.control_messages import path, said, seconds, short, whole
 from faultrun.model.events import Event, FirstStep, Heartbeat
 from faultrun.model.observed.dying_gasp import SaveRequested
-from faultrun.model.observed.rejoin import MemoryFaultFound, RankRejoined
+from faultrun.model.observed.rejoin import MemoryFaultFound, RankCanRejoin, RankRejoined
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from faultrun.model.spec.run_spec import Rendezvous
 from faultrun.model.spec.windows import Deadline
@@ -316,13 +316,13 @@ class Control:
             event = said(content, rank, self._incarnation, self._reactor.now())
             if isinstance(event, RankRejoined) and event.incarnation == self._incarnation:
                 self._stands[rank] = event.step
-            if isinstance(event, MemoryFaultFound):
+            if isinstance(event, MemoryFaultFound) or (isinstance(event, RankCanRejoin) and event.waits):
                 yield from self._newest_steps()
             if event is not None:
                 yield event
 
     def _newest_steps(self) -> Iterable[Event]:
-        """How far each rank is, read before a fault is judged."""
+        """How far each rank is, read before a fault is judged, or ranks leave their group for others."""
         steps = () if self._page is None else self._page.steps()
         if steps:
             yield Heartbeat(at_s=self._reactor.now(), incarnation=self._incarnation, steps=steps)

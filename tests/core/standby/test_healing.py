@@ -15,7 +15,16 @@ from faultrun.model.actions import (
     Spawn,
     StartTimer,
 )
-from faultrun.model.events import Event, FirstStep, GoGiven, Timer, TimerFired, WorkerExit, WorkerStarted
+from faultrun.model.events import (
+    Event,
+    FirstStep,
+    GoGiven,
+    PlanAdopted,
+    Timer,
+    TimerFired,
+    WorkerExit,
+    WorkerStarted,
+)
 from faultrun.model.exits import Signaled
 from faultrun.model.observed.rejoin import RankRejoined
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
@@ -79,6 +88,29 @@ def test_a_newcomer_that_hangs_in_its_imports_is_ended_and_another_one_comes() -
     assert (ends.ranks, ends.state) == ((1,), StandbyPhase.LOST)
     known, _ = hear(known, changed(1, StandbyPhase.LOST, rang.at_s), empty(1))
     assert (known.healing, known.heal_at_s) == (frozenset(), rang.at_s + RETRY_S)
+
+
+@pytest.mark.parametrize("heal_s", [600.0, 10.0])
+@pytest.mark.parametrize("came", ["long ago", "just now", "to its first step"])
+def test_all_wait_for_a_fresh_newcomer_where_the_one_on_its_way_takes_too_long(
+    came: str, heal_s: float
+) -> None:
+    known = on_its_way()
+    if came == "to its first step":
+        known, _ = hear(known, changed(1, PARKED), empty(1))
+    run = replace(empty(heals=True), windows=replace(STAYING, heal_s=heal_s))
+    assert run.plan is not None
+    spawn = Spawn(plan=run.plan, ranks=(1,), master_addr="", master_port=1)
+    after_s = min(STAYING.rejoin_s, heal_s / 2) - 1.0 * (came == "just now")
+    adopted = PlanAdopted(at_s=101.0 + after_s, incarnation=2, plan=run.plan)
+    known, said = hear(known, adopted, run, spawn)
+    if came != "long ago":
+        assert said == (replace(spawn, standbys=frozenset({1})),)
+        return
+    assert said[0] == spawn
+    (ends,) = said[1:]
+    assert isinstance(ends, DismissStandbys)
+    assert (ends.ranks, ends.state, known.healing) == ((1,), StandbyPhase.DISMISSED, frozenset())
 
 
 def test_two_places_have_a_newcomer_each() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from faultrun.core.standby.state import StandbyState
 from faultrun.model.actions import Action, DismissStandbys, ParkStandby, SeatStandbys, StartTimer
-from faultrun.model.events import Event, FirstStep, Timer, TimerFired, WorkerExit, WorkerStarted
+from faultrun.model.events import Event, FirstStep, PlanAdopted, Timer, TimerFired, WorkerExit, WorkerStarted
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from faultrun.model.run import Phase, RunState
 
@@ -29,6 +29,10 @@ def healed(standbys: StandbyState, event: Event, run: RunState) -> tuple[Standby
         why = f"it was not at its first step after {COMES_S:g} s"
         ends = DismissStandbys(incarnation=run.incarnation, ranks=late, state=StandbyPhase.LOST, why=why)
         return standbys, (ends,)
+    if isinstance(event, PlanAdopted) and (slow := _slow(standbys, run, event.at_s)):
+        return _dismissed(
+            standbys, run.incarnation, slow, "all wait for it now, and one that begins is faster"
+        )
     if run.phase is not Phase.RUNNING or run.life.rejoining or not missing - standbys.healing:
         return standbys, ()
     if event.at_s < standbys.heal_at_s:
@@ -88,9 +92,25 @@ def _given_up(standbys: StandbyState, incarnation: int) -> tuple[StandbyState, t
     """No rank trains any more that they could join."""
     if not (ranks := tuple(sorted(standbys.healing))):
         return standbys, ()
+    why = "no rank trains any more beside which it could take its place"
+    return _dismissed(standbys, incarnation, ranks, why)
+
+
+def _slow(standbys: StandbyState, run: RunState, now_s: float) -> tuple[int, ...]:
+    """Newcomers that all wait for now, and that have been on their way for longer than one may take."""
+    began_s = standbys.overdue_s - COMES_S
+    comes = frozenset[int]() if run.plan is None else run.plan.newcomers & standbys.healing
+    on_its_way = (rank for rank in sorted(comes) if standbys.phases.get(rank) is StandbyPhase.PARKING)
+    most_s = min(run.windows.rejoin_s, run.windows.heal_s / 2)
+    return tuple(on_its_way) if now_s - began_s >= most_s else ()
+
+
+def _dismissed(
+    standbys: StandbyState, incarnation: int, ranks: tuple[int, ...], why: str
+) -> tuple[StandbyState, tuple[Action, ...]]:
     for rank in ranks:
         standbys = _without(standbys, rank)
-    state, why = StandbyPhase.DISMISSED, "no rank trains any more beside which it could take its place"
+    state = StandbyPhase.DISMISSED
     return standbys, (DismissStandbys(incarnation=incarnation, ranks=ranks, state=state, why=why),)
 
 
