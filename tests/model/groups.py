@@ -5,8 +5,8 @@ it hears at once, and leaves, enters, counts a step and dies whenever it likes. 
 
 The laws: no group trains once a newer one has (``two groups``); ranks of one group have counted the same
 steps, each in one group that did it (``another count``); a group trains with all that it was made of
-(``not all``); the supervisor starts nobody whose rank lives (``twice``). ``away`` names guards that are left
-out.
+(``not all``); the supervisor starts nobody whose rank lives (``twice``), and has nobody begin anew where rank
+0 has finished (``anew``). ``away`` names guards that are left out.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from faultrun.model.actions import (
     StartTimer,
 )
 from faultrun.model.events import Event, FirstStep, PlanAdopted, Timer, TimerFired, WorkerExit
-from faultrun.model.exits import Signaled
+from faultrun.model.exits import Exited, Signaled
 from faultrun.model.observed.rejoin import DeathsExamined, RankCanRejoin, RankRejoined
 from faultrun.model.observed.standby import StandbyChanged, StandbyPhase
 from faultrun.model.plan import Plan
@@ -80,6 +80,7 @@ class World:
     coming: tuple[tuple[int, bool], ...] = ()
     facts: tuple[Event, ...] = ()
     kills: int = 2
+    finishes: bool = False
     away: frozenset[str] = frozenset()
     bad: str = field(default="", compare=False)
 
@@ -132,6 +133,10 @@ class World:
                 yield f"rank {rank} counts", self._counted(rank, process, number)
             if self._may_reduce(number) and rank == min(group.entered):
                 yield f"group {number} does a step", self._reduced(number)
+            if len(process.counted or ()) == LAST_STEP and self.finishes:
+                told = replace(self._exit(rank), status=Exited(code=0))
+                gone = self.with_rank(rank, process._replace(alive=False))
+                yield f"rank {rank} finishes", replace(gone, facts=(*self.facts, told))
         elif process.join is not None and process.join.group > process.lost:
             yield f"rank {rank} enters group {process.join.group}", self._entered(rank, process)
 
@@ -223,6 +228,8 @@ class World:
         fact, *facts = self.facts
         standbys, step = decide_standbys(self.standbys, fact, decide(self.state, fact))
         after = replace(self, state=step.state, standbys=standbys, facts=tuple(facts))
+        if step.state.phase is Phase.DRAINING and self.finishes and 0 in step.state.life.finished:
+            after = replace(after, bad=f"anew: {step.why}")
         for action in step.actions:
             after = after._done(action)
         return after
@@ -317,4 +324,4 @@ def _seen(world: World) -> set[str]:
         seen |= {"trains on"} if plan.missing else set()
         seen |= {"two missing"} if len(plan.missing) > 1 else set()
         seen |= {"healed"} if plan.heals else set()
-    return seen
+    return seen | ({"finished"} if world.state.phase is Phase.SWEEPING else set())

@@ -12,12 +12,12 @@ pytestmark = pytest.mark.long
 ENOUGH = 20_000
 
 
-def begun(*away: str, kills: int = 1, trains_from: int = 1) -> World:
+def begun(*away: str, kills: int = 1, trains_from: int = 1, finishes: bool = False) -> World:
     windows = replace(STAYING, trains_from=trains_from)
     story = Story(WORLD, replace(POLICY, max_restarts=9), windows).begins(checkpoint(30))
     for rank in range(WORLD):
         story.now(RankCanRejoin, rank=rank, trains_on="")
-    return replace(first_moment(story.state, story.rules, frozenset(away)), kills=kills)
+    return replace(first_moment(story.state, story.rules, frozenset(away)), kills=kills, finishes=finishes)
 
 
 def test_no_law_breaks_whoever_dies_whenever() -> None:
@@ -31,6 +31,12 @@ def test_no_law_breaks_where_two_die(trains_from: int) -> None:
     bad, way, seen, _ = explore(begun(kills=2, trains_from=trains_from), ENOUGH)
     assert not bad, "\n".join(way)
     assert "trains on" in seen
+
+
+def test_no_rank_begins_anew_whoever_dies_as_others_finish() -> None:
+    bad, way, seen, complete = explore(begun(finishes=True), 3 * ENOUGH)
+    assert (bad, complete) == ("", True), "\n".join(way)
+    assert seen >= {"finished", "healed"}
 
 
 @pytest.mark.parametrize(
