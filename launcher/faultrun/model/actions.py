@@ -207,6 +207,7 @@ class Spawn:
 
     After the first that cannot be started no other is tried. ``native_scheduler`` is the plan's. ``patience``
     is what the run has come through in its lives so far. The standbys of ``standbys`` may become workers.
+    ``finished``: who of the plan's missing ranks is not lost.
     """
 
     plan: Plan
@@ -216,6 +217,7 @@ class Spawn:
     native_scheduler: bool = False
     patience: PauseHistory = PauseHistory()
     standbys: frozenset[int] = frozenset()
+    finished: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

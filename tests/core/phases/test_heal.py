@@ -352,11 +352,12 @@ def test_where_the_others_finish_as_they_are_to_form_a_group_the_run_ends_well(w
     else:
         story.killed(1).examined().returned(0)
     assert (sorted(story.plan.kept), sorted(story.plan.missing)) == ([2], [0, 1])
+    assert story.performed(Spawn)[-1].finished == frozenset({0})
     story.rang(Timer.REJOIN)
     assert story.phase is Phase.RUNNING  # it evaluates, and waits for nobody
     story.returned(2).drained()
     assert (story.state.exit_code, len(story.plan.ledger.restarts)) == (0, 1)
-    assert not [one for one in story.performed(Spawn) if one.ranks]
+    assert not story.performed(Spawn)
 
 
 def test_who_came_for_another_is_ended_where_all_that_had_a_state_for_it_have_finished() -> None:

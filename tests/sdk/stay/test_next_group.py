@@ -46,3 +46,11 @@ def test_a_group_with_empty_places_names_them_and_is_not_one_in_which_all_stayed
         assert entered is not None
         assert entered.missing == tuple(fields.get("missing", ()))
         assert entered.all_stayed == (not entered.missing)
+
+
+def test_a_rank_that_has_finished_is_none_of_those_that_are_lost() -> None:
+    regroup = Regroup()
+    join = {"kind": "join", "incarnation": 2, "store": "store", "page": "page:0", "newcomers": [3]}
+    assert not regroup.keeps(0, 1, 0.0), "nothing is known yet"
+    regroup.hear({**join, "missing": [0, 1], "finished": [0]}, lambda: -1)
+    assert [regroup.keeps(rank, 1, 0.0) for rank in range(4)] == [True, False, True, False]

@@ -200,6 +200,7 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         master_port=life.master_port,
         native_scheduler=state.run.native_scheduler,
         patience=state.run.patience,
+        finished=life.finished,
     )
     running = publish(state, event.at_s, NodeStatus.RUNNING)
     started = f"{_ranks(spawn.ranks)} anew" if spawn.ranks else "none anew"

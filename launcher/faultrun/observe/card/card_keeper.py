@@ -128,7 +128,7 @@ class CardKeeper:
 
     def running(self, at_s: float) -> None:
         """The workers of the next incarnation run."""
-        if self._card is not None:
+        if self._card is not None and self._card.restarted_after_s is None:
             self._update(replace(self._card, restarted_after_s=at_s - self._began_s))
 
     def rejoined(self, step: int) -> None:

@@ -23,7 +23,7 @@ class Join:
     """Enter ``incarnation``. Fields as in ``model.wire``; ``memory`` is a descriptor, -1 for none.
 
     ``all_stayed``: all are in it, and none is new. ``missing``: the ranks whose places are empty; ``others``:
-    these, and who is new.
+    who is lost of these, and who is new.
     """
 
     incarnation: int
@@ -105,6 +105,7 @@ class Regroup:
                 memory = take_fd() if content.get("fds") == 1 else -1
                 patience_s = _seconds(content.get("timeout_s"))
                 missing = tuple(one for one in content.get("missing", ()) if isinstance(one, int))
+                others = frozenset((*missing, *content.get("newcomers", ())))
                 self._hear_join(
                     Join(
                         incarnation=incarnation,
@@ -114,7 +115,7 @@ class Regroup:
                         memory=memory,
                         all_stayed=content.get("newcomers") == [] and not missing,
                         missing=missing,
-                        others=frozenset((*missing, *content.get("newcomers", ()))),
+                        others=others.difference(content.get("finished", ())),
                         **{name: str(content.get(name, "")) for name in _TEXTS},
                     )
                 )

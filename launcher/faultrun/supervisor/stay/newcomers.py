@@ -92,7 +92,8 @@ class Newcomers:
             return
         plan = order.plan
         store = self._over_nodes(plan) if plan.meets_at else self._over_a_file(plan)
-        others = {"missing": sorted(plan.missing)} if plan.missing else {}
+        told = {"missing": sorted(plan.missing), "finished": sorted(order.finished)}
+        others = {word: ranks for word, ranks in told.items() if ranks}
         for slot, rank in enumerate(page.ranks):
             if rank in plan.missing:
                 continue
