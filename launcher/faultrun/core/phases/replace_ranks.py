@@ -124,7 +124,7 @@ def another(state: RunState, event: WorkerExit) -> Step:
 def left(state: RunState, event: WorkerExit) -> Step:
     """A rank that others wait for has finished: it never comes, and its work is not done twice.
 
-    By what it holds all have finished whom it needs; so no newcomer is, once none lives that has trained.
+    Others go on without it; once none of them lives but newcomers, which have no state, the run is over.
     """
     gone = replace(state, life=state.life.reaped(event))
     alive, why = gone.life.alive, f"rank {event.rank} finished"
