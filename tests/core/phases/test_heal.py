@@ -390,3 +390,17 @@ def test_a_lost_rank_is_needed_at_the_end_where_another_may_have_done_less(how: 
     for rank in story.state.life.alive:
         story.killed(rank)
     assert story.drained().phase is Phase.SURVEYING
+
+
+@pytest.mark.parametrize("before", ["the plan without the dead", "the plan without who has finished"])
+def test_ranks_that_all_finish_before_a_plan_comes_that_keeps_them_end_the_run(before: str) -> None:
+    story = sharing().killed(1)
+    if before == "the plan without the dead":
+        story.answers_wait = True
+        story.examined().returned(0).returned(2)
+    else:
+        story.examined().answers_wait = True
+        story.returned(0).returned(2)
+    story.answers_wait = False
+    story.hears().drained()
+    assert (story.phase, story.state.exit_code) == (Phase.FINISHED, 0)

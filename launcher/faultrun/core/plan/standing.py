@@ -223,6 +223,8 @@ def _of_who_takes_part(plan: Plan, fact: NodeFact) -> NodeStanding:
     match fact.status:
         case NodeReplacing(kept=ranks) as said if early:
             return KeptByPlan(ranks=ranks, said=said)
+        case NodeDone() if early and plan.kept and len(plan.topology.nodes) == 1:
+            return Finished()  # all that the plan keeps had finished before it came
         case _ if early:
             return Behind()
         case NodeReplacing(kept=ranks, meeting_port=port) as said:
