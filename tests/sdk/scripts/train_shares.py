@@ -8,10 +8,12 @@ The words on the command line are the number of epochs, of samples, and of sampl
 (loader), ``twice`` (backward), ``attacks`` (with gradients that it drops), ``opens`` or ``lacks`` (what only
 loaders' processes have), ``wipes-STEP`` (the data of gradients), ``sums-STEP`` (each part's),
 ``returns-STEP`` (gradients, by hand, and adds none up), ``breaks`` (off in each epoch), ``compiles``,
-``draws`` (numbers that all ranks draw), ``tunes`` (in eval mode), ``passes`` or ``apart`` (objects of its
-own), ``gathers-STEP``, ``evaluates-STEP``, ``logs-STEP`` (behind the update), ``broadcasts-STEP`` (from it
-on), ``waits-STEP`` (behind it), ``rests`` (behind the loop, until a peer is lost),
-``kill-RANK-STEP-PHASE`` (once).
+``draws`` (numbers that all ranks draw), ``apart`` (an object that differs from rank to rank),
+``gathers-STEP``, ``comes-STEP`` (a buffer that counts), ``centres`` (counts in a module of the objects),
+``averages`` (the model, in such a one), ``frozen`` (no module trains), ``norms`` (in a module of the
+objects), ``evaluates-STEP``, ``logs-STEP`` (behind the update), ``broadcasts-STEP`` (from it on),
+``waits-STEP`` (behind it), ``rests`` (behind the loop, until a peer is lost), ``kill-RANK-STEP-PHASE``
+(once).
 """
 
 import os
@@ -28,6 +30,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, get_worker_info
 
 from faultrun import sdk
@@ -68,12 +71,13 @@ class Counter(nn.Module):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("passes", torch.zeros(()))
+        self.register_buffer("passes", None if "comes" in FROM else torch.zeros(()))
 
     counts = True
 
     def forward(self, inputs: Any) -> Any:
-        self.passes += self.counts
+        if self.counts:
+            self.passes = torch.ones(()) if self.passes is None else self.passes + 1
         return inputs
 
 
@@ -90,7 +94,7 @@ class Own:
 def build() -> nn.Sequential:
     layers: list[nn.Module] = [nn.Linear(WIDTH, WIDTH), nn.Tanh()]
     layers += [nn.BatchNorm1d(WIDTH)] if "bn" in WORDS else []
-    layers += [Counter()] if "counts" in WORDS or "counts" in FROM else []
+    layers += [Counter()] if "counts" in WORDS or {"counts", "comes"} & {*FROM} else []
     return nn.Sequential(*layers, nn.Linear(WIDTH, 10))
 
 
@@ -110,15 +114,17 @@ class Job:
         if "compiles" in WORDS:
             self.model = torch.compile(self.model, backend="eager")
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.05, momentum=0.9)
-        self.passes = Counter()
-        known = {"passes": self.passes, "apart": Own()}
-        objects = {name: one for name, one in known.items() if name in WORDS}
+        self.criterion, self.average = Counter(), AveragedModel(self.net)
+        objects: dict[str, Any] = {"criterion": self.criterion} if "centres" in WORDS else {}
+        objects |= {"norm": nn.BatchNorm1d(WIDTH, track_running_stats=False)} if "norms" in WORDS else {}
+        objects |= {"average": self.average} if "averages" in WORDS else {}
+        objects |= {"apart": Own()} if "apart" in WORDS else {}
         folder = Path(os.environ["CKPT"])
         self.guard = sdk.torch.protect(self.model, self.optimizer, directory=folder, objects=objects)
+        self.model.train("frozen" not in WORDS)
         self.guard.resume()
         self.samples: list[int] = []
         self.step = 0
-        self.net.train("tunes" not in WORDS)
         self.net[0].register_forward_pre_hook(lambda *_: self.at("forward"))
         self.net[0].register_forward_hook(self.watch)
 
@@ -166,6 +172,7 @@ class Job:
 
     def one(self, inputs: Any, labels: Any, weight: float, more: bool) -> None:
         self.begins(inputs, weight)
+        inputs = self.criterion(inputs) if "centres" in WORDS else inputs
         loss = cross_entropy(self.model(inputs), labels) * weight
         if not more:
             self.tell_samples()
@@ -188,6 +195,8 @@ class Job:
         self.at("update")
         self.optimizer.step()
         self.at("updated")
+        if "averages" in WORDS:
+            self.average.update_parameters(self.net)
         if self.does("logs"):
             dist.all_reduce(loss.detach())
         if not {"zeroes", "drops"} & {*WORDS}:
@@ -197,8 +206,7 @@ class Job:
         """A step, or one of its parts: what the words want before its loss."""
         self.at("begin")
         random.seed(random.random() if "draws" in WORDS else RANK)
-        Counter.counts = bool({"counts", "passes"} & {*WORDS}) or self.does("counts")
-        self.passes(inputs)
+        Counter.counts = bool({"counts", "centres"} & {*WORDS}) or self.does("counts") or self.does("comes")
         if "zeroes" in WORDS:
             self.optimizer.zero_grad()
         if "drops" in WORDS:

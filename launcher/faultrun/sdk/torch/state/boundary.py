@@ -121,9 +121,9 @@ class Objects:
         self._objects[name], self._readers[name] = one, _reader_of(one)
 
     @property
-    def modules(self) -> dict[str, Any]:
-        """Those of the script's that are modules."""
-        return {name: one for name, one in self._objects.items() if isinstance(one, torch.nn.Module)}
+    def modules(self) -> list[tuple[str, torch.nn.Module]]:
+        """Those that are modules, such as a criterion or an average of the model."""
+        return [(name, one) for name, one in self._objects.items() if isinstance(one, torch.nn.Module)]
 
     def own_states(self) -> dict[str, Any]:
         """States of the script's that need not be alike on all ranks. Main thread."""

@@ -167,6 +167,8 @@ def assemble(
     model = parts.model.state_dict() if parts.shards is None else packed(parts.shards.read())
     buffers = parts.buffers.copies if boundary.buffers is None else boundary.buffers
     model.update(boundary.objects.get(EXTRA, {}))
+    for name in parts.buffers.now().keys() - buffers.keys():
+        model.pop(name, None)  # the step under way has made it
     unlike = {}
     for name, kept in buffers.items():
         if (live := model.get(name)) is not None:

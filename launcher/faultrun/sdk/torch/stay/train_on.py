@@ -5,10 +5,11 @@ needs a rank that is not there, would be another training.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import torch
 from torch.nn.modules.batchnorm import _NormBase
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
@@ -35,14 +36,16 @@ class TrainOn:
         self._loader, self._reads = _NO_BATCHES, ""
         self._norms: list[tuple[str, Any]] | None = None
         self._steps = 0
-        self._buffers: dict[str, Any] = {}
+        self._looks = True
+        """Whether this step is one in which buffers are looked at."""
+        self._buffers: dict[str, Any] | None = None
+        """The model's as they were first seen."""
+        self._of_objects: dict[str, Any] = {}
+        """Those of modules among the objects as the step began: an average of the model changes behind it."""
         self._changing = ""
-        self._trains = True
-        """Whether the model was in training mode as the last update began: some are tuned in the other."""
-        self._changing_objects = ""
-        self._in_objects: dict[str, Any] | None = None
-        """Buffers of modules among the objects, as the step began; None where they are not looked at."""
         self._compared = ComparedRanks(training.writer.session, training.parts.objects)
+        self._trains_so = False
+        """Whether the model was updated while it does not train, as where batch norm is frozen."""
 
     def begin(self, averaging: Averaging, tell: Callable[[], object]) -> None:
         """Training begins: ranks meet in the script's steps from here on; ``tell`` tells of ``fields``."""
@@ -66,7 +69,9 @@ class TrainOn:
         meetings.why = meetings.why or why
 
     def _is_read(self) -> None:
-        if self._training.in_parts.is_given and self._training.parts.model.training is self._trains:
+        model = self._training.parts.model
+        is_trained = model.training or (self._trains_so and torch.is_grad_enabled())
+        if self._training.in_parts.is_given and is_trained:
             self._reads = "its steps read a DataLoader that is not that of guard.batches"
 
     def _against_sum(self) -> str:
@@ -89,6 +94,8 @@ class TrainOn:
         """The script begins a step that can be taken back, or ends it."""
         if self._group is not None and self._group.meetings is not None:
             self._group.meetings.in_attempt = begins
+            if begins and (self._looks or self._training.missing.places.missing):
+                self._of_objects = {name: one.clone() for name, one in self._now_in_objects().items()}
 
     def reads(self, loader: Any) -> None:
         """The steps to come are those of ``loader``."""
@@ -103,30 +110,29 @@ class TrainOn:
         return f"its sampler is that of rank {sampler.rank} of {sampler.num_replicas}"
 
     def stepped(self) -> None:
-        """A step is complete: look what it has changed and drawn, after the first, second, fourth."""
+        """A step is complete: look whether it has changed buffers, after the first, second, fourth."""
         if not self._wanted or self._changing:
             return
         self._steps += 1
-        if not self._steps & (self._steps - 1):
+        self._looks = not self._steps & (self._steps - 1)
+        if self._looks:
             self._compared.look(self._training.position.step)
-        if not self._steps & (self._steps - 1) or self._training.missing.places.missing:
-            self._in_objects = {name: one.clone() for name, one in self._of_objects()}
-        if self._steps == 1:
-            now = self._training.parts.buffers.now()
-            self._buffers = {name: one.clone() for name, one in now.items()}
-        elif not self._steps & (self._steps - 1):
-            self._look_at_buffers()
+            self._look_at_buffers(is_empty=False)
 
     def check(self) -> None:
         """Look before each update while a place is empty: it may be the first step that needs all ranks.
 
         NeedsAllRanks: it is.
         """
-        self._trains = self._training.parts.model.training
-        self._look_at_objects()
         meetings = None if self._group is None else self._group.meetings
-        if meetings is not None and self._training.missing.places.missing:
-            self._look_at_buffers()
+        if meetings is None:
+            return
+        self._trains_so |= not self._training.parts.model.training
+        if self._of_objects:
+            before, self._of_objects = self._of_objects, {}
+            self._note_changed(before, self._now_in_objects())
+        if self._training.missing.places.missing:
+            self._look_at_buffers(is_empty=True)
             meets = "its ranks meet between two updates" if self._training.under_way.waits else ""
             if why := self._why_not or meets:
                 meetings.refuse(why)
@@ -136,23 +142,24 @@ class TrainOn:
         """Whether this rank knows, while a place is empty, that it has to wait for who takes it."""
         return bool(self._training.missing.places.missing and self._why_not)
 
-    def _look_at_buffers(self) -> None:
-        now = self._training.parts.buffers.now()
-        alike = (name in now and same_values(one, now[name]) for name, one in self._buffers.items())
-        changed = [name for name, same in zip(self._buffers, alike, strict=True) if not same]
-        self._changing = ", ".join(changed[:3])
+    def _look_at_buffers(self, *, is_empty: bool) -> None:
+        """Compare the model's with what they were; one that comes while a place is empty is a change, too."""
+        now, before = self._training.parts.buffers.now(), self._buffers or {}
+        if self._buffers is None or not is_empty:
+            before |= {name: one.clone() for name, one in now.items() if name not in before}
+            self._buffers = before
+        self._note_changed(before, now)
 
-    def _look_at_objects(self) -> None:
-        """An update begins: what has changed in them since is of the passes, and no average that follows."""
-        before, self._in_objects = self._in_objects, None
-        if before is not None:
-            now = dict(self._of_objects())
-            changed = [name for name, one in now.items() if not _is_alike(before.get(name), one)]
-            self._changing_objects = self._changing_objects or ", ".join(changed[:3])
+    def _note_changed(self, before: dict[str, Any], now: dict[str, Any]) -> None:
+        both = before.keys() & now.keys()
+        changed = [
+            one for one in [*before, *now] if one not in both or not same_values(before[one], now[one])
+        ]
+        self._changing = self._changing or ", ".join(dict.fromkeys(changed[:3]))
 
-    def _of_objects(self) -> Iterator[tuple[str, Any]]:
-        for name, module in self._training.parts.objects.modules.items():
-            yield from ((f"{name}.{path}", one) for path, one in module.named_buffers())
+    def _now_in_objects(self) -> dict[str, Any]:
+        modules = self._training.parts.objects.modules
+        return {f"{name}.{key}": one for name, module in modules for key, one in module.named_buffers()}
 
     def fields(self) -> dict[str, str]:
         """What the word that this rank can rejoin says of it: nothing where it was not asked."""
@@ -176,15 +183,17 @@ class TrainOn:
     @property
     def _of_model(self) -> str:
         if self._norms is None:
-            parts, ddps = self._training.parts, [] if self._group is None else self._group.ddps
-            models = [parts.model, *ddps, *parts.objects.modules.values()]
+            models = [self._training.parts.model, *([] if self._group is None else self._group.ddps)]
             modules = [pair for model in models for pair in model.named_modules()]
             self._norms = [(name, one) for name, one in modules if isinstance(one, _NormBase)]
+            for at, model in self._training.parts.objects.modules:  # others show by their buffers
+                inside = model.named_modules(prefix=at)
+                norms = [pair for pair in inside if isinstance(pair[1], _NormBase)]
+                self._norms += [(name, one) for name, one in norms if not one.track_running_stats]
         for name, one in self._norms:
             if one.training and (one.track_running_stats or "Batch" in type(one).__name__):
                 return f"{name} ({type(one).__name__}) trains, and is no sum over samples"
-        changing = self._changing or self._changing_objects
-        return f"steps change buffers ({changing})" if changing else ""
+        return f"steps change buffers ({self._changing})" if self._changing else ""
 
     @property
     def _of_steps(self) -> str:
@@ -202,10 +211,6 @@ class TrainOn:
         if training.in_parts.asked != {"weight", "accumulating"}:
             return "its steps do not ask for guard.weight and guard.accumulating"
         return ""
-
-
-def _is_alike(before: Any, now: Any) -> bool:
-    return before is not None and same_values(before, now)
 
 
 def _see_reads(call: Callable[[], object]) -> None:
