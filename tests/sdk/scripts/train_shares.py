@@ -71,6 +71,7 @@ class Counter(nn.Module):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
+        self.passes: Any
         self.register_buffer("passes", None if "comes" in FROM else torch.zeros(()))
 
     counts = True
