@@ -184,8 +184,11 @@ class Boundaries:
         """The state at ``boundary``, on the host, as ``load`` takes it. Any thread, as ``state_at``."""
         return self.parts.device.to_host(self.state_at(boundary))
 
-    def load(self, state: Any) -> None:
-        """Put back what ``state_at`` made. From another rank's the random numbers are this rank's own."""
+    def load(self, state: Any, alike: Iterable[str] = ()) -> None:
+        """Put back what ``state_at`` made. From another rank's the random numbers are this rank's own.
+
+        Where it has none, those that are ``alike`` on all others are theirs.
+        """
         self.kept = None  # of what is not what came before this state
         if self._counted is not None:
             self._counted.distrusts_parameters()
@@ -196,7 +199,7 @@ class Boundaries:
         if state["rank"] != self.writer.session.rank:
             if self.check is not None:
                 self.check.excuse("buffer", f"they come from rank {state['rank']}'s save")
-            rng, epoch_rng = self._own_numbers(position, rng, epoch_rng)
+            rng, epoch_rng = self._own_numbers(position, rng, epoch_rng, alike)
             self.puts_own_objects(b"" if rng is None else rng.noted, f"rank {state['rank']}")
         if self.worker is not None:  # of other launchers it is unknown how many ranks there are
             done = batches_done(state, self.writer.session.batch_ranks)
@@ -223,7 +226,7 @@ class Boundaries:
             )
 
     def _own_numbers(
-        self, position: Position, rng: Rng | None, epoch_rng: Rng | None
+        self, position: Position, rng: Rng | None, epoch_rng: Rng | None, alike: Iterable[str]
     ) -> tuple[Rng | None, Rng | None]:
         """This rank's random numbers at ``position`` and at its epoch's beginning, as it last noted them.
 
@@ -237,7 +240,7 @@ class Boundaries:
         if noted is None:
             self.reading.forgets()
             told(f"the random numbers of this rank at step {position.step} are not known: it draws new ones")
-        return noted or (rng and reseeded(rng, self.writer.session.rank)), began or epoch_rng
+        return noted or (rng and reseeded(rng, self.writer.session.rank, alike)), began or epoch_rng
 
     def is_broken_off(self) -> None:
         """The step under way will not be ended by the script, which may be in the midst of an evaluation."""

@@ -10,7 +10,8 @@ import random
 import struct
 import sys
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,6 +23,10 @@ _HEADER_BYTES = 16  # of every Python object: reference count and type
 _HEAD = struct.Struct("<B?id")  # there?, waiting?, position, the waiting number; then come the words
 _WORDS = struct.Struct("<624I")
 _ABSENT = b"\0"
+
+
+SEEDED = ("cpu", "python", "numpy")
+"""Random numbers that a script may seed alike on all ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +75,17 @@ def restore_rng(rng: Rng, loader: Any = None) -> None:
         loader.set_state(rng.loader)
 
 
-def reseeded(rng: Rng, rank: int) -> Rng:
-    """New random numbers for ``rank`` that follow from another rank's: the same every time."""
+def digests_of(rng: Rng) -> list[int]:
+    """Digests of those that ``SEEDED`` names, by which ranks can compare them."""
+    plain = {**rng_to_plain(rng), "cpu": rng.cpu.tolist()}
+    return [zlib.crc32(repr(plain[name]).encode()) for name in SEEDED]
+
+
+def reseeded(rng: Rng, rank: int, alike: Iterable[str] = ()) -> Rng:
+    """New random numbers for ``rank`` that follow from another rank's: the same every time.
+
+    Those that are ``alike`` on all others are theirs: all ranks may draw from them what all do together.
+    """
     kept = current_rng()
     seed = zlib.crc32(rng.cpu.numpy().tobytes(), rank + 1)
     torch.manual_seed(seed)
@@ -82,7 +96,7 @@ def reseeded(rng: Rng, rank: int) -> Rng:
         np.random.seed(seed)
     new = current_rng()
     restore_rng(kept)
-    return new
+    return replace(new, **{name: getattr(rng, name) for name in alike})
 
 
 def rng_to_plain(rng: Rng) -> dict[str, Any]:

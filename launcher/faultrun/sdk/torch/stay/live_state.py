@@ -8,6 +8,7 @@ from faultrun.sdk.torch.group.ddp import Averaging
 from faultrun.sdk.torch.group.transfer import exchanged, receive, send
 from faultrun.sdk.torch.snapshots.state_copies import StateCopies
 from faultrun.sdk.torch.state.boundary import Boundary
+from faultrun.sdk.torch.state.rng import SEEDED, digests_of
 from faultrun.sdk.torch.state.trees import copied
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.update_lock import UpdatePhase
@@ -50,7 +51,7 @@ class LiveState:
         layouts = averaging.layouts
         if common.giver == NOTHING:
             layouts = _known(layouts, rank, device)
-        source = common.sources[rank]
+        source, alike = common.sources[rank], self._numbers_alike(common, device)
         if rank == common.giver:
             for taker in common.takers:
                 # each taker's own random numbers come from its own notes
@@ -66,7 +67,7 @@ class LiveState:
                 training.load(memory.read(common.step))
             else:
                 got = receive(common.giver, device)
-                training.load(got["state"])
+                training.load(got["state"], alike)
                 layouts, session.trained_in = got["layouts"], got["life"]
                 if not memory.put_own(common.step):
                     training.tell_whose_buffers(common.giver)
@@ -80,6 +81,17 @@ class LiveState:
             why = "it has made more or fewer DistributedDataParallel than its peers"
         if why:
             raise ElsewhereInTheScript(why)
+
+    def _numbers_alike(self, common: CommonStep, device: Any) -> tuple[str, ...]:
+        """Random numbers that are the same on all ranks that have the state, as far as two can show it."""
+        have = [rank for rank, source in enumerate(common.sources) if source is From.ITSELF]
+        if not common.takers or len(have) == 1:
+            return ()
+        training, own = self._training, [0] * len(SEEDED)
+        if training.writer.session.rank in have:
+            own = digests_of(training.recorder.read(training.history[-1].rng))
+        of_all = exchanged(own, device)
+        return tuple(name for at, name in enumerate(SEEDED) if len({of_all[rank][at] for rank in have}) == 1)
 
     def _end_of_step(self, epoch: int) -> Boundary:
         """The newest boundary, or one of the same step in ``epoch``: who is in that has not left it yet.
