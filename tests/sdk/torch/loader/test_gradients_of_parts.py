@@ -20,7 +20,7 @@ class Step:
 
     def __init__(self, *layers: nn.Module) -> None:
         self.layers = layers
-        self.optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in layers]
+        self.optimizers = [torch.optim.SGD(one.parameters(), lr=0.01) for one in layers]
         self.told: list[str] = []
         self.parts = InParts()
         self.parts.watch(self.optimizers, self.told.append, keeps_world=True)
