@@ -17,15 +17,13 @@ from faultrun.sdk.torch.state.boundary import Objects
 from faultrun.sdk.torch.state.rng import NumpyRng, PythonRng
 from faultrun.sdk.torch.state.trees import map_tensors
 
-_GENERATORS = "Python's random", "numpy.random"
-
 
 class ComparedRanks:
     """Finds what of a rank's state others could not do their work with, in healthy steps."""
 
     def __init__(self, session: Session, objects: Objects) -> None:
         self._session, self._objects = session, objects
-        self._python, self._numpy = PythonRng(), NumpyRng()
+        self._generators = ("Python's random", PythonRng()), ("numpy.random", NumpyRng())
         self._last: dict[str, int] = {}
         self.alike: set[str] = set()
         """Generators that all ranks draw the same numbers from, as for what they decide together."""
@@ -34,10 +32,13 @@ class ComparedRanks:
 
     def look(self, step: int) -> None:
         """Compare, behind ``step``, with the rank that came first."""
-        now = dict(zip(_GENERATORS, map(_sum_of, (self._python.packed(), self._numpy.packed())), strict=True))
+        now = {name: zlib.crc32(one.packed()) for name, one in self._generators}
         drawn = {name for name in now if self._last.get(name, now[name]) != now[name]}
         self._last = now
-        objects = {name: _sum_of(_samples(one)) for name, one in self._objects.own_states().items()}
+        objects = {
+            name: zlib.crc32(repr(map_tensors(one, sample_of)).encode())
+            for name, one in self._objects.own_states().items()
+        }
         if (store := group_store()) is None:
             return
         key = f"faultrun/{self._session.incarnation}/compared"
@@ -58,11 +59,3 @@ def _share(store: Any, key: str, found: set[str], names: Mapping[str, int]) -> N
             store.set(f"{key}/{name}", b"1")
         elif store.check([f"{key}/{name}"]):
             found.add(name)
-
-
-def _samples(state: Any) -> bytes:
-    return repr(map_tensors(state, sample_of)).encode()
-
-
-def _sum_of(content: bytes) -> int:
-    return zlib.crc32(content)

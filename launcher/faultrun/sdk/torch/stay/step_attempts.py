@@ -164,10 +164,8 @@ class Loops:
                     rejoin.at_an_epochs_end()
                     return
                 kept = KeptBatch(content, is_copied=redo.copies_batches)
-                here = training.position
-                done = (
-                    here.step_in_epoch if here.epoch == epoch else 0
-                )  # it may be back behind the epoch before
+                here = training.position  # perhaps still behind the epoch before
+                done = here.step_in_epoch if here.epoch == epoch else 0
                 batch = Batch(kept, epoch, done, training.reading.epoch_rng)
                 redo.keep(redo.batches, step, batch)
             if not unended:
