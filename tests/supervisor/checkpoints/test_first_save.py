@@ -7,7 +7,7 @@ from typing import Any
 from faultrun.checkpoints.format import Stamp
 from faultrun.model.events import Event, FirstStep, IncarnationStarted
 from faultrun.model.observed.dying_gasp import SaveSeen
-from faultrun.model.observed.saves import FirstSaveTold, SavesSeen, SeenSave
+from faultrun.model.observed.saves import FirstSaveTold, SavesObserved, SavesSeen, SeenSave
 from faultrun.supervisor.checkpoints.checkpoint_words import tell_first_save
 from faultrun.supervisor.checkpoints.first_save import FirstSaveWatch
 from faultrun.supervisor.checkpoints.save_watch import SaveWatch
@@ -23,13 +23,13 @@ class AtOnce:
 
     def __init__(self) -> None:
         self.seen: list[Event] = []
-        self.later: list[Callable[[], object]] = []
+        self.later: list[Callable[[], Iterable[Event]]] = []
         self.busy = False
 
     def now(self) -> float:
         return 0.0
 
-    def call_at(self, _at_s: float, call: Callable[[], object]) -> None:
+    def call_at(self, _at_s: float, call: Callable[[], Iterable[Event]]) -> None:
         self.later.append(call)
 
     def idle(self) -> bool:
@@ -98,6 +98,7 @@ class Loop(AtOnce):
         super().__init__()
         self.sent: list[Callable[[], Iterable[Event]]] = []
         self.called: list[Callable[[], Iterable[Event]]] = []
+        self.as_a_log_is_read: list[Callable[[], object]] = []
 
     def send(self, task: Callable[[], Iterable[Event]]) -> None:
         self.sent.append(task)
@@ -105,38 +106,72 @@ class Loop(AtOnce):
     def call(self, ready: Callable[[], Iterable[Event]]) -> None:
         self.called.append(ready)
 
-    def watch(self, fd: int, ready: object) -> None:
+    def watch(self, fd: int, ready: Callable[[], Iterable[Event]]) -> None:
         assert fd >= 0
-        assert ready
+        self.hears = ready
+
+    def time_passes(self) -> None:
+        """Do what waits for its time, and the errands that come of it."""
+        waiting, self.later = self.later, []
+        for one in waiting:
+            self.seen += one()
+        self.errands_begin()
 
     def forget(self, fd: int) -> None:
         assert fd >= 0
 
+    offer = send
+
     def errands_begin(self) -> None:
-        for task in self.sent:
-            self.seen += task()
-        for ready in self.called:
-            self.seen += ready()
+        """Do what was sent, and what that has the loop call, to the end."""
+        while self.sent or self.called:
+            while self.sent:
+                self.seen += self.sent.pop(0)()
+            called, self.called = self.called, []
+            for ready in called:
+                self.seen += ready()
 
     def place(self) -> LogPlace:
         return LogPlace(2)
 
     def step_at(self, place: LogPlace) -> int | None:
+        if self.as_a_log_is_read:
+            self.as_a_log_is_read.pop()()
         return place.step
+
+
+def a_watch_of(folder: Path) -> tuple[SaveWatch, Any]:
+    """One whose first rank has done a step, and the loop and the errands that it has."""
+    everything: Any = Loop()
+    story = Story(1, POLICY, WINDOWS).begins()
+    story = story.now(IncarnationStarted, ranks=(0,), master_port=29500).now(FirstStep, step=1)
+    watch = SaveWatch(everything, [str(folder)], [], everything, story.state.run)
+    watch.attach(everything, lambda *_: None, lambda _: None)
+    for event, step in story.steps:
+        watch.tell(event, step)
+    return watch, everything
 
 
 def test_a_save_is_seen_that_was_written_before_its_folder_could_be_watched(tmp_path: Path) -> None:
     """On a busy machine a script has done its first steps by then, and may write nothing any more."""
-    everything: Any = Loop()
-    story = Story(1, POLICY, WINDOWS).begins()
-    story = story.now(IncarnationStarted, ranks=(0,), master_port=29500).now(FirstStep, step=1)
-    watch = SaveWatch(everything, [str(tmp_path)], [], everything, story.state.run)
-    watch.attach(everything, lambda *_: None, lambda _: None)
-    for event, step in story.steps:
-        watch.tell(event, step)
+    watch, everything = a_watch_of(tmp_path)
     (tmp_path / "model_2.pt").write_bytes(b"weights")
     everything.errands_begin()
     assert [save.files for save in watch.seen().saves] == [(str(tmp_path / "model_2.pt"),)]
+    watch.close()
+
+
+def test_a_save_is_told_though_another_thread_sorts_it_as_the_watch_looks(tmp_path: Path) -> None:
+    """Whoever looks for checkpoints reads the log meanwhile; the watch's own look knows nothing yet."""
+    watch, everything = a_watch_of(tmp_path)
+    everything.errands_begin()
+    (tmp_path / "model_2.pt").write_bytes(b"weights")
+    everything.seen += everything.hears()
+    everything.as_a_log_is_read.append(everything.time_passes)
+    watch.seen()
+    everything.errands_begin()
+    told = [event.seen.saves for event in everything.seen if isinstance(event, SavesObserved)]
+    assert [save.files for save in told[-1]] == [(str(tmp_path / "model_2.pt"),)]
     watch.close()
 
 

@@ -288,7 +288,7 @@ class SaveWatch(SavesKnown):
                     self._elsewhere[path] = None
             self._early = {path: at for path, at in self._early.items() if early.get(path) is not at}
             self._sorting = False
-        self._reactor.call(self._tell_soon)  # what was looked at meanwhile did not know of these
+        self._reactor.call(self._settle)  # another thread may have looked meanwhile, and not known of these
 
     def _look(self, path: str, place: LogPlace) -> tuple[int | None, str]:
         """The step that training had come to when ``path`` was written, and a digest of what is in it."""
