@@ -147,7 +147,7 @@ def run(case: Case, folder: Path) -> Seen:
     if not (folder / "killed").exists():
         raise engine.TooLate
     stayed = " stayed" in said
-    what = _difference(case, whole, hurt, stayed=stayed) or ("" if "exit code 0" in said else "its end")
+    what = _difference(case, whole, hurt, stayed=stayed) or ("" if "exit code 0" in said else said.splitlines()[-1])
     if what and (refused := _REFUSED.search(said)):
         return Seen(verdict="refused", what=refused[1] or refused[2], stayed=stayed)
     named = (*_TOLD, _TOLD_BETWEEN) if case.dies_before_numbers_between else _TOLD
@@ -187,8 +187,9 @@ def _trained(case: Case, folder: Path) -> tuple[list[list[Row]], str]:
         timeout=_RUN_S,
         check=False,
     )
-    (folder / "console.txt").write_text(ran.stdout + ran.stderr)
-    return [kept.read(folder / f"seen-{rank}.jsonl") for rank in range(2)], ran.stdout + ran.stderr
+    said = f"{ran.stdout}{ran.stderr}\nended with {ran.returncode}"
+    (folder / "console.txt").write_text(said)
+    return [kept.read(folder / f"seen-{rank}.jsonl") for rank in range(2)], said
 
 
 def _difference(case: Case, whole: list[list[Row]], hurt: list[list[Row]], *, stayed: bool) -> str:
