@@ -81,6 +81,7 @@ def test_status_is_right_while_a_run_trains_loses_a_rank_its_supervisor_and_ends
     assert orphan.supervisor is Supervised.GONE
     assert [state for state, _ in states(orphan)] == ["gone", "gone"]
     assert any("no supervisor is running" in line for line in lines(orphan))
+    assert " was running " in next(iter(lines(orphan)))
 
     assert launcher.command(*WORDS).ends() == 0
     assert b"ended with exit code 0" in terminal.read_to_end()

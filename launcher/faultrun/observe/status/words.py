@@ -95,6 +95,7 @@ def brief(status: RunStatus) -> str:
 def title(status: RunStatus) -> str:
     """Phase, incarnation, how many are up and for how long."""
     long = "" if status.elapsed_s is None else span(status.elapsed_s)
+    phase = f"was {status.phase}" if status.supervisor is Supervised.GONE else status.phase
     if status.ended is not None:
         why = printable(status.ended.why.partition("\n")[0])
         return f"ended with exit code {status.ended.exit_code}{f' after {long}' if long else ''}: {why}"
@@ -102,10 +103,10 @@ def title(status: RunStatus) -> str:
         beyond = f" here, {status.world_size:,} in all" if status.world_size > status.here else ""
         size = f"{status.up} of {status.here} ranks up{beyond}"
     elif status.incarnation < 0:
-        return f"{status.phase}  {several(len(status.nodes), 'node')} here, no plan yet"
+        return f"{phase}  {several(len(status.nodes), 'node')} here, no plan yet"
     else:
         size = f"{several(status.world_size, 'rank')} on {several(len(status.members), 'node')}"
-    return f"{status.phase}  incarnation {status.incarnation}  {size}{f'  for {long}' if long else ''}"
+    return f"{phase}  incarnation {status.incarnation}  {size}{f'  for {long}' if long else ''}"
 
 
 def facts(status: RunStatus) -> Iterator[tuple[str, str]]:
