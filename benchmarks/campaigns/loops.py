@@ -147,7 +147,8 @@ def run(case: Case, folder: Path) -> Seen:
     if not (folder / "killed").exists():
         raise engine.TooLate
     stayed = " stayed" in said
-    what = _difference(case, whole, hurt, stayed=stayed) or ("" if "exit code 0" in said else said.splitlines()[-1])
+    ended = "" if "exit code 0" in said else said.splitlines()[-1]
+    what = _difference(case, whole, hurt, stayed=stayed) or ended
     if what and (refused := _REFUSED.search(said)):
         return Seen(verdict="refused", what=refused[1] or refused[2], stayed=stayed)
     named = (*_TOLD, _TOLD_BETWEEN) if case.dies_before_numbers_between else _TOLD
@@ -187,8 +188,7 @@ def _trained(case: Case, folder: Path) -> tuple[list[list[Row]], str]:
         timeout=_RUN_S,
         check=False,
     )
-    said = f"{ran.stdout}{ran.stderr}\nended with {ran.returncode}"
-    (folder / "console.txt").write_text(said)
+    (folder / "console.txt").write_text(said := f"{ran.stdout}{ran.stderr}\nended with {ran.returncode}")
     return [kept.read(folder / f"seen-{rank}.jsonl") for rank in range(2)], said
 
 

@@ -73,15 +73,11 @@ def seen(
 
 
 def test_a_save_with_which_a_script_begins_is_seen_once_it_stands_still() -> None:
-    assert seen({"old"}, {"new"}) == ["new"]
-    assert seen({"old"}, {"old"}) == ["old"], "written over"
+    assert (seen({"old"}, {"new"}), seen({"old"}, {"old"})) == (["new"], ["old"])
 
 
-def test_what_lay_there_before_is_no_save_of_this_run() -> None:
+def test_what_lay_there_before_or_somebody_touches_is_no_save_of_this_run() -> None:
     assert seen({"old"}, set()) == []
-
-
-def test_what_somebody_touches_is_no_save_of_this_run() -> None:
     assert seen({"old"}, {"old"}, strangers={"old"}) == []
     assert seen({"old"}, {"old", "new"}, strangers={"old"}) == ["new"]
 
@@ -92,44 +88,28 @@ def test_what_is_written_over_or_taken_away_meanwhile_is_none_yet() -> None:
 
 
 class Loop(AtOnce):
-    """Its errands begin when the test says so, and what they have it call is called behind them."""
+    """What is sent, offered or called waits until the test says so, and is done in that order."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.sent: list[Callable[[], Iterable[Event]]] = []
-        self.called: list[Callable[[], Iterable[Event]]] = []
+        self.waiting: list[Callable[[], Iterable[Event]]] = []
         self.as_a_log_is_read: list[Callable[[], object]] = []
 
     def send(self, task: Callable[[], Iterable[Event]]) -> None:
-        self.sent.append(task)
+        self.waiting.append(task)
 
-    def call(self, ready: Callable[[], Iterable[Event]]) -> None:
-        self.called.append(ready)
+    offer = call = send
 
-    def watch(self, fd: int, ready: Callable[[], Iterable[Event]]) -> None:
-        assert fd >= 0
+    def watch(self, _fd: int, ready: Callable[[], Iterable[Event]]) -> None:
         self.hears = ready
-
-    def time_passes(self) -> None:
-        """Do what waits for its time, and the errands that come of it."""
-        waiting, self.later = self.later, []
-        for one in waiting:
-            self.seen += one()
-        self.errands_begin()
 
     def forget(self, fd: int) -> None:
         assert fd >= 0
 
-    offer = send
-
-    def errands_begin(self) -> None:
-        """Do what was sent, and what that has the loop call, to the end."""
-        while self.sent or self.called:
-            while self.sent:
-                self.seen += self.sent.pop(0)()
-            called, self.called = self.called, []
-            for ready in called:
-                self.seen += ready()
+    def goes_on(self, *, later: bool = False) -> None:
+        self.waiting += self.later if later else []
+        while self.waiting:
+            self.seen += self.waiting.pop(0)()
 
     def place(self) -> LogPlace:
         return LogPlace(2)
@@ -156,7 +136,7 @@ def test_a_save_is_seen_that_was_written_before_its_folder_could_be_watched(tmp_
     """On a busy machine a script has done its first steps by then, and may write nothing any more."""
     watch, everything = a_watch_of(tmp_path)
     (tmp_path / "model_2.pt").write_bytes(b"weights")
-    everything.errands_begin()
+    everything.goes_on()
     assert [save.files for save in watch.seen().saves] == [(str(tmp_path / "model_2.pt"),)]
     watch.close()
 
@@ -164,12 +144,12 @@ def test_a_save_is_seen_that_was_written_before_its_folder_could_be_watched(tmp_
 def test_a_save_is_told_though_another_thread_sorts_it_as_the_watch_looks(tmp_path: Path) -> None:
     """Whoever looks for checkpoints reads the log meanwhile; the watch's own look knows nothing yet."""
     watch, everything = a_watch_of(tmp_path)
-    everything.errands_begin()
+    everything.goes_on()
     (tmp_path / "model_2.pt").write_bytes(b"weights")
     everything.seen += everything.hears()
-    everything.as_a_log_is_read.append(everything.time_passes)
+    everything.as_a_log_is_read.append(lambda: everything.goes_on(later=True))
     watch.seen()
-    everything.errands_begin()
+    everything.goes_on()
     told = [event.seen.saves for event in everything.seen if isinstance(event, SavesObserved)]
     assert [save.files for save in told[-1]] == [(str(tmp_path / "model_2.pt"),)]
     watch.close()
