@@ -94,6 +94,10 @@ class Job:
         self.optimizer.zero_grad()
         self.loss, self.seen, self.ended = 0.0, [], False
 
+    def updates(self) -> None:
+        self.optimizer.step()
+        self.ended = True
+
     def told(self, step: int) -> None:
         """It is done, by this rank or by others alone."""
         if not self.ended:
@@ -175,8 +179,7 @@ def steps(job: Job, guard: Any, loader: Any) -> Iterator[int]:
                 job.backward(samples.tolist(), epoch, guard.weight)
                 NOTES.at(INSIDE)
                 if not more:
-                    job.optimizer.step()
-                    job.ended = True
+                    job.updates()
             first = False
             if more and guard.accumulating:  # else all parts of the step come again
                 continue
@@ -223,7 +226,7 @@ def by_hand(job: Job) -> None:
         job.starts()
         job.backward(numbers.samples_of(step, NOTES.rank, NOTES.world), numbers.epoch_of(step))
         NOTES.at(INSIDE)
-        job.optimizer.step()
+        job.updates()
         job.told(step)
         NOTES.at("step")
         if step % SAVE_EVERY == 0 and (CODE == "fsdp" or NOTES.rank == 0):
