@@ -86,7 +86,7 @@ loaders = [multiprocessing.Process(target=load, daemon=True) for _ in range(2)]
 for one in loaders: one.start()
 def save(path):
     open(path, "w").write(str(step)); say("saved")
-sdk.start(save=save, directory=f"ck{rank}", name="count.json")
+sdk.start(save=save, directory=sdk.Folder(directory=f"ck{rank}", replica_group=(rank,)), name="count.json")
 step = 0
 while True:
     step += 1
