@@ -12,7 +12,7 @@ import pytest
 
 from faultrun.model.events import FirstStep, Heartbeat
 from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspFailed, GaspSaved, SaveRequested
-from faultrun.model.observed.rejoin import RankCanRejoin, RankRejoined
+from faultrun.model.observed.rejoin import MemoryFaultFound, RankCanRejoin, RankRejoined
 from faultrun.model.spec.windows import Deadline
 from faultrun.model.stop import StopRequested, StopSource
 from faultrun.model.wire import SLOT_BYTES, message, pack_word
@@ -90,6 +90,15 @@ def test_a_step_is_one_of_a_new_group_once_its_rank_is_in_it_and_beyond_where_th
     ranks[1].says("step", step=21)
     event = desk.hears(FirstStep)
     assert (event.step, event.began) == (21, 21)
+
+
+def test_what_others_had_said_before_a_fault_is_heard_before_it(desk: Desk) -> None:
+    ranks = desk.worker(0), desk.worker(1)
+    desk.nothing()
+    for worker in ranks:
+        worker.says("rejoined", incarnation=3, step=20)
+    ranks[0].says("memory_fault", incarnation=3, what="bad")  # read in one piece with what it said before
+    assert [type(desk.heard()) for _ in range(3)] == [RankRejoined, RankRejoined, MemoryFaultFound]
 
 
 def test_it_is_known_how_far_ranks_are_that_wait_between_two_steps(desk: Desk) -> None:

@@ -317,9 +317,16 @@ class Control:
             if isinstance(event, RankRejoined) and event.incarnation == self._incarnation:
                 self._stands[rank] = event.step
             if isinstance(event, MemoryFaultFound) or (isinstance(event, RankCanRejoin) and event.waits):
+                yield from self._said_before(rank)
                 yield from self._newest_steps()
             if event is not None:
                 yield event
+
+    def _said_before(self, rank: int) -> Iterable[Event]:
+        """What all but ``rank`` have said by now: a supervisor that is late reads rank after rank."""
+        for other, peer in sorted(self._seats.taken.items()):
+            if other != rank and self._seats.has(peer):
+                yield from self._read(peer)
 
     def _newest_steps(self) -> Iterable[Event]:
         """How far each rank is, read before a fault is judged, or ranks leave their group for others."""
