@@ -40,7 +40,7 @@ def test_stopped_with_torn_gasps_then_killed_as_it_saves_and_in_mid_epoch_no_bit
     with launched(*command(script), "--step_s=0.05", cwd=tmp_path) as run:
         run.wait_until(lambda: last_step(run, 0) >= 12, within_s=120)
         os.kill(run.supervisor, signal.SIGTERM)
-        assert run.wait_for_the_end(within_s=60) == 143
+        assert run.wait_for_the_end(within_s=60) == 143, run.console
         assert {one["step"] for one in run.journal("GaspSaved")} & {last_step(run, 0), last_step(run, 0) + 1}
     gasps = [one for one in (tmp_path / "out").glob("rank_*/gasp-step_*") if one.suffix != ".json"]
     assert gasps
@@ -48,8 +48,9 @@ def test_stopped_with_torn_gasps_then_killed_as_it_saves_and_in_mid_epoch_no_bit
         os.truncate(path, path.stat().st_size // 2)
     monkeypatch.setenv("FAULTRUN_CHAOS", "kill:rank=0,phase=save,step=24,life=1;kill:rank=1,step=29,life=2")
     with launched(*command(script), cwd=tmp_path) as run:
-        assert run.wait_for_the_end(within_s=180) == 0
-        assert min(losses(run, 1)) == 9, "the code's own save was the newest that is whole"
+        assert run.wait_for_the_end(within_s=180) == 0, run.console
+        # Of step 16 where the stop came late.
+        assert min(losses(run, 1)) in (9, 17), "the code's own save was the newest that is whole"
         assert final_line(run.output(3).text) == expected
         assert resumed_at(run, 1) == 24, "the survivor of a save that was never made saved the same step"
         assert_no_step_is_lost(run, 1)
