@@ -75,6 +75,7 @@ class Control:
         self._first_step_told = False
         self._began: dict[int, int] = {}
         self._stands: dict[int, float] = {}
+        self._hears_all = False
         """Where each rank that was told to enter a group stands there; infinity: it has not entered it."""
         self._some_stay = False
         self._awaited = frozenset[int]()
@@ -324,9 +325,13 @@ class Control:
 
     def _said_before(self, rank: int) -> Iterable[Event]:
         """What all but ``rank`` have said by now: a supervisor that is late reads rank after rank."""
+        if self._hears_all:  # one of them is not to have the first read on in the middle
+            return
+        self._hears_all = True
         for other, peer in sorted(self._seats.taken.items()):
             if other != rank and self._seats.has(peer):
                 yield from self._read(peer)
+        self._hears_all = False
 
     def _newest_steps(self) -> Iterable[Event]:
         """How far each rank is, read before a fault is judged, or ranks leave their group for others."""
