@@ -55,9 +55,7 @@ def test_files_are_one_save_until_one_of_them_comes_again(
 def test_the_newest_saves_are_kept_and_known_to_the_next_supervisor() -> None:
     learner = SaveLearner(SavesSeen(), ("/ckpt",))
     for step in range(10, 110, 10):
-        save = learner.wrote(f"/ckpt/a-{step}.pt", root="/ckpt")
-        assert save is not None
-        learner.saved_at(save, f"/ckpt/a-{step}.pt", step + 1)
+        saved(learner, step + 1, f"a-{step}.pt")
     assert [save.step for save in learner.seen.saves] == [71, 81, 91, 101]
     assert len(learner.seen.saves) == KEPT
     assert learned("a-110.pt", known=learner.seen)[-2:] == [{"a-100.pt"}, {"a-110.pt"}]
@@ -84,11 +82,8 @@ def test_the_file_that_was_opened_is_known_by_its_name_without_the_number() -> N
 def test_two_files_that_take_turns_are_saves_of_their_own() -> None:
     learner = SaveLearner(SavesSeen(), ("/ckpt",))
     for step, name in ((10, "a"), (20, "b"), (30, "a"), (40, "b"), (50, "a")):
-        save = learner.wrote(f"/ckpt/{name}.pt", root="/ckpt")
-        assert save is not None
-        learner.saved_at(save, f"/ckpt/{name}.pt", step)
-    found = [(one.files, one.step) for one in learner.seen.saves[-2:]]
-    assert found == [(("/ckpt/b.pt",), 40), (("/ckpt/a.pt",), 50)]
+        saved(learner, step, f"{name}.pt")
+    assert told(learner)[-2:] == [("b.pt", 40), ("a.pt", 50)]
 
 
 def test_what_other_nodes_write_under_one_name_belongs_to_each_save_and_none_is_said_to_lack_it() -> None:
@@ -108,12 +103,8 @@ def test_what_other_nodes_write_under_one_name_belongs_to_each_save_and_none_is_
 def test_a_number_that_never_changes_counts_nothing() -> None:
     learner = SaveLearner(SavesSeen(), ("/ckpt",))
     for step in (10, 20, 30):
-        for name in ("gpt2.pt", "gpt2_opt.pt"):
-            save = learner.wrote(f"/ckpt/{name}", root="/ckpt")
-            assert save is not None
-            learner.saved_at(save, f"/ckpt/{name}", step)
-    files = ("/ckpt/gpt2.pt", "/ckpt/gpt2_opt.pt")
-    assert [(one.files, one.step) for one in learner.seen.saves] == [(files, 10), (files, 20), (files, 30)]
+        saved(learner, step, "gpt2.pt", "gpt2_opt.pt")
+    assert told(learner) == [("gpt2.pt gpt2_opt.pt", step) for step in (10, 20, 30)]
 
 
 def saved(learner: SaveLearner, step: int | None, *names: str, digest: str = "") -> None:
@@ -224,6 +215,17 @@ def test_a_copy_has_the_step_of_what_it_is_a_copy_of_and_is_no_save(
     newest = [(copy, 3 * every), ("ckpt.pt", 4 * every)]
     assert told(learner)[-2:] == [(name, step if logged else None) for name, step in newest]
     assert {one.files for one in learner.seen.saves} == {("/ckpt/ckpt.pt",)}
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_copy_of_what_ranks_saved_is_no_save_whichever_of_them_is_copied_first(first: int) -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for step in (10, 20):
+        saved(learner, step, f"step_{step}/rank_1.pt", f"step_{step}/rank_0.pt")
+    for known in (learner, SaveLearner(learner.seen, ("/ckpt",))):
+        for rank in (first, 1 - first):
+            saved(known, 20, f"kept/step_10/rank_{rank}.pt", digest=f"step_10/rank_{rank}.pt as of 10")
+            assert told(known) == [("step_10/rank_1.pt", 10), ("step_20/rank_1.pt", 20)]
 
 
 @pytest.mark.parametrize("deep", [2, 3, 4])

@@ -1,9 +1,10 @@
 """A save while it is being written, and which of several are copies of others. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from faultrun.checkpoints.names import base_name
+from faultrun.checkpoints.saves.save_names import of_any_rank
 from faultrun.model.observed.saves import MOST_FILES
 
 AT_ONCE = 2  # steps that may go by while one save is written
@@ -36,6 +37,12 @@ class GrowingSave:
         """Where the file is by now that was called ``name``."""
         return self.moved.get(name, name)
 
+    def of_ranks(self, digest: str) -> Iterator[tuple[str, str]]:
+        """What other ranks wrote with these contents, each after the kind of the file that stands for it."""
+        alike = [path for path in sorted(self.ranks) if self.digests.get(path) == digest]
+        kinds = {of_any_rank(path): kind for kind, path in self.files.items()} if alike else {}
+        return ((kinds[of_any_rank(path)], path) for path in alike if of_any_rank(path) in kinds)
+
     def is_at(self, step: int | None) -> bool:
         """Whether it may be written yet when training is at ``step``."""
         return None not in (step, self.step) and abs((step or 0) - (self.step or 0)) <= AT_ONCE
@@ -54,8 +61,10 @@ def without_copies(saves: Sequence[GrowingSave]) -> list[GrowingSave]:
     files = [(nth, *one) for nth, save in enumerate(saves) for one in [*save.files.items()][:MOST_FILES]]
     for before, (nth, kind, path) in enumerate(files):
         save, digest = saves[nth], saves[nth].digests.get(path) or "-"
-        alike = (one for one in files[:before] if saves[one[0]].digests.get(one[2]) == digest)
-        found = [one for one in alike if one[0] == nth or path not in saves[one[0]].files.values()]
+        ranks = [(at, *one) for at in range(nth) for one in saves[at].of_ranks(digest)]
+        alike = [one for one in files[:before] if saves[one[0]].digests.get(one[2]) == digest] or ranks
+        again = [at for at, one in enumerate(saves[:nth]) if path in {*one.files.values(), *one.ranks}]
+        found = [one for one in alike if one[0] not in again]
         for at, kind_there, name in found[-1:]:
             older, other_kind = saves[at], at < nth and kind_there != kind
             held, own = older.digests.values(), save.digests

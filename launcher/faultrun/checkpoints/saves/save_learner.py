@@ -45,7 +45,7 @@ class SaveLearner:
 
     def _grown(self, save: SeenSave) -> GrowingSave:
         moved, ranks = dict(zip(save.files, save.paths, strict=True)), {*save.ranks}
-        digests = dict(zip(save.files, save.digests, strict=False))
+        digests = dict(zip((*save.files, *save.ranks), save.digests, strict=False))
         found = GrowingSave(step=save.step, late=save.late, moved=moved, ranks=ranks, digests=digests)
         return self._called(found, save.files)
 
@@ -61,7 +61,9 @@ class SaveLearner:
 
     def _told(self, save: GrowingSave) -> SeenSave:
         files = tuple(save.files.values())[:MOST_FILES]
-        paths, digests = tuple(map(save.path, files)), tuple(save.digests.get(one, "") for one in files)
+        ranks = tuple(sorted(save.ranks)) if len(save.ranks) <= MOST_FILES else ()
+        paths = tuple(map(save.path, files))
+        digests = tuple(save.digests.get(one, "") for one in (*files, *ranks))
         return SeenSave(
             files=files,
             step=save.step,
@@ -69,7 +71,7 @@ class SaveLearner:
             late=save.late,
             lie=paths if paths != files else (),
             digests=digests if any(digests) else (),
-            ranks=tuple(sorted(save.ranks)) if len(save.ranks) <= MOST_FILES else (),
+            ranks=ranks,
         )
 
     @property

@@ -21,7 +21,8 @@ class SeenSave:
 
     ``number`` is what their names bear, None where they bear none. ``late``: some of them came after the next
     save had begun. ``ranks`` are what other ranks wrote of it, each under a name that differs only in its
-    number. ``lie`` says where the files are by now, if one was moved; ``digests``, what was in them.
+    number. ``lie`` says where the files are by now, if one was moved; ``digests``, what was in them, and then
+    what was in ``ranks``.
     """
 
     files: tuple[str, ...]
