@@ -1,5 +1,6 @@
 """The first step that a log tells of, where no rank reports its own: a real reactor and real files."""
 
+import gc
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +11,7 @@ import pytest
 from faultrun.model.events import Event, IncarnationStarted, Timer
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.run import Phase, Run, Step
-from faultrun.supervisor.hangs.log_watch import LogWatch
+from faultrun.supervisor.hangs.log_watch import LogWatch, _Life
 from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import Reactor, RunClock
 from faultrun.workers.logs.log_files import LogFiles
@@ -40,6 +41,11 @@ class Scene:
         self.reactor.start_timer(Timer.REAP, self.reactor.now() + within_s, 99)
         return self.reactor.wait()[0]
 
+    def first_step(self) -> tuple[int, int | None]:
+        found = self.next_event()
+        assert isinstance(found, FirstStepLogged)
+        return found.rank, found.step
+
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
@@ -55,9 +61,7 @@ def test_a_new_process_beside_those_that_stayed_has_not_done_what_the_last_print
     scene.starts(1, kept=frozenset({0}))
     scene.prints(0, "step 8 loss 0.2\n")
     scene.prints(1, "step 9 loss 0.1\n")
-    found = scene.next_event()
-    assert isinstance(found, FirstStepLogged)
-    assert (found.rank, found.step) == (1, 9)
+    assert scene.first_step() == (1, 9)
 
 
 def test_a_log_that_was_cut_is_read_on_from_its_new_beginning(scene: Scene) -> None:
@@ -65,17 +69,16 @@ def test_a_log_that_was_cut_is_read_on_from_its_new_beginning(scene: Scene) -> N
     scene.starts(1, kept=frozenset({0}))
     os.truncate(scene.files.worker(1), 0)
     scene.prints(1, "faultrun: 1600 bytes were cut here\nstep 9 loss 0.1\n")
-    found = scene.next_event()
-    assert isinstance(found, FirstStepLogged)
-    assert (found.rank, found.step) == (1, 9)
+    assert scene.first_step() == (1, 9)
 
 
-def test_where_all_begin_a_log_is_read_from_its_beginning(scene: Scene) -> None:
+def test_where_all_begin_logs_are_read_from_their_beginnings_and_kept_of_the_last_life(scene: Scene) -> None:
     scene.prints(1, "step 3 loss 0.1\nstep 4 loss 0.1\n")
-    scene.starts(0)
-    found = scene.next_event()
-    assert isinstance(found, FirstStepLogged)
-    assert (found.rank, found.step) == (1, 3)
+    for life in range(3):
+        scene.starts(life)
+        assert scene.first_step() == (1, 3)
+    gc.collect()
+    assert [one.incarnation for one in gc.get_objects() if type(one) is _Life] == [2]
 
 
 def test_while_no_rank_reports_its_log_tells_how_far_it_is(scene: Scene) -> None:
@@ -90,9 +93,7 @@ def test_preparation_is_no_first_step(scene: Scene) -> None:
     scene.prints(0, "Step 1/3: tokenizing\nStep 2/3: indexing\n")
     assert not isinstance(scene.next_event(within_s=0.5), FirstStepLogged)
     scene.prints(0, "step 21 loss 0.5\n")
-    found = scene.next_event()
-    assert isinstance(found, FirstStepLogged)
-    assert found.step == 21
+    assert scene.first_step() == (0, 21)
 
 
 def test_training_has_not_begun_while_a_rank_has_an_earlier_step_to_come(scene: Scene) -> None:

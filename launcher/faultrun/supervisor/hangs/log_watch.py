@@ -185,11 +185,13 @@ class LogWatch:
         return latest_s if life.told else min(latest_s, soon_s)
 
     def _again(self, life: _Life) -> None:
-        self._reactor.call_at(self._reactor.now() + self._interval_s(life), lambda: self._look(life))
+        known = life.incarnation  # of a life that is over by then no logs are kept
+        self._reactor.call_at(self._reactor.now() + self._interval_s(life), lambda: self._look(known))
 
-    def _look(self, life: _Life) -> Iterable[Event]:
-        page = self._workers.page
-        if life is self._life and page is not None and not page.reporting():
+    def _look(self, incarnation: int) -> Iterable[Event]:
+        page, life = self._workers.page, self._life
+        by_log = page is not None and not page.reporting()
+        if life is not None and life.incarnation == incarnation and by_log:
             self._tasks.offer(lambda: self._read(life, ended=False))
             self._again(life)
         return ()
