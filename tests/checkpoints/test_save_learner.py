@@ -321,8 +321,5 @@ def test_one_save_more_leaves_few_objects_behind_however_many_there_were() -> No
     learner, before = SaveLearner(SavesSeen(), ("/ckpt",)), 0
     for step in range(1, 401):
         before = sys.getallocatedblocks() if step == 200 else before
-        path = f"/ckpt/stage/model-{step}.pt"
-        save = learner.wrote(path, root="/ckpt")
-        assert save is not None
-        learner.saved_at(save, path, step, f"sha256:{step:064x}")
+        saved(learner, step, f"stage/model-{step}.pt", digest=f"sha256:{step:064x}")
     assert sys.getallocatedblocks() - before < 200 * 5

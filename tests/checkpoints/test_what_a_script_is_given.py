@@ -89,6 +89,7 @@ def both(*of: Callable[[int], Saves]) -> Callable[[int], Saves]:
         (both(each(10, "step_{n}.pt"), each(10, "shown_{k}.pt", 9)), 57, "step_50.pt"),
         (both(each(10, "c_{n}.pt", step="n"), each(5, "drawn_{n}.pt", 9)), 37, "c_30.pt"),
         (both(each(10, "c_{n}.pt", step="n"), each(5, "maps_{n}.pt", 9999)), 37, "c_30.pt"),
+        (both(each(10, "c_{n}.pt", step="n"), each(30, "c_{n}.pt"), each(20, "x_c_{n}.pt")), 37, "c_30.pt"),
     ],
 )
 def test_a_script_is_given_the_newest_save_of_what_it_resumes_from(

@@ -59,9 +59,11 @@ def other_kinds(path: str, seen: SavesSeen) -> tuple[str, ...]:
 
 
 def saved_apart(
-    seen: SavesSeen, found: Mapping[str, Entry], roots: Sequence[str]
+    seen: SavesSeen, found: Mapping[str, Entry], roots: Sequence[str], telling: Collection[str]
 ) -> Iterator[tuple[str, str]]:
     """Files that are saved apart from those that a script resumes from, and why they are none of these.
+
+    ``telling`` are the files whose own contents tell a step: others are given that of the save they are of.
 
     Of several kinds those count whose names do not say that they go with another, then those that two saves
     or more had, then those whose contents tell a step, then the large ones. What was opened counts always.
@@ -70,13 +72,14 @@ def saved_apart(
         {_kind(part) for path in save.files for part in inside(path, roots).split("/")} for save in seen.saves
     )
     times = Counter(chain.from_iterable(parts))
-    mains = _pools([one for path, one in found.items() if times[_kind(path)]])
+    sides = {path for path in seen.past if not main_files([path])}
+    mains = _pools([one for path, one in found.items() if times[_kind(path)] or path in sides])
     again = any(times[kind] > 1 for pool in mains for kind in pool.kinds)
     tests: tuple[tuple[str, Callable[[_Pool], bool]], ...] = (
         (_SIDE, lambda pool: bool(main_files([one.path for one in chain(*pool.saves)]))),
         (_NO_OTHER, lambda pool: any(times[kind] > 1 for kind in pool.kinds)),
         (_NO_NUMBER, lambda pool: again or any("#" in kind for kind in pool.kinds)),
-        (_SILENT, lambda pool: any(_tells_inside(one, roots) for one in chain(*pool.saves))),
+        (_SILENT, lambda pool: any(one.path in telling for one in chain(*pool.saves))),
         (_SMALL, lambda pool: 2 * pool.size_bytes >= max(one.size_bytes for one in mains)),
     )
     for why, test in tests:
@@ -85,7 +88,7 @@ def saved_apart(
         yield from ((one.path, why) for pool in mains if pool not in better for one in chain(*pool.saves))
         mains = better
     for pool in mains:
-        yield from _without_main(pool, seen.opened, roots)
+        yield from _without_main(pool, seen.opened, telling)
 
 
 class _Pool(NamedTuple):
@@ -100,14 +103,14 @@ class _Pool(NamedTuple):
         return max(sum(one.size_bytes for one in save) for save in self.saves)
 
 
-def _without_main(pool: _Pool, opened: str, roots: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Files of saves that lack the kind that was ``opened`` of another, else one that always tells a step."""
+def _without_main(pool: _Pool, opened: str, telling: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Files of saves that lack the kind that was ``opened`` of another, else one that tells a step itself."""
     kinds: dict[str, list[Entry]] = defaultdict(list)
     for one in chain(*pool.saves):
         kinds[_kind(one.path)].append(one)
-    telling = {kind for kind, files in kinds.items() if all(_tells_inside(one, roots) for one in files)}
-    telling = {_kind(path) for path in main_files([kinds[kind][0].path for kind in telling])}
-    must, why = ({opened}, _NOT_OPENED) if opened in kinds else (telling, _SILENT)
+    tell = [files[0].path for files in kinds.values() if any(one.path in telling for one in files)]
+    told = {_kind(path) for path in main_files(tell)}
+    must, why = ({opened}, _NOT_OPENED) if opened in kinds else (told, _SILENT)
     lacking = [save for save in pool.saves if must and must.isdisjoint(_kind(one.path) for one in save)]
     yield from ((one.path, why) for one in chain(*lacking))
 
@@ -131,7 +134,7 @@ def _kind(path: str) -> str:
     return masked(base_name(path))
 
 
-def _tells_inside(entry: Entry, roots: Sequence[str]) -> bool:
+def tells_inside(entry: Entry, roots: Sequence[str]) -> bool:
     """Whether its contents tell a step, and not its name."""
     names = map(plainly_numbered, inside(entry.path, roots).split("/"))
     return entry.identity.tells and not any(map(step_in, names))

@@ -16,7 +16,7 @@ from itertools import chain
 
 from faultrun.checkpoints.format import Listing, Stamp
 from faultrun.checkpoints.names import base_name, plainly_numbered
-from faultrun.checkpoints.saves.given_files import main_files, saved_apart
+from faultrun.checkpoints.saves.given_files import main_files, saved_apart, tells_inside
 from faultrun.checkpoints.saves.numbered_saves import (
     OF_ONE_FILE,
     Number,
@@ -75,6 +75,7 @@ def grouped(
     unfinished: neither tells what a save has.
     """
     found, seen = with_ranks(entries, run.seen, run.world_size, roots), run.seen
+    telling = {path for path, one in found.items() if tells_inside(one, roots)}
     beside: dict[str, tuple[str, ...]] = {}
     saves = saves_by_number(found, members, (listings, run.strangers), roots, seen, run.world_size)
     over = _over(seen, run.reached)
@@ -112,7 +113,7 @@ def grouped(
         if together is not None:
             _join(together, replace(_NAMELESS, save=f"seen {at}", lacks=why), found, beside, seen)
     written = (save.files.values() for of_place in saves.values() for save in of_place.values())
-    for path, why in [*saved_apart(seen, found, roots)]:
+    for path, why in [*saved_apart(seen, found, roots, telling)]:
         found[path] = replace(found[path], lacks=found[path].lacks or why)
     loose = frozenset(chain.from_iterable(written)) - found.keys()
     order = dict(run.order or {})
