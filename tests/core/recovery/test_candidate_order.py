@@ -59,12 +59,9 @@ def test_none_is_older_than_what_was_seen_to_be_written_before_it() -> None:
     told = [entry("s30", 30, written=1), entry("silent", mtime_ns=1, written=2), entry("s20", 20, written=3)]
     assert newest_first(entry("s99", 99), *told, entry("s29", 29)) == ["s99", "s20", "silent", "s30", "s29"]
     best = entry("best", 5, kind=Kind.BEST, written=4)
-    assert newest_first(*told[:2], best, entry("gasp", 31, kind=Kind.GASP)) == [
-        "gasp",
-        "silent",
-        "s30",
-        "best",
-    ]
+    gasp = entry("gasp", 31, kind=Kind.GASP)
+    assert newest_first(*told[:2], best, gasp) == ["gasp", "silent", "s30", "best"]
+    assert newest_first(entry("kept/s20", 20), *told) == ["s20", "silent", "s30", "kept/s20"]
 
 
 def test_an_epochs_file_is_newer_than_a_best_one_that_was_seen_written_before_it() -> None:

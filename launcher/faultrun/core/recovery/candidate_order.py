@@ -102,7 +102,18 @@ def _as_written(found: Iterable[Moment]) -> Iterator[Moment]:
         else:
             length = len(highest) - (len(highest) > len(moment.place))
             highest = (*highest[:length], moment.written)
-            yield replace(moment, place=highest)
+            left = _elsewhere(moment.entries)
+            there = tuple(one for one in moment.entries if one not in left)
+            yield replace(moment, place=highest, entries=there)
+            yield from [replace(moment, entries=left, last_rank={})] if left else []
+
+
+def _elsewhere(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Those that nobody saw written and that lie apart from what was seen: copies of an older save, say."""
+    folders = {one.path: one.path.rpartition("/")[0] for one in entries}
+    seen = {name for one in entries if one.written for name in (folders[one.path], one.save)} - {""}
+    loose = (one for one in entries if not one.written and one.rank is None)
+    return tuple(one for one in loose if seen.isdisjoint((folders[one.path], one.save)))
 
 
 def own_saves(entries: Iterable[Entry], refused: Container[str]) -> list[Entry]:
