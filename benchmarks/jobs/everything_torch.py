@@ -94,13 +94,9 @@ class Job:
         self.optimizer.zero_grad()
         self.loss, self.seen, self.ended = 0.0, [], False
 
-    def updates(self) -> None:
-        self.optimizer.step()
-        self.ended = True
-
-    def told(self, step: int) -> None:
-        """It is done, by this rank or by others alone."""
-        if not self.ended:
+    def told(self, step: int, *, ended: bool = True) -> None:
+        """It is done, by this rank or (not ``ended``) by others alone."""
+        if not ended:
             NOTES.note("taken", step)
             return
         weights = [local_of(layer.weight.detach()).numpy() for layer in self.net.layers]
@@ -150,7 +146,7 @@ def guarded(job: Job) -> None:
     if not PARKS:
         NOTES.begins(guard.global_step, there)
     for step in steps(job, guard, loader):
-        job.told(step)
+        job.told(step, ended=job.ended)
         NOTES.at("step")
         if step % SAVE_EVERY == 0 and (CODE == "fsdp" or guard.leads):
             NOTES.at("save")
@@ -179,7 +175,8 @@ def steps(job: Job, guard: Any, loader: Any) -> Iterator[int]:
                 job.backward(samples.tolist(), epoch, guard.weight)
                 NOTES.at(INSIDE)
                 if not more:
-                    job.updates()
+                    job.optimizer.step()
+                    job.ended = True
             first = False
             if more and guard.accumulating:  # else all parts of the step come again
                 continue
@@ -226,7 +223,7 @@ def by_hand(job: Job) -> None:
         job.starts()
         job.backward(numbers.samples_of(step, NOTES.rank, NOTES.world), numbers.epoch_of(step))
         NOTES.at(INSIDE)
-        job.updates()
+        job.optimizer.step()
         job.told(step)
         NOTES.at("step")
         if step % SAVE_EVERY == 0 and (CODE == "fsdp" or NOTES.rank == 0):

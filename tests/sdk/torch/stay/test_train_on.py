@@ -41,6 +41,14 @@ def undisturbed(folder: Path, words: tuple[str, ...], world: int = 3) -> Any:
     return _undisturbed[words, world]
 
 
+def loses(stage: TrainOnStage, rank: int, *, behind: int) -> None:
+    """``rank`` is killed, and step ``behind`` is the last that is done before a newcomer may come."""
+    stage.begin()
+    stage.wait_able()
+    stage.kill(rank)
+    stage.goes_on_behind(behind)
+
+
 def steps_of(stage: TrainOnStage) -> dict[int, list[int]]:
     """The samples of each step as it stands, whoever has done them, sorted."""
     told: defaultdict[int, dict[int, list[int]]] = defaultdict(dict)
@@ -77,10 +85,7 @@ def test_a_rank_is_lost_and_the_others_do_its_share_to_the_end(
 ) -> None:
     expected = undisturbed(tmp_path, words)
     with stage_of(tmp_path / "hit", *words, "waits-6") as stage:
-        stage.begin()
-        stage.wait_able()
-        stage.kill(rank)
-        stage.goes_on_behind(6)
+        loses(stage, rank, behind=6)
         assert_is_that_of(stage, expected)
         assert len(stage.incidents) == 1
         leaders = {step: [who for who in range(3) if leads(stage, who, step)] for step in (1, 8)}
@@ -105,10 +110,7 @@ def test_who_is_lost_behind_the_loop_has_to_end_again_only_where_it_ends_for_all
 def test_a_place_is_filled_while_the_others_train(rank: int, tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, DDP)
     with stage_of(tmp_path / "hit", *DDP, "waits-3", "waits-6") as stage:
-        stage.begin()
-        stage.wait_able()
-        stage.kill(rank)
-        stage.goes_on_behind(3)
+        loses(stage, rank, behind=3)
         stage.wait_trained(1)
         stage.heal(rank, behind=6)
         assert_is_that_of(stage, expected)
@@ -120,10 +122,7 @@ def test_two_places_are_empty_one_after_the_other_and_both_are_filled_at_once(tm
     words = ("4", "60", "3", "ddp")
     expected = undisturbed(tmp_path, words, world=4)
     with stage_of(tmp_path / "hit", *words, "waits-3", "waits-6", "waits-9", world=4) as stage:
-        stage.begin()
-        stage.wait_able()
-        stage.kill(1)
-        stage.goes_on_behind(3)
+        loses(stage, 1, behind=3)
         stage.wait_trained(1)
         stage.wait_able()
         stage.kill(0)
@@ -142,10 +141,7 @@ def test_a_second_rank_may_die_in_any_phase_of_a_step_in_parts(phase: str, tmp_p
     words = ("2", "50", "4", "ddp")
     expected = undisturbed(tmp_path, words)
     with stage_of(tmp_path / "hit", *words, "waits-3", f"kill-2-6-{phase}") as stage:
-        stage.begin()
-        stage.wait_able()
-        stage.kill(0)
-        stage.goes_on_behind(3)
+        loses(stage, 0, behind=3)
         assert_is_that_of(stage, expected)
         assert len(stage.incidents) == 2
 
@@ -168,10 +164,7 @@ def test_places_are_filled_again_and_again_in_the_middle_of_steps(tmp_path: Path
 def test_a_newcomer_that_dies_as_it_comes_costs_the_others_nothing(tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, DDP)
     with stage_of(tmp_path / "hit", *DDP, "waits-3", "waits-6") as stage:
-        stage.begin()
-        stage.wait_able()
-        stage.kill(1)
-        stage.goes_on_behind(3)
+        loses(stage, 1, behind=3)
         stage.wait_trained(1)
         struck: list[int] = []
 
@@ -191,10 +184,7 @@ def test_shares_are_read_by_processes_that_begin_as_those_of_the_scripts_loader_
     words = (*DDP, "opens")
     expected = undisturbed(tmp_path, words)
     with stage_of(tmp_path / "hit", *words, "waits-6") as stage:
-        stage.begin()
-        stage.wait_able()
-        stage.kill(1)
-        stage.goes_on_behind(6)
+        loses(stage, 1, behind=6)
         assert_is_that_of(stage, expected)
 
 
@@ -202,10 +192,7 @@ def test_zero_grad_at_the_beginning_of_a_step_drops_nothing_of_its_earlier_parts
     words = (*DDP, "zeroes")
     expected = undisturbed(tmp_path, words)
     with stage_of(tmp_path / "hit", *words, "waits-3", "waits-6") as stage:
-        stage.begin()
-        stage.wait_able()
-        stage.kill(1)
-        stage.goes_on_behind(3)
+        loses(stage, 1, behind=3)
         stage.wait_trained(1)
         stage.heal(1, behind=6)
         assert_is_that_of(stage, expected)
@@ -234,10 +221,7 @@ def test_where_a_step_needs_every_rank_all_that_live_wait_for_the_missing_one(
     words = HAND if "returns" in word else DDP
     expected = undisturbed(tmp_path, words)
     with stage_of(tmp_path / "hit", *words, word, "waits-3") as stage:
-        stage.begin()
-        stage.wait_able()
-        stage.kill(dead)
-        stage.goes_on_behind(3)
+        loses(stage, dead, behind=3)
         stage.wait_for(lambda: any(stage.refusals().values()), "a rank that cannot train on")
         assert set(stage.refusals().values()) <= {"", why}
         stage.wait_together(dead)
