@@ -42,7 +42,7 @@ def undisturbed(folder: Path, words: tuple[str, ...], world: int = 3) -> Any:
 
 
 def loses(stage: TrainOnStage, rank: int, *, behind: int) -> None:
-    """``rank`` is killed, and step ``behind`` is the last that is done before a newcomer may come."""
+    """``rank`` is killed, and the others need not wait behind step ``behind``."""
     stage.begin()
     stage.wait_able()
     stage.kill(rank)
