@@ -8,6 +8,7 @@ import pytest
 
 from examples.codes import faultrun, final_line, last_step, losses, resumed_at, undisturbed
 from examples.launched import Run, launched
+from faultrun.model.wire import CHECK_VARIABLE
 from support.machine.installed import need
 from support.places import ROOT
 
@@ -37,6 +38,7 @@ def test_stopped_with_torn_gasps_then_killed_as_it_saves_and_in_mid_epoch_no_bit
     code: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script, expected = code
+    monkeypatch.setenv(CHECK_VARIABLE, "1")
     with launched(*command(script), "--step_s=0.05", cwd=tmp_path) as run:
         run.wait_until(lambda: last_step(run, 0) >= 12, within_s=120)
         os.kill(run.supervisor, signal.SIGTERM)

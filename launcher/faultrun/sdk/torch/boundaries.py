@@ -197,8 +197,7 @@ class Boundaries:
             None if state[key] is None else rng_from_plain(state[key]) for key in ("rng", "epoch_rng")
         )
         if state["rank"] != self.writer.session.rank:
-            if self.check is not None:
-                self.check.excuse("buffer", f"they come from rank {state['rank']}'s save")
+            self.has_buffers_of_another(f"rank {state['rank']}")
             rng, epoch_rng = self._own_numbers(position, rng, epoch_rng, alike)
             self.puts_own_objects(b"" if rng is None else rng.noted, f"rank {state['rank']}")
         if self.worker is not None:  # of other launchers it is unknown how many ranks there are
@@ -208,6 +207,11 @@ class Boundaries:
         if rng is not None:
             restore_rng(rng)
             self.reading.resumes_at(position, rng, epoch_rng, state.get("left"))
+
+    def has_buffers_of_another(self, giver: str = "the rank that saved") -> None:
+        """This rank's buffers are ``giver``'s, which each forward pass hands to all anyway."""
+        if self.check is not None and self.writer.session.world_size > 1:
+            self.check.excuse("buffer", f"they come from {giver}")
 
     def puts_own_objects(self, noted: bytes, giver: str) -> None:
         """Put back what this rank has ``noted`` of its own objects, where those of ``giver`` were loaded."""

@@ -118,6 +118,7 @@ class Guard:
         elif load is not None:
             self.training.position = Position(step=point.step or 0, epoch=point.epoch)
             load(point.path)
+            self.training.has_buffers_of_another()
         else:
             why = "it is not one of faultrun.sdk.torch" if state is not None else "torch.load refuses it"
             hint = "guard.resume(load=...) with a function that loads your own format"
