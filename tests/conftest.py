@@ -12,6 +12,7 @@ import pytest
 from hypothesis import is_hypothesis_test, settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from faultrun.model.wire import CHECK_VARIABLE
 from support.property_examples import EXAMPLES, ONE_IN, PROFILE
 from tiers import is_exhaustive
 
@@ -20,6 +21,8 @@ pytest_plugins = ("support.mindspore_crashes",)
 # Images set this for their one start. Here hundreds of processes would each compile half the launcher anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+os.environ[CHECK_VARIABLE] = "1"
 
 # nohup and a shell's ``&`` make these ignored, and whatever a test starts would inherit that.
 for _signum in (signal.SIGHUP, signal.SIGQUIT):

@@ -1,16 +1,12 @@
 """Tests of a framework's helper are collected where that framework is installed."""
 
-import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
 
-from faultrun.model.wire import CHECK_VARIABLE
 from faultrun.sdk.worker.worker import _forget
 from support import preloaded
-
-os.environ[CHECK_VARIABLE] = "1"
 
 collect_ignore = [
     name

@@ -109,7 +109,7 @@ def _as_written(found: Iterable[Moment]) -> Iterator[Moment]:
 
 
 def _elsewhere(entries: Sequence[Entry]) -> tuple[Entry, ...]:
-    """Those that nobody saw written and that lie apart from what was seen: copies of an older save, say."""
+    """Files that were not seen written and lie apart from those that were: copies of an older save, say."""
     folders = {one.path: one.path.rpartition("/")[0] for one in entries}
     seen = {name for one in entries if one.written for name in (folders[one.path], one.save)} - {""}
     loose = (one for one in entries if not one.written and one.rank is None)

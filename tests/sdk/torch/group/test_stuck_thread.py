@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 pytest.importorskip("torch")
@@ -66,7 +67,8 @@ def test_a_main_thread_that_waits_for_a_disk_is_not_stuck_in_gloo(tmp_path: Path
     waits = f"import os; os.waitpid(os.posix_spawn('/bin/true', ['true'], {{}}, file_actions={opens}), 0)"
     process = subprocess.Popen([sys.executable, "-c", waits])
     state, until_s = Path(f"/proc/{process.pid}/stat"), time.monotonic() + 30
-    while not (is_there := b") D" in state.read_bytes()) and time.monotonic() < until_s:
+    children = psutil.Process(process.pid).children  # before there is one it waits for files that it reads
+    while not (is_there := bool(children()) and b") D" in state.read_bytes()) and time.monotonic() < until_s:
         time.sleep(0.001)
     seen = [stuck_thread._moved(process.pid) for _ in range(3)]
     goes_on = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)

@@ -1,5 +1,6 @@
 """What cannot outlive a peer is refused by name, before anybody has died."""
 
+import gc
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from faultrun.errors import FaultrunError
 from faultrun.sdk.snapshots.interval import SnapshotEvery, SnapshotInterval
 from faultrun.sdk.stay.next_group import Regroup
 from faultrun.sdk.torch import _why_no_rejoin as why_no_rejoin
+from faultrun.sdk.torch.group import fsdp2
 from faultrun.sdk.torch.group.ddp import Averaging, why_not
 from faultrun.sdk.torch.group.fsdp2 import Sharded, groups_of, sharded_beside
 from faultrun.sdk.torch.group.group_store import PeerLost
@@ -138,7 +140,13 @@ def test_two_ddp_whose_gradients_come_at_the_same_time_and_one_that_is_made_in_a
     assert not averaging.arranges
 
 
-def test_a_sharded_teacher_beside_the_model_enters_the_next_groups_with_it_while_it_lives() -> None:
+def test_a_sharded_teacher_beside_the_model_enters_the_next_groups_with_it_while_it_lives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    earlier = {*map(id, sharded_beside(net()))}  # other tests' of this process
+    own = SimpleNamespace(collect=gc.collect)
+    own.get_objects = lambda: [one for one in gc.get_objects() if id(one) not in earlier]
+    monkeypatch.setattr(fsdp2, "gc", own)
     model, teacher = fully_shard(net()), [fully_shard(net())]
     sharded = Sharded(model)
     sharded.finds_others()
