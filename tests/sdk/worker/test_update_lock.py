@@ -20,6 +20,14 @@ def nothing() -> None:
     pass
 
 
+@pytest.fixture
+def lock() -> UpdateLock:
+    """One whose first step is over."""
+    lock = UpdateLock()
+    lock.boundary(nothing)
+    return lock
+
+
 def held(
     lock: UpdateLock, limits: HoldLimits, complete: Callable[[], bool] = lambda: False
 ) -> Future[UpdatePhase]:
@@ -54,15 +62,11 @@ def test_only_a_rank_that_lost_a_peer_gives_up_its_first_step() -> None:
     assert limits_of(replace(order, peers_lost=True)).first_s < 10
 
 
-def test_between_updates_the_state_can_be_held_at_once_after_it_settled() -> None:
-    lock = UpdateLock()
-    lock.boundary(nothing)
+def test_between_updates_the_state_can_be_held_at_once_after_it_settled(lock: UpdateLock) -> None:
     assert lock.hold(soon(settle_s=0.0), lambda: False) is UpdatePhase.CLEAN
 
 
-def test_a_step_that_ends_while_we_settle_is_the_one_we_get() -> None:
-    lock = UpdateLock()
-    lock.boundary(nothing)
+def test_a_step_that_ends_while_we_settle_is_the_one_we_get(lock: UpdateLock) -> None:
     future = held(lock, soon(settle_s=4.0))
     lock.begin()
     lock.end()
@@ -72,9 +76,7 @@ def test_a_step_that_ends_while_we_settle_is_the_one_we_get() -> None:
     assert steps == [2]
 
 
-def test_inside_an_update_the_reader_waits_for_its_end_and_for_the_boundary() -> None:
-    lock = UpdateLock()
-    lock.boundary(nothing)
+def test_inside_an_update_the_reader_waits_for_its_end_and_for_the_boundary(lock: UpdateLock) -> None:
     lock.begin()
     future = held(lock, soon(settle_s=0.0, stuck_s=4.0), lambda: True)
     lock.end()
@@ -83,9 +85,7 @@ def test_inside_an_update_the_reader_waits_for_its_end_and_for_the_boundary() ->
     assert future.result(2) is UpdatePhase.CLEAN
 
 
-def test_while_the_state_is_held_the_main_thread_cannot_begin_an_update() -> None:
-    lock = UpdateLock()
-    lock.boundary(nothing)
+def test_while_the_state_is_held_the_main_thread_cannot_begin_an_update(lock: UpdateLock) -> None:
     lock.hold(soon(settle_s=0.0), lambda: False)
     began = threading.Event()
 
@@ -101,26 +101,20 @@ def test_while_the_state_is_held_the_main_thread_cannot_begin_an_update() -> Non
     thread.join()
 
 
-def test_stuck_after_a_whole_update_the_state_can_be_held_as_the_next_steps() -> None:
-    lock = UpdateLock()
-    lock.boundary(nothing)
+def test_stuck_after_a_whole_update_the_state_can_be_held_as_the_next_steps(lock: UpdateLock) -> None:
     lock.begin()
     lock.end()
     assert lock.hold(soon(settle_s=0.0, stuck_s=0.05), lambda: True) is UpdatePhase.UPDATED
 
 
-def test_stuck_after_half_an_update_the_state_is_refused() -> None:
-    lock = UpdateLock()
-    lock.boundary(nothing)
+def test_stuck_after_half_an_update_the_state_is_refused(lock: UpdateLock) -> None:
     lock.begin()
     lock.end()
     with pytest.raises(NotSaved, match="after an update"):
         lock.hold(soon(0.2, settle_s=0.0, stuck_s=0.05), lambda: False)
 
 
-def test_a_script_that_stopped_in_an_update_is_refused_without_waiting() -> None:
-    lock = UpdateLock()
-    lock.boundary(nothing)
+def test_a_script_that_stopped_in_an_update_is_refused_without_waiting(lock: UpdateLock) -> None:
     lock.begin()
     future = held(lock, soon(30.0))
     lock.stop()
@@ -135,9 +129,7 @@ def test_a_script_that_stopped_before_its_first_step_has_changed_nothing() -> No
         lock.hold(soon(30.0), lambda: True)
 
 
-def test_a_script_that_stopped_between_updates_is_held_without_settling() -> None:
-    lock = UpdateLock()
-    lock.boundary(nothing)
+def test_a_script_that_stopped_between_updates_is_held_without_settling(lock: UpdateLock) -> None:
     lock.stop()
     began_s = time.monotonic()
     assert lock.hold(soon(30.0, settle_s=20.0), lambda: False) is UpdatePhase.CLEAN
@@ -163,9 +155,7 @@ def test_a_moment_that_is_not_due_is_passed_over() -> None:
     assert step == 3
 
 
-def test_whoever_yielded_goes_on_while_the_state_is_read() -> None:
-    lock = UpdateLock()
-    lock.boundary(nothing)
+def test_whoever_yielded_goes_on_while_the_state_is_read(lock: UpdateLock) -> None:
     lock.begin()
     reader = held(lock, soon(settle_s=0.0))
     lock.boundary(nothing)
