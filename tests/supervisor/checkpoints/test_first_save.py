@@ -7,7 +7,7 @@ from typing import Any
 from faultrun.checkpoints.format import Stamp
 from faultrun.model.events import Event, FirstStep, IncarnationStarted
 from faultrun.model.observed.dying_gasp import SaveSeen
-from faultrun.model.observed.saves import FirstSaveTold, SavesObserved, SavesSeen, SeenSave
+from faultrun.model.observed.saves import FirstSaveTold, SavesSeen, SeenSave
 from faultrun.supervisor.checkpoints.checkpoint_words import tell_first_save
 from faultrun.supervisor.checkpoints.first_save import FirstSaveWatch
 from faultrun.supervisor.checkpoints.save_watch import SaveWatch
@@ -16,6 +16,8 @@ from support.checkpoints.catalogs import catalog_of
 from support.checkpoints.ckpt_bytes import ckpt, save
 from support.stories.specs import a_spec
 from support.stories.story import POLICY, WINDOWS, Story
+
+STARTED = Story(1, POLICY, WINDOWS).begins().now(IncarnationStarted, ranks=(0,), master_port=29500)
 
 
 class AtOnce:
@@ -35,10 +37,6 @@ class AtOnce:
     def idle(self) -> bool:
         return not self.busy
 
-    def looks_again(self) -> None:
-        """The time of the next look has come."""
-        self.later.pop()()
-
     def send(self, task: Callable[[], Iterable[Event]]) -> None:
         self.seen += task()
 
@@ -56,19 +54,17 @@ def seen(
     stamps = {path: Stamp(1, 1, 1) for path in before}
     is_theirs = (strangers or set()).__contains__
     watch = FirstSaveWatch(everything, everything, lambda: dict(stamps), is_left_alone=is_theirs)
-    for event, step in (
-        Story(1, POLICY, WINDOWS).begins().now(IncarnationStarted, ranks=(0,), master_port=29500).steps
-    ):
+    for event, step in STARTED.steps:
         if isinstance(event, IncarnationStarted):
             stamps |= {path: Stamp(2, 2, 2) for path in at_once}
         watch.tell(event, step)
     assert not everything.seen, "it may still be written"
     everything.busy = True
-    everything.looks_again()
+    everything.later.pop()()
     everything.busy = False
     for path in at_once - (at_once if later is None else later):
         del stamps[path]
-    everything.looks_again()
+    everything.later.pop()()
     return [event.path for event in everything.seen if isinstance(event, SaveSeen)]
 
 
@@ -94,6 +90,7 @@ class Loop(AtOnce):
         super().__init__()
         self.waiting: list[Callable[[], Iterable[Event]]] = []
         self.as_a_log_is_read: list[Callable[[], object]] = []
+        self.noted: list[SavesSeen] = []
 
     def send(self, task: Callable[[], Iterable[Event]]) -> None:
         self.waiting.append(task)
@@ -120,14 +117,12 @@ class Loop(AtOnce):
         return place.step
 
 
-def a_watch_of(folder: Path) -> tuple[SaveWatch, Any]:
-    """One whose first rank has done a step, and the loop and the errands that it has."""
+def a_watch_of(folder: Path, *, told: bool = True) -> tuple[SaveWatch, Any]:
+    """One whose first rank has done a step, which is ``told``, and the loop and the errands that it has."""
     everything: Any = Loop()
-    story = Story(1, POLICY, WINDOWS).begins()
-    story = story.now(IncarnationStarted, ranks=(0,), master_port=29500).now(FirstStep, step=1)
-    watch = SaveWatch(everything, [str(folder)], [], everything, story.state.run)
-    watch.attach(everything, lambda *_: None, lambda _: None)
-    for event, step in story.steps:
+    watch = SaveWatch(everything, [str(folder)], [], everything, STARTED.state.run)
+    watch.attach(everything, lambda *_: None, everything.noted.append)
+    for event, step in (STARTED.now(FirstStep, step=1) if told else STARTED).steps:
         watch.tell(event, step)
     return watch, everything
 
@@ -150,9 +145,16 @@ def test_a_save_is_told_though_another_thread_sorts_it_as_the_watch_looks(tmp_pa
     everything.as_a_log_is_read.append(lambda: everything.goes_on(later=True))
     watch.seen()
     everything.goes_on()
-    told = [event.seen.saves for event in everything.seen if isinstance(event, SavesObserved)]
-    assert [save.files for save in told[-1]] == [(str(tmp_path / "model_2.pt"),)]
+    assert [save.files for save in everything.noted[-1].saves] == [(str(tmp_path / "model_2.pt"),)]
     watch.close()
+
+
+def test_a_save_is_noted_though_its_rank_ends_before_its_log_is_read(tmp_path: Path) -> None:
+    watch, everything = a_watch_of(tmp_path, told=False)
+    everything.goes_on()
+    (tmp_path / "model_2.pt").write_bytes(b"weights")
+    watch.close()
+    assert [save.files for save in everything.noted[-1].saves] == [(str(tmp_path / "model_2.pt"),)]
 
 
 def test_a_dying_gasp_is_none_of_the_scripts_and_says_nothing_of_its_format(tmp_path: Path) -> None:

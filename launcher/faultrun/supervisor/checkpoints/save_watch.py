@@ -113,14 +113,15 @@ class SaveWatch(SavesKnown):
             return self._learner.seen_anywhere
 
     def close(self) -> None:
-        """Listen no longer."""
-        self._errands = None
+        """Listen no longer; note all that workers wrote until now: their logs say which of it is a save."""
+        errands, self._errands = self._errands, None
         if self._watch.fd >= 0:
-            for _ in self._hear():
-                pass  # none is left to be told of what was opened
+            self._hear_all()
             self._reactor.forget(self._watch.fd)
-        if self._note is not None:
-            self._note(self._learner.seen)
+        if self._sorting and errands is not None:
+            errands.settle(_ALL_OF_IT_S)
+        self._trained = True  # a first step that a rank printed may be in its log, and not read yet
+        tuple(self._note_steps(self._life))
         self._watch.close()
 
     def tell(self, event: Event, step: Step) -> None:
@@ -222,11 +223,8 @@ class SaveWatch(SavesKnown):
 
     def _wrote(self, path: str) -> None:
         root = self._root_of(path)
-        if not root:
-            self._wrote_elsewhere(path)
-            return
         with self._lock:
-            if (save := self._learner.wrote(path, root=root)) is None:
+            if not root or (save := self._learner.wrote(path, root=root)) is None:
                 self._wrote_elsewhere(path)
                 return
             self._unstepped.append((save, path, self._logs.place()))
