@@ -97,6 +97,9 @@ class Loop(AtOnce):
 
     offer = call = send
 
+    def settle(self, _patience_s: float) -> None:
+        self.goes_on()
+
     def watch(self, _fd: int, ready: Callable[[], Iterable[Event]]) -> None:
         self.hears = ready
 

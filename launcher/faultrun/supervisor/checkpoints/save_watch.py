@@ -118,10 +118,10 @@ class SaveWatch(SavesKnown):
         if self._watch.fd >= 0:
             self._hear_all()
             self._reactor.forget(self._watch.fd)
-        if self._sorting and errands is not None:
-            errands.settle(_ALL_OF_IT_S)
         self._trained = True  # a first step that a rank printed may be in its log, and not read yet
-        tuple(self._note_steps(self._life))
+        if errands is not None:
+            errands.send(lambda: self._note_steps(self._life))
+            errands.settle(_ALL_OF_IT_S)  # its file system may hang
         self._watch.close()
 
     def tell(self, event: Event, step: Step) -> None:
