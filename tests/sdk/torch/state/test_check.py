@@ -87,6 +87,7 @@ def test_a_process_that_goes_on_finds_what_the_one_before_had(
         ),
         ("optimizer 0.param_groups.0.lr", lambda one: one.optimizer.param_groups[0].update(lr=7.0)),
         ("random numbers of torch", lambda one: torch.rand(1)),
+        ("gradient layer.bias", lambda one: setattr(one.net.layer.bias, "grad", torch.ones(2))),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
@@ -96,9 +97,15 @@ def test_whatever_differs_ends_the_run_with_its_name(
     first = Loop(tmp_path)
     first.train(3)
     with pytest.raises(FaultrunError) as told:
-        comes_back(first, tmp_path, change)
+        comes_back(first, tmp_path, change).train(3)
     assert told.value.what == "step 4 would come again from another state than at first"
     assert told.value.because == f"{name} differs"
+
+
+def test_gradients_that_were_emptied_where_they_are_may_differ(tmp_path: Path) -> None:
+    first = Loop(tmp_path)
+    first.train(3)
+    comes_back(first, tmp_path, lambda one: setattr(one.net.layer.bias, "grad", torch.zeros(2))).train(5)
 
 
 def test_a_batch_that_is_another_is_named(tmp_path: Path) -> None:
@@ -113,11 +120,7 @@ def test_a_batch_that_is_another_is_named(tmp_path: Path) -> None:
 def test_what_is_not_taken_back_on_a_survivor_is_named(tmp_path: Path) -> None:
     loop = Loop(tmp_path)
     training = loop.guard.training
-
-    def interrupted(one: Loop) -> None:
-        one.net.hidden = one.net.hidden + 1
-
-    loop.train(4, interrupted)
+    loop.train(4, lambda one: setattr(one.net, "hidden", one.net.hidden + 1))
     training.parts.forget_gradients()
     training.put_back()
     with pytest.raises(FaultrunError, match=r"tensor \.hidden differs"):

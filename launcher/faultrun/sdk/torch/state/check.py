@@ -119,9 +119,10 @@ def living(parts: Parts, loader: Any, batch: Any = None) -> Digests:
     for name, parameter in parts.model.named_parameters():
         found[f"parameter {name}"] = parameter
         found[f"frozen {name}"] = not parameter.requires_grad
-        if parameter.grad is not None:
-            found[f"gradient {name}"] = parameter.grad
-    found.update({f"gradient {name}": one for name, one in gradients_in(parts.model)})
+    grads = [(name, one.grad) for name, one in parts.model.named_parameters() if one.grad is not None]
+    grads += gradients_in(parts.model)
+    # A rank that takes a step back drops its gradients, or empties those that may outlive steps.
+    found.update({f"gradient {name}": one for name, one in grads if local_of(one).any()})
     found.update({f"buffer {name}": one for name, one in parts.model.named_buffers()})
     for path, module in parts.model.named_modules():
         for name, one in vars(module).items():
