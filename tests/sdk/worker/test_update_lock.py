@@ -22,7 +22,6 @@ def nothing() -> None:
 
 @pytest.fixture
 def lock() -> UpdateLock:
-    """One whose first step is over."""
     lock = UpdateLock()
     lock.boundary(nothing)
     return lock

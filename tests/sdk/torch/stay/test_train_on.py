@@ -41,12 +41,14 @@ def undisturbed(folder: Path, words: tuple[str, ...], world: int = 3) -> Any:
     return _undisturbed[words, world]
 
 
-def loses(stage: TrainOnStage, rank: int, *, behind: int) -> None:
+def loses(stage: TrainOnStage, rank: int, *, behind: int, until_trained: int = 0) -> None:
     """``rank`` is killed, and the others need not wait behind step ``behind``."""
     stage.begin()
     stage.wait_able()
     stage.kill(rank)
     stage.goes_on_behind(behind)
+    if until_trained:
+        stage.wait_trained(until_trained)
 
 
 def steps_of(stage: TrainOnStage) -> dict[int, list[int]]:
@@ -110,8 +112,7 @@ def test_who_is_lost_behind_the_loop_has_to_end_again_only_where_it_ends_for_all
 def test_a_place_is_filled_while_the_others_train(rank: int, tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, DDP)
     with stage_of(tmp_path / "hit", *DDP, "waits-3", "waits-6") as stage:
-        loses(stage, rank, behind=3)
-        stage.wait_trained(1)
+        loses(stage, rank, behind=3, until_trained=1)
         stage.heal(rank, behind=6)
         assert_is_that_of(stage, expected)
         assert len(stage.incidents) == 2
@@ -122,8 +123,7 @@ def test_two_places_are_empty_one_after_the_other_and_both_are_filled_at_once(tm
     words = ("4", "60", "3", "ddp")
     expected = undisturbed(tmp_path, words, world=4)
     with stage_of(tmp_path / "hit", *words, "waits-3", "waits-6", "waits-9", world=4) as stage:
-        loses(stage, 1, behind=3)
-        stage.wait_trained(1)
+        loses(stage, 1, behind=3, until_trained=1)
         stage.wait_able()
         stage.kill(0)
         stage.goes_on_behind(6)
@@ -164,8 +164,7 @@ def test_places_are_filled_again_and_again_in_the_middle_of_steps(tmp_path: Path
 def test_a_newcomer_that_dies_as_it_comes_costs_the_others_nothing(tmp_path: Path) -> None:
     expected = undisturbed(tmp_path, DDP)
     with stage_of(tmp_path / "hit", *DDP, "waits-3", "waits-6") as stage:
-        loses(stage, 1, behind=3)
-        stage.wait_trained(1)
+        loses(stage, 1, behind=3, until_trained=1)
         struck: list[int] = []
 
         def strike(rank: Rank, content: dict[str, Any]) -> None:
@@ -192,8 +191,7 @@ def test_zero_grad_at_the_beginning_of_a_step_drops_nothing_of_its_earlier_parts
     words = (*DDP, "zeroes")
     expected = undisturbed(tmp_path, words)
     with stage_of(tmp_path / "hit", *words, "waits-3", "waits-6") as stage:
-        loses(stage, 1, behind=3)
-        stage.wait_trained(1)
+        loses(stage, 1, behind=3, until_trained=1)
         stage.heal(1, behind=6)
         assert_is_that_of(stage, expected)
 
