@@ -21,7 +21,6 @@ pytest_plugins = ("support.mindspore_crashes",)
 # Images set this for their one start. Here hundreds of processes would each compile half the launcher anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-
 os.environ[CHECK_VARIABLE] = "1"
 
 # nohup and a shell's ``&`` make these ignored, and whatever a test starts would inherit that.

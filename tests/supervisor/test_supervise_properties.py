@@ -69,7 +69,8 @@ class CheckedWorld(ChancyWorld):
     noticed = False
 
     def wait(self) -> Iterable[Event]:
-        if self.noticed and self.troubles and self.draw(st.integers(0, 9)) == 0:
+        begins = bool(self.coming) and isinstance(self.coming[0], RunStarted)  # which is always heard first
+        if not begins and self.noticed and self.troubles and self.draw(st.integers(0, 9)) == 0:
             self.troubles -= 1
             notice = self.draw(NOTICES)
             return [FaultNotice(at_s=self.now_s, incarnation=self.incarnation, notice=notice)]
