@@ -215,7 +215,10 @@ def _cpu_s(fields: list[str]) -> float:
 
 
 def _stat(pid: int) -> list[str]:
-    return _fields(text_of(_PROC / str(pid) / "stat"))
+    """Read without a buffer and text's own reader: it is asked of each rank several times a second."""
+    with suppress(OSError), open(f"{_PROC}/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
+        return _fields(file.read().decode(errors="replace"))
+    return []
 
 
 def _fields(stat: str) -> list[str]:

@@ -6,6 +6,7 @@ a disk that hangs holds up nothing, and ``beats`` says nothing while it does.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 
 _MOST_BYTES, _NEWEST_BYTES, _LOOKED_BACK_BYTES = 1 << 20, 1 << 10, 1 << 14
-_SOONEST_S, _LATEST_S, _RANK_S = 0.1, 5.0, 0.25
+_SOONEST_S, _LATEST_S, _RANK_S, _RANK_SOON_S = 0.1, 5.0, 0.25, 0.01
 _SHARE = 0.05
 _FRESH = 3
 _MOST_LOGS = 8
@@ -40,11 +41,15 @@ class _Stream:
 
     def lines(self, *, newest: bool) -> list[str] | None:
         """The whole lines that came; None if nothing did. Of many only the ``newest``, or behind a limit."""
-        size = self.path.stat().st_size if self.path.exists() else 0
+        size = 0
+        with suppress(OSError):
+            size = self.path.stat().st_size
         if size < max(self.at, self.begin):  # it was cut: all that it holds is new
             self.at = self.begin = 0
             self.rest = ""
         self.at = max(self.at, self.begin)
+        if size == self.at:
+            return None
         newest |= self.at - self.begin >= _MOST_BYTES
         if newest and size - self.at > _NEWEST_BYTES:
             self.at, self.rest = size - _NEWEST_BYTES, ""
@@ -181,7 +186,7 @@ class LogWatch:
 
     def _interval_s(self, life: _Life) -> float:
         latest_s = max(_LATEST_S, _RANK_S * len(life.logs))
-        soon_s = max(_SOONEST_S, _SHARE * (self._reactor.now() - life.began_s))
+        soon_s = max(_SOONEST_S, _RANK_SOON_S * len(life.logs), _SHARE * (self._reactor.now() - life.began_s))
         return latest_s if life.told else min(latest_s, soon_s)
 
     def _again(self, life: _Life) -> None:

@@ -42,7 +42,11 @@ class LogFiles:
 
     def size_bytes(self, rank: int) -> int:
         """How much one rank has printed by now, on both streams."""
-        return sum(path.stat().st_size for path in self.parts(rank) if path.exists())
+        sizes = 0
+        for path in self.parts(rank):
+            with contextlib.suppress(OSError):
+                sizes += path.stat().st_size
+        return sizes
 
     def drop_unused(self) -> None:
         """Remove the files that the SDK keeps open for stacks, where none was asked for."""
