@@ -74,8 +74,8 @@ class Control:
         self._page: ProgressPage | None = None
         self._first_step_told = False
         self._began: dict[int, int] = {}
-        self._stands: dict[int, float] = {}
         self._hears_all = False
+        self._stands: dict[int, float] = {}
         """Where each rank that was told to enter a group stands there; infinity: it has not entered it."""
         self._some_stay = False
         self._awaited = frozenset[int]()
