@@ -11,6 +11,8 @@ from itertools import count
 
 from faultrun.model.events import Event, Timer, TimerFired
 
+_LINGER_S = 5.0
+
 Ready = Callable[[], Iterable[Event]]
 """Called when a descriptor is readable; returns what that means."""
 
@@ -113,7 +115,8 @@ class Reactor:
         return events
 
     def close(self) -> None:
-        """Let go of the kernel's objects."""
+        """Let go of the kernel's objects, and of all that was to be called."""
+        self._calls.clear()
         self._epoll.close()
         os.close(self._wake)
 
@@ -147,8 +150,9 @@ class BackgroundTasks:
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
-        self._thread: threading.Thread | None = None
-        self._sent = self._dropped = 0
+        self._changed = threading.Condition()
+        self._waiting: deque[Callable[[], Iterable[Event]]] = deque()
+        self._busy = self._has_thread = False
         self._began_s = 0.0
 
     def send(self, task: Callable[[], Iterable[Event]]) -> None:
@@ -157,22 +161,24 @@ class BackgroundTasks:
         Where there are as many processes as there may be, it is done before this returns: the ends of
         workers are waited for longer then, and not missed.
         """
-        if not self._started(task):
-            self.settle(None)
+        if not self._taken(task):
             self._perform(task)
 
     def offer(self, task: Callable[[], Iterable[Event]]) -> None:
         """Start ``task`` in a helper thread; leave it out while another is under way, or without a thread."""
         if self.idle():
-            self._started(task)
+            self._taken(task)
 
     def drop(self) -> None:
         """Begin none of those that still wait."""
-        self._dropped = self._sent
+        with self._changed:
+            self._waiting.clear()
+            self._changed.notify_all()
 
     def idle(self) -> bool:
         """Whether nothing is under way."""
-        return self._thread is None or not self._thread.is_alive()
+        with self._changed:
+            return not self._busy and not self._waiting
 
     def occupied_s(self, patience_s: float) -> float:
         """How long yet to wait for what is under way; 0 where nothing is, or has taken longer and hangs."""
@@ -180,30 +186,40 @@ class BackgroundTasks:
 
     def settle(self, patience_s: float | None) -> None:
         """Wait for the last task, for ever if None: a rewrite under way must not be cut by our own exit."""
-        if self._thread is not None:
-            self._thread.join(patience_s)
+        with self._changed:
+            self._changed.wait_for(self.idle, patience_s)
 
-    def _started(self, task: Callable[[], Iterable[Event]]) -> bool:
+    def _taken(self, task: Callable[[], Iterable[Event]]) -> bool:
         """False where no thread is to be had."""
-        before = self._thread
-        if self.idle():
-            self._began_s = self._reactor.now()
-        self._sent += 1
-        number = self._sent
+        with self._changed:
+            if self.idle():
+                self._began_s = self._reactor.now()
+            self._waiting.append(task)
+            self._changed.notify_all()
+            if self._has_thread:
+                return True
+            try:
+                threading.Thread(target=self._work, name="faultrun-task", daemon=True).start()
+            except RuntimeError:
+                self._waiting.clear()
+                return False
+            self._has_thread = True
+            return True
 
-        def run() -> None:
-            if before is not None:
-                before.join()
-            if number > self._dropped:
-                self._perform(task)
-
-        thread = threading.Thread(target=run, name="faultrun-task", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            return False
-        self._thread = thread
-        return True
+    def _work(self) -> None:
+        """In the thread. It lingers: to begin one costs more than most tasks."""
+        while True:
+            with self._changed:
+                if not self._changed.wait_for(lambda: self._waiting, _LINGER_S):
+                    self._has_thread = False
+                    return
+                task = self._waiting.popleft()
+                self._busy = True
+            self._perform(task)
+            del task
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
 
     def _perform(self, task: Callable[[], Iterable[Event]]) -> None:
         self._began_s = self._reactor.now()
