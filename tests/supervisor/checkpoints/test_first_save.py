@@ -40,7 +40,7 @@ class AtOnce:
     def send(self, task: Callable[[], Iterable[Event]]) -> None:
         self.seen += task()
 
-    offer = send
+    offer = call = send
 
 
 def seen(
@@ -60,7 +60,7 @@ def seen(
         watch.tell(event, step)
     assert not everything.seen, "it may still be written"
     everything.busy = True
-    everything.later.pop()()
+    everything.later.pop(0)()
     everything.busy = False
     for path in at_once - (at_once if later is None else later):
         del stamps[path]

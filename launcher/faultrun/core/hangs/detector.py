@@ -45,7 +45,7 @@ from faultrun.model.observed.progress import WorkPhase
 
 _LOOKS = 4
 _AFTER_S = 0.005
-_OFTEN_S, _LEARNING_S, _SELDOM_S = 0.1, 0.1, 5.0
+_OFTEN_S, _LEARNING_S, _SELDOM_S, _RANK_S = 0.1, 0.1, 5.0, 0.03
 _KEPT = 20
 _WORTH_KEEPING_S = AUTO_S / LONGEST_FACTOR
 """A shorter pause raises no limit."""
@@ -193,7 +193,7 @@ def warned(watch: Watch, event: HangWarned) -> Watch:
 def interval(watch: Watch) -> float:
     """Seconds until the next look: a quarter of the shortest limit, or when the silence can be too long."""
     if not any(one.beat.begun for one in watch.seen):
-        return min(1.0, watch.policy.startup_s / _LOOKS)
+        return min(max(1.0, min(_SELDOM_S, _RANK_S * len(watch.seen))), watch.policy.startup_s / _LOOKS)
     if watch.usual_s is None:
         return _LEARNING_S
     limits = [limit(watch, one) for one in watch.seen]

@@ -17,7 +17,7 @@ from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 
 _SOONEST_S, _LATEST_S = 0.1, 30.0
 _SHARE = 0.05
-_COST = 50
+_COST = 200
 """Looking takes at most one part of so many of the time."""
 
 Listed = Callable[[], Mapping[str, Stamp]]
@@ -47,7 +47,6 @@ class FirstSaveWatch:
         self._began_s = 0.0
         self._before: Mapping[str, Stamp] | None = None
         self._fresh: Mapping[str, Stamp] = {}
-        self._looking = False
         self._took_s = 0.0
 
     def tell(self, event: Event, step: Step) -> None:
@@ -68,38 +67,28 @@ class FirstSaveWatch:
 
     def _send(self, life: int) -> Iterable[Event]:
         if life == self._life:
-            self._offer(life)
+            self._errands.offer(lambda: self._look(life, again=True))
             now_s = self._reactor.now()
             interval_s = max(_SHARE * (now_s - self._began_s), _COST * self._took_s)
             at_s = now_s + min(_LATEST_S, max(_SOONEST_S, interval_s))
             self._reactor.call_at(at_s, lambda: self._send(life))
-            self._reactor.call_at(now_s + _SOONEST_S, lambda: self._confirm(life, _SOONEST_S))
         return ()
-
-    def _offer(self, life: int) -> None:
-        if self._errands.idle():
-            self._looking = True
-            self._errands.offer(lambda: self._look(life))
 
     def _confirm(self, life: int, wait_s: float) -> Iterable[Event]:
-        """A moment after a look, if that has seen something new."""
-        if life != self._life:
-            return ()
-        if self._looking or not self._errands.idle():
-            at_s = self._reactor.now() + wait_s
-            self._reactor.call_at(at_s, lambda: self._confirm(life, 2 * wait_s))
-        elif self._fresh:
-            self._offer(life)
+        """Look once more, a moment after a look that has seen something new."""
+        at_s = self._reactor.now() + wait_s
+        self._reactor.call_at(at_s, lambda: self._once_more(life, wait_s))
         return ()
 
-    def _look(self, life: int) -> Iterable[Event]:
-        """In the errands' thread, one at a time."""
-        try:
-            yield from self._compared(life)
-        finally:
-            self._looking = False
+    def _once_more(self, life: int, waited_s: float) -> Iterable[Event]:
+        if life == self._life and not self._errands.idle():
+            return self._confirm(life, 2 * waited_s)
+        if life == self._life:
+            self._errands.offer(lambda: self._look(life, again=False))
+        return ()
 
-    def _compared(self, life: int) -> Iterable[Event]:
+    def _look(self, life: int, *, again: bool) -> Iterable[Event]:
+        """In the errands' thread, one at a time."""
         began_s = self._reactor.now()
         there = self._listed()
         self._took_s = self._reactor.now() - began_s
@@ -117,3 +106,5 @@ class FirstSaveWatch:
             self._before = before if found else {**before, **{path: there[path] for path in still}}
             if found:
                 yield SaveSeen(at_s=self._reactor.now(), incarnation=life, path=found)
+            elif fresh and again:
+                self._reactor.call(lambda: self._confirm(life, _SOONEST_S))

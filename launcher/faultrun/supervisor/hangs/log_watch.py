@@ -21,7 +21,7 @@ from faultrun.supervisor.launch.progress_page import LiveWorkers
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 
 _MOST_BYTES, _NEWEST_BYTES, _LOOKED_BACK_BYTES = 1 << 20, 1 << 10, 1 << 14
-_SOONEST_S, _LATEST_S, _RANK_S, _RANK_SOON_S = 0.1, 5.0, 0.25, 0.01
+_SOONEST_S, _LATEST_S, _RANK_S, _RANK_SOON_S = 0.1, 5.0, 0.25, 0.02
 _SHARE = 0.05
 _FRESH = 3
 _MOST_LOGS = 8
@@ -215,14 +215,8 @@ class LogWatch:
                 return
 
     def _first(self, life: _Life, rank: int, found: LoggedStep) -> FirstStepLogged:
-        return FirstStepLogged(
-            at_s=self._reactor.now(),
-            incarnation=life.incarnation,
-            rank=rank,
-            step=found.step,
-            epoch=found.epoch,
-            in_epoch=found.in_epoch,
-        )
+        at_s, where = self._reactor.now(), {"epoch": found.epoch, "in_epoch": found.in_epoch}
+        return FirstStepLogged(at_s=at_s, incarnation=life.incarnation, rank=rank, step=found.step, **where)
 
 
 def _first_behind(log: _Log, path: Path, size: int) -> int | None:

@@ -4,7 +4,7 @@ Looks at the progress page a few times a second at most, and has the processes
 looked at (``inspection``) only when all ranks are silent. Never waits.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -89,18 +89,17 @@ class HangWatch:
                 self._logged = detector.dismissed(self._logged, suspicion, event.excused_s)
             case HangWarned() if ours:
                 self._suspicion = None
-                self._watch = detector.warned(self._watch, event)
-                self._quiet = detector.warned(self._quiet, event)
-                self._logged = detector.warned(self._logged, event)
+                self._each(lambda watch: detector.warned(watch, event))
             case NodeSpoke(works="") if ours and suspicion is None:
                 life = self._life
                 self._reactor.call_at(self._reactor.now(), lambda: self._asked(life))
             case NodeSpoke() | HangElsewhere() if ours and suspicion is not None:
                 if step.state.life.standstill.suspicion is None:  # a rank of another node is at work
                     self._suspicion = None
-                    self._watch = detector.dismissed(self._watch, suspicion)
-                    self._quiet = detector.dismissed(self._quiet, suspicion)
-                    self._logged = detector.dismissed(self._logged, suspicion)
+                    self._each(lambda watch: detector.dismissed(watch, suspicion))
+
+    def _each(self, change: Callable[[Watch], Watch]) -> None:
+        self._watch, self._quiet, self._logged = map(change, (self._watch, self._quiet, self._logged))
 
     def _begin(self, patience: PauseHistory) -> None:
         """Begin to watch an incarnation; of earlier ones only ``patience`` is known."""
@@ -152,9 +151,7 @@ class HangWatch:
                     longest_s=watch.run.longest_s,
                     warned=watch.over.warned,
                 )
-        self._watch, self._quiet, self._logged = (
-            replace(watch, over=None) for watch in (self._watch, self._quiet, self._logged)
-        )
+        self._each(lambda watch: replace(watch, over=None))
 
     def _tally(self, pids: Mapping[int, int], now_s: float) -> Tally:
         """The steps of each rank, what it has printed, and its processor time."""
@@ -251,5 +248,5 @@ class HangWatch:
             if pid in found
         ]
         self._quiet = detector.observe_logs(self._quiet, signs, now_s, interval_s)
-        stopped = frozenset(rank for rank, pid in pids.items() if state_of(pid) == "T")
+        stopped = frozenset(rank for rank, pid in pids.items() if pid in found and found[pid].state == "T")
         return detector.suspect_quiet(self._quiet, stopped) if signs else None

@@ -42,10 +42,10 @@ class LogFiles:
 
     def size_bytes(self, rank: int) -> int:
         """How much one rank has printed by now, on both streams."""
-        sizes = 0
-        for path in self.parts(rank):
+        sizes, log = 0, f"{self.log_dir}/incarnation_{self.incarnation}/{self.worker_name}_{rank}"
+        for end in (".log.1", ".log", ".err.log"):  # asked of each rank each second: no paths are built
             with contextlib.suppress(OSError):
-                sizes += path.stat().st_size
+                sizes += os.stat(log + end).st_size  # noqa: PTH116
         return sizes
 
     def drop_unused(self) -> None:
