@@ -60,15 +60,15 @@ def on_path(program: str, *beside: Path) -> str:
     return next((str(one) for one in files if one.is_file() and os.access(one, os.X_OK)), "")
 
 
-def is_open_for_writing(path: str) -> bool:
+def is_open_for_writing(path: str) -> bool | None:
     """Whether a process of this machine has ``path`` open for writing: it gets no lease to read it then.
 
-    See fcntl(2), F_SETLEASE; False where the file system knows no leases, or the file is another user's.
+    See fcntl(2), F_SETLEASE; None where the file system knows no leases, or the file is another user's.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError:
-        return False
+        return None
     try:
         fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)  # told to who holds a lease: SIGIO would end it
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
@@ -76,7 +76,7 @@ def is_open_for_writing(path: str) -> bool:
     except BlockingIOError:
         return True
     except OSError:
-        return False
+        return None
     finally:
         os.close(fd)
     return False

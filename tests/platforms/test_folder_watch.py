@@ -1,5 +1,7 @@
 """What is done with files below a folder, as the kernel tells it."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -140,3 +142,24 @@ def test_a_second_name_of_a_whole_file_is_written_and_a_file_that_is_begun_is_no
     (tmp_path / "copy.pt").hardlink_to(tmp_path / "b.pt")
     assert told(watch, tmp_path) == [("copy.pt", "written")]
     watch.close()
+
+
+_LOOKS = """
+import os
+from faultrun.platforms.folder_watch import FolderWatch
+watch = FolderWatch([os.getcwd()])
+watch.begin()
+for number in range(1000):
+    os.link("a.pt", f"{number}.pt")
+    list(watch.seen())
+    os.unlink(f"{number}.pt")
+"""
+
+
+def test_who_looks_is_not_ended_by_a_writer_that_comes_in_this_moment(tmp_path: Path) -> None:
+    """The kernel tells it to who holds a lease, by a signal that ends a process (SIGIO)."""
+    (tmp_path / "a.pt").write_bytes(b"1")
+    looks = subprocess.Popen([sys.executable, "-c", _LOOKS], cwd=tmp_path)
+    while looks.poll() is None:
+        (tmp_path / "a.pt").open("ab").close()
+    assert looks.returncode == 0

@@ -5,7 +5,6 @@ symbolic link shows under its target's name. The kernel names no process. What a
 network file system is not told.
 """
 
-import fcntl
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 
-from faultrun.files import Inotify
+from faultrun.files import Inotify, is_open_for_writing
 
 _IN_CLOSE_WRITE, _IN_CLOSE_NOWRITE = 0x8, 0x10
 _IN_MOVED_FROM, _IN_MOVED_TO = 0x40, 0x80
@@ -212,13 +211,7 @@ def _is_whole(path: str) -> bool:
     """Whether a regular file has contents and no writer; False where the file system does not tell."""
     with suppress(OSError):
         status = os.lstat(path)
-        if stat.S_ISREG(status.st_mode) and status.st_size:
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)  # not given while it is open for writing
-            finally:
-                os.close(fd)
-            return True
+        return stat.S_ISREG(status.st_mode) and status.st_size > 0 and is_open_for_writing(path) is False
     return False
 
 
