@@ -9,15 +9,7 @@ from faultrun.model.events import Drained, Event, Timer, TimerFired
 from faultrun.model.spec.windows import Deadline
 from faultrun.supervisor.executor import LocalExecutor
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor, RunClock
-
-
-class Hands(RunClock):
-    """A clock whose time is what the test says."""
-
-    at_s = 0.0
-
-    def now(self) -> float:
-        return self.at_s
+from support.machine.hands import Hands
 
 
 class Group:

@@ -8,6 +8,7 @@ import pytest
 
 from faultrun.model.events import Event, FirstStep, Timer, TimerFired
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor, RunClock
+from support.machine.hands import Hands
 from support.machine.processes import no_more_threads
 
 
@@ -188,15 +189,6 @@ def test_without_another_thread_a_task_waits_for_the_one_before(reactor: Reactor
     while len(heard) < 2:
         heard += numbers(reactor.wait())
     assert heard == [1, 2]
-
-
-class Hands(RunClock):
-    """A clock whose time is what the test says."""
-
-    at_s = 0.0
-
-    def now(self) -> float:
-        return self.at_s
 
 
 def test_a_task_that_takes_for_ever_is_waited_for_once() -> None:

@@ -192,7 +192,8 @@ from faultrun.workers.sweep import TAG_VARIABLE, sweep, tagged
 boot, theirs = sys.argv[1], int(sys.argv[2])
 become_subreaper()
 environ = {**os.environ, TAG_VARIABLE: boot}
-subprocess.Popen(["sh", "-c", "setsid sh -c 'sleep 60 & echo up > up' & sleep 60; :"], env=environ)
+command = "exec 2> /dev/null; setsid sh -c 'sleep 60 & echo up > up' & sleep 60; :"
+subprocess.Popen(["sh", "-c", command], env=environ)
 while not os.path.exists("up") or len(set(tagged(frozenset({boot})))) < 3:
     time.sleep(0.01)
 print(theirs in set(tagged(frozenset({boot}))), *sweep(frozenset({boot}), patience_s=5)[1])

@@ -8,33 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.checkpoints.registry import builtin_formats
-from faultrun.core.recovery.choose import Chosen, NoneUsable
 from faultrun.core.recovery.need import Need, World
 from faultrun.model.checkpoint import Depth
-from support.checkpoints.catalogs import catalog_of, judge, only, survey_of
+from support.checkpoints.catalogs import catalog_of, judge, only
+from support.checkpoints.for_two import ALL, chosen, refusals
 from support.places import TESTS
 
 DATA = TESTS / "data" / "deepspeed"
-ALL = builtin_formats()
-TWO = Need(world=World(size=2))
 
 
 @pytest.fixture
 def zero1(tmp_path: Path) -> Path:
     return Path(shutil.copytree(DATA / "zero1", tmp_path / "run"))
-
-
-def chosen(root: Path, need: Need = TWO) -> str:
-    choice = survey_of(root, need, ALL).choice
-    assert isinstance(choice, Chosen), choice
-    return Path(choice.point.path).name
-
-
-def refusals(root: Path, need: Need = TWO) -> list[str]:
-    choice = survey_of(root, need, ALL).choice
-    assert isinstance(choice, Chosen | NoneUsable), choice
-    return [f"{Path(one.path).name}: {one.why}" for one in choice.refused]
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.checkpoints.registry import builtin_formats
-from faultrun.core.recovery.choose import Chosen, NoneUsable, NothingFound
+from faultrun.core.recovery.choose import NothingFound
 from faultrun.core.recovery.need import Need, World
 from faultrun.model.checkpoint import Depth
 from support.checkpoints.catalogs import catalog_of, judge, survey_of
+from support.checkpoints.for_two import ALL, TWO, chosen, refusals
 from support.places import DATA
 
-ALL = builtin_formats()
-TWO = Need(world=World(size=2))
 LAYOUTS = {"torch_dist": "megatron/torch_dist", "torch": "megatron/torch", "verl": "verl"}
 
 
@@ -24,18 +22,6 @@ LAYOUTS = {"torch_dist": "megatron/torch_dist", "torch": "megatron/torch", "verl
 def saves(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Two saves of one layout."""
     return Path(shutil.copytree(DATA / LAYOUTS[request.param], tmp_path / "run"))
-
-
-def chosen(root: Path, need: Need = TWO) -> str:
-    choice = survey_of(root, need, ALL).choice
-    assert isinstance(choice, Chosen), choice
-    return Path(choice.point.path).name
-
-
-def refusals(root: Path, need: Need = TWO) -> list[str]:
-    choice = survey_of(root, need, ALL).choice
-    assert isinstance(choice, Chosen | NoneUsable), choice
-    return [f"{Path(one.path).name}: {one.why}" for one in choice.refused]
 
 
 def older_and_newer(root: Path) -> tuple[Path, Path]:

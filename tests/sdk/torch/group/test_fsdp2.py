@@ -1,11 +1,9 @@
 """What an interrupted backward pass leaves in ``fully_shard``: nothing that the next could be added to."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -13,20 +11,13 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from faultrun.sdk.torch.group.fsdp2 import Sharded
 from faultrun.sdk.torch.state.shards import local_of
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.usefixtures("group_of_one")]
 
 HALF = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
 
 
 class Interrupted(Exception):
     """As a collective that fails."""
-
-
-@pytest.fixture(autouse=True)
-def a_group_of_one() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 class Training:

@@ -1,13 +1,11 @@
 """Ranks that train parameters of their own are refused where one rank's state is taken for another's."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 
 from faultrun.errors import FaultrunError  # noqa: E402
@@ -16,14 +14,7 @@ from faultrun.sdk.torch.group.same_parameters import SameParameters  # noqa: E40
 from faultrun.sdk.torch.state.boundary import Objects, device_of  # noqa: E402
 from faultrun.sdk.torch.state.state_dict import Parts  # noqa: E402
 
-pytestmark = pytest.mark.torch
-
-
-@pytest.fixture(autouse=True)
-def store() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("group_of_one")]
 
 
 def net(seed: int) -> nn.Module:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,14 +16,7 @@ from faultrun.sdk.torch.provider import GaspFile, TorchProvider  # noqa: E402
 from faultrun.sdk.worker.state_provider import SaveOrder  # noqa: E402
 from sdk.support.protected import protected  # noqa: E402
 
-pytestmark = pytest.mark.torch
-
-
-@pytest.fixture(autouse=True)
-def group() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
+pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("group_of_one")]
 
 
 class Net(nn.Module):  # type: ignore[misc]

@@ -1,7 +1,7 @@
 """Where ranks meet between the first update of a step and its last, the last step's end is kept as a copy."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,7 @@ from faultrun.sdk.worker.state_provider import SaveOrder
 from faultrun.sdk.worker.update_lock import NotSaved
 from sdk.support.protected import protected
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
-
-
-@pytest.fixture(autouse=True)
-def alone_in_a_group(tmp_path: Path) -> Iterator[None]:
-    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.usefixtures("group_of_one")]
 
 
 class Dies(Exception):
