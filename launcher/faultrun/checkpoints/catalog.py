@@ -4,6 +4,7 @@ The effectful half of choosing: names, headers and bytes are read here, once
 each, and remembered; ``core/recovery/choose.py`` decides.
 """
 
+import gc
 import os
 import time
 from collections import defaultdict
@@ -27,6 +28,7 @@ from faultrun.checkpoints.verifier import ScannedPath, Verifier, as_entry, faile
 from faultrun.model.checkpoint import Depth, Entry, Refusal, Verdict
 from faultrun.model.observed.saves import NOTHING_SEEN
 
+_USUAL, _MANY_OBJECTS = gc.get_threshold(), 100_000
 _AHEAD_FILES, _AHEAD_BYTES = 16, 16 << 20
 """To read these is cheaper than to have all ranks wait for it; more belongs to those who train."""
 
@@ -85,6 +87,7 @@ class Catalog:
 
     def scan(self) -> Scan:
         """List, claim by name, read headers (once each), and give sessions a common count of steps."""
+        gc.set_threshold(_MANY_OBJECTS, *_USUAL[1:])  # a thousand files are no garbage
         pile = Pile()
         for root in self.roots:
             self._look(root, walk(root), self.registry.formats, pile)
@@ -114,6 +117,7 @@ class Catalog:
         self._verifier.beside = {
             path: [*map(as_entry(ours), others)] for path, others in saves.beside.items()
         }
+        gc.set_threshold(*_USUAL)
         return Scan(
             entries=tuple(with_stages(saves.entries) if self.order is None else saves.entries),
             refused=(*pile.refused, *pile.linked.values()),

@@ -134,6 +134,7 @@ def is_dcp_part(name: str) -> bool:
     return _DCP_PART.fullmatch(name) is not None
 
 
+@lru_cache(maxsize=_NAMES)
 def step_in(name: str) -> tuple[str, int] | None:
     """The word and the number by which ``name`` says a step, else an epoch; None where it says neither.
 
@@ -168,6 +169,7 @@ def _in_digits(spelled: re.Match[str]) -> str:
     return str(round(float(spelled["digits"]) * 10**power))
 
 
+@lru_cache(maxsize=_NAMES)
 def rank_left_open(name: str) -> str:
     """``name`` without the number of the rank that it says: the same for the files of all ranks."""
     counted = _RANK_DIRECTORY.fullmatch(name)

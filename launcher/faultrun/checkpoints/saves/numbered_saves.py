@@ -34,6 +34,7 @@ from faultrun.model.observed.saves import SavesSeen
 OF_ONE_FILE = frozenset({"torch", "safetensors", "mindspore", "pattern"})
 """The formats whose checkpoints are single files, by name."""
 _BESIDE = re.compile(r".+\.(?:pt|pth|pth\.tar|ckpt|bin|safetensors|pkl|npz|npy|msgpack|h5)", re.IGNORECASE)
+_NUMBER, _PART_NUMBER = re.compile(r"\d+"), re.compile("[₀-₉]+")
 
 Number = tuple[int, ...]
 _Masks = Mapping[str, tuple[int, ...]]
@@ -231,7 +232,7 @@ def _varying(files: Iterable[str]) -> _Masks:
     for name in files:
         mask, numbers = _split(name)
         if numbers:
-            alike[re.sub("[₀-₉]+", "*", mask)].append(numbers)
+            alike[_PART_NUMBER.sub("*", mask)].append(numbers)
     return {
         mask: tuple(at for at, seen in enumerate(zip(*several, strict=True)) if len(set(seen)) > 1)
         if len({*several}) > 1
@@ -242,7 +243,7 @@ def _varying(files: Iterable[str]) -> _Masks:
 
 def _split(name: str) -> tuple[str, Number]:
     opened = rank_left_open(plainly_numbered(name))
-    return re.sub(r"\d+", "#", opened), tuple(map(int, re.findall(r"\d+", opened)))
+    return _NUMBER.sub("#", opened), tuple(map(int, _NUMBER.findall(opened)))
 
 
 def _in_folder(unit: _Unit, name: str) -> tuple[SavePlace, Number, str]:
@@ -252,7 +253,7 @@ def _in_folder(unit: _Unit, name: str) -> tuple[SavePlace, Number, str]:
 
 def _by_name(folder: str, name: str, masks: _Masks) -> tuple[SavePlace, Number, str] | None:
     mask, numbers = _split(name)
-    columns = masks.get(re.sub("[₀-₉]+", "*", mask), ())
+    columns = masks.get(_PART_NUMBER.sub("*", mask), ())
     told = step_in(plainly_numbered(name))
     if not columns and told is None:
         return None

@@ -119,7 +119,7 @@ def grouped(
     order = dict(run.order or {})
     for path, with_it in beside.items():
         order[path] = max(order.get(file, 0) for file in (path, *with_it))
-    entries = [replace(one, written=order.get(one.path, 0)) for one in found.values()]
+    entries = [replace(one, written=order[one.path]) if one.path in order else one for one in found.values()]
     return Grouped(at_steps(entries, seen, roots), beside, loose)
 
 

@@ -13,6 +13,7 @@ _OF_A_SAVE = re.compile(
     r"|hdf5|pdparams|pdopt|joblib|ubj|gz)|\.metadata",
     re.IGNORECASE,
 )
+_NUMBER = re.compile(r"\d+")
 _PART = re.compile(
     r"(?:shard|part|gpu|device|worker|proc|(?<![a-z])[mpdt]p)[-_=]?#|#(?=-of-#)", re.IGNORECASE
 )
@@ -35,7 +36,7 @@ def kind_of_file(path: str, shards: Mapping[str, Collection[int]]) -> tuple[str,
     if told is not None and step_in(name) is None:
         number = told[1]
         return f"{masked(folder)}/{masked_number(name, number)}", number
-    numbers = re.findall(r"\d+", f"{folder}/{name}")
+    numbers = _NUMBER.findall(f"{folder}/{name}")
     own = step_in(name)
     return masked(f"{folder}/{name}"), own[1] if own else int(numbers[-1]) if numbers else None
 
@@ -46,7 +47,7 @@ def parts_apart(path: str, shards: Mapping[str, Collection[int]]) -> str:
     mask = masked(opened)
     name, parts = next(((name, one) for name, one in shards.items() if mask.endswith(name)), (mask, ()))
     at = count(name.count("#") - mask.count("#"))
-    opened = re.sub(r"\d+", lambda one: no_number(one[0]) if next(at) in parts else one[0], opened)
+    opened = _NUMBER.sub(lambda one: no_number(one[0]) if next(at) in parts else one[0], opened)
     return re.sub(r"-of-\d+", lambda total: no_number(total[0]), opened)
 
 
@@ -87,13 +88,13 @@ def parts_among(alike: Sequence[str], every: Iterable[str], step: int | None) ->
 
 def differing(alike: Iterable[str]) -> dict[int, set[int]]:
     """Where paths that are ``alike`` have different numbers, counted from their beginning, and which."""
-    columns = enumerate(zip(*(map(int, re.findall(r"\d+", path)) for path in alike), strict=True))
+    columns = enumerate(zip(*(map(int, _NUMBER.findall(path)) for path in alike), strict=True))
     return {at: numbers for at, column in columns if len(numbers := {*column}) > 1}
 
 
 def numbers_but(path: str, parts: Collection[int]) -> set[int]:
     """The numbers of ``path``, counted from its beginning, without those at ``parts``."""
-    return {int(one) for at, one in enumerate(re.findall(r"\d+", path)) if at not in parts}
+    return {int(one) for at, one in enumerate(_NUMBER.findall(path)) if at not in parts}
 
 
 def of_any_rank(path: str) -> str:
@@ -103,7 +104,7 @@ def of_any_rank(path: str) -> str:
 
 def masked(text: str) -> str:
     """``text`` with its numbers taken out."""
-    return re.sub(r"\d+", "#", plainly_numbered(text))
+    return _NUMBER.sub("#", plainly_numbered(text))
 
 
 def masked_number(text: str, number: int | None) -> str:
@@ -111,7 +112,7 @@ def masked_number(text: str, number: int | None) -> str:
 
     By one pattern for all numbers: of those with a number in them ``re`` would keep hundreds.
     """
-    return re.sub(r"\d+", lambda one: "#" if int(one[0]) == number else one[0], text)
+    return _NUMBER.sub(lambda one: "#" if int(one[0]) == number else one[0], text)
 
 
 def inside(path: str, roots: Sequence[str]) -> str:

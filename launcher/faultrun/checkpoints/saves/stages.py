@@ -42,7 +42,8 @@ def with_stages(entries: Sequence[Entry]) -> list[Entry]:
     for folder in sorted(folders, key=lambda one: min(one.times.values())):
         before = [stages.get(one.name, 0) for one in folders if folder.begins_anew and folder.follows(one)]
         stages |= {folder.name: 1 + max(before)} if before else {}
-    return [replace(one, stage=stages.get(_folder_of(one.path), 0)) for one in entries]
+    later = ((one, stages.get(_folder_of(one.path), 0) if stages else 0) for one in entries)
+    return [replace(one, stage=stage) if stage else one for one, stage in later]
 
 
 def _folders(entries: Iterable[Entry]) -> list[_Folder]:

@@ -18,6 +18,8 @@ def at_steps(entries: Sequence[Entry], seen: SavesSeen, roots: Sequence[str]) ->
 
     What is no newer than a save that was seen was written before it, whatever its number is.
     """
+    if not seen.saves:
+        return [*entries]
     saves = {one.path: _seen_in(one.path, seen) for one in entries}
     newest_ns = max((one.mtime_ns for one in entries if saves[one.path] is not None), default=0)
     known, found = seen.order, list[Entry]()
@@ -61,6 +63,8 @@ def _continued(entry: Entry, seen: SavesSeen, roots: Sequence[str]) -> Entry:
 
     A number that did not grow with the steps, as that of a loss does not, leads nowhere.
     """
+    if entry.identity.tells or entry.global_step is not None or entry.epoch is not None:
+        return entry
     shards = shards_in(seen.saves, roots)
     kind, number = kind_of_file(inside(entry.path, roots), shards)
     known = [
@@ -70,8 +74,7 @@ def _continued(entry: Entry, seen: SavesSeen, roots: Sequence[str]) -> Entry:
         and one.step is not None
         and kind in (kind_of_file(inside(path, roots), shards)[0] for path in one.files)
     ]
-    told = entry.identity.tells or entry.global_step is not None or entry.epoch is not None
-    if told or number is None or not known or known != sorted(known) or number <= known[-1][0]:
+    if number is None or not known or known != sorted(known) or number <= known[-1][0]:
         return entry
     (first, began), (last, step) = known[0], known[-1]
     if abs(last - step) > _NEAR:
