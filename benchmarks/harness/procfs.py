@@ -2,10 +2,10 @@
 
 import os
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
 
 
@@ -23,11 +23,10 @@ def tagged(variable: str, value: str) -> set[int]:
 
 def environment(pid: int) -> dict[str, str]:
     """The variables with which the process was executed; empty when it is gone."""
-    try:
+    with suppress(OSError):
         words = (_PROC / str(pid) / "environ").read_bytes().decode("utf-8", errors="replace").split("\0")
-    except OSError:
-        return {}
-    return {name: value for name, _, value in (word.partition("=") for word in words) if name}
+        return {name: value for name, _, value in (word.partition("=") for word in words) if name}
+    return {}
 
 
 def parent(pid: int) -> int:
@@ -65,9 +64,10 @@ def pss_mib(pid: int) -> float:
 
 
 def cpu_s(pid: int) -> float:
-    """Processor time used so far, user and system, in steps of a clock tick; 0 when it is gone."""
-    fields = _stat(pid)
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S if fields else 0.0
+    """Processor time used so far by all its threads, user and system; 0 when it is gone."""
+    with suppress(OSError):
+        return time.clock_gettime(~pid << 3 | 2)  # CPUCLOCK_SCHED of a whole process
+    return 0.0
 
 
 def heeds(pid: int, signum: signal.Signals) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from faultrun.core.hangs.limits import Beat
-from faultrun.core.logged_steps import LoggedStep, StepsSeen, first_step, last_step, read, unread
+from faultrun.core.logged_steps import StepsSeen, first_step, last_step, read, unread
 from faultrun.files import bytes_from
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.observed.progress import WorkPhase
@@ -211,12 +211,9 @@ class LogWatch:
         for rank, log in life.logs.items() if not life.told else ():
             if (found := log.seen.first(ended=ended)) is not None:
                 life.told = True
-                yield self._first(life, rank, found)
+                where = {"step": found.step, "epoch": found.epoch, "in_epoch": found.in_epoch}
+                yield FirstStepLogged(at_s=now_s, incarnation=life.incarnation, rank=rank, **where)
                 return
-
-    def _first(self, life: _Life, rank: int, found: LoggedStep) -> FirstStepLogged:
-        at_s, where = self._reactor.now(), {"epoch": found.epoch, "in_epoch": found.in_epoch}
-        return FirstStepLogged(at_s=at_s, incarnation=life.incarnation, rank=rank, step=found.step, **where)
 
 
 def _first_behind(log: _Log, path: Path, size: int) -> int | None:

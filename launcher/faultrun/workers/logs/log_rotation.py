@@ -15,7 +15,7 @@ from faultrun.workers.forked_helper import Forked, Orders
 
 FIRST_SUFFIX = ".first"
 NEWEST_SUFFIX = ".1"
-_LOOK_S, _LAST_LOOK_S = 0.3, 2.0
+_LOOK_S, _LAST_LOOK_S, _LOG_S = 0.3, 2.0, 0.01
 _CHUNK = 1 << 16
 _PART = 4
 """The first part and the newest are each this fraction of the largest size."""
@@ -66,7 +66,7 @@ def rotate(log: Path, max_bytes: int) -> int:
 def _look_after(orders: Orders, max_bytes: int) -> None:
     logs: list[Path] = []
     while True:
-        if readable(_LOOK_S, orders.bell):
+        if readable(max(_LOOK_S, _LOG_S * len(logs)), orders.bell):
             received, open_ = orders.received()
             if not open_:
                 return
