@@ -56,7 +56,7 @@ def test_every_record_is_of_its_own_moment(tmp_path: Path) -> None:
         lambda: random.gauss(0, 1),
         lambda: random.gauss(0, 1),
         lambda: np.random.shuffle([1, 2, 3]),
-        lambda: np.random.seed(5),
+        *(lambda seed=seed: np.random.seed(seed) for seed in (5, [5], [6])),
         lambda: random.seed(5),
         lambda: torch.rand(1),
     ]

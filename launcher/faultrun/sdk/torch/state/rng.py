@@ -166,16 +166,16 @@ class PythonRng:
 class NumpyRng:
     """Reads the generator behind ``numpy.random.rand``, or another; there is none before numpy is imported.
 
-    A Mersenne Twister makes all new words when they are used up: while its position and first word stay, so
-    does all the rest. Numpy tells where they lie; whether the second of a normal pair waits, it tells only
-    when it is asked, so while one waits it is asked each time.
+    A Mersenne Twister makes all new words when they are used up: while its position and first two words stay,
+    so does all the rest. (The first is the same for each list as a seed.) Numpy tells where they lie; whether
+    the second of a normal pair waits, it tells only when asked, so while one waits it is asked each time.
     """
 
     def __init__(self, state: Any = None) -> None:
         self._state = state
         self._generator: Any = None
         self._words: memoryview | None = None  # the last one is the position
-        self._seen: tuple[int, int] | None = None
+        self._seen: tuple[int, ...] | None = None
         self._packed = _ABSENT
 
     def packed(self) -> bytes:
@@ -187,7 +187,7 @@ class NumpyRng:
             self._find(state)
         if type(self._generator).__name__ != "MT19937":
             return _ABSENT
-        seen = (self._words[0], self._words[624]) if self._words is not None else None
+        seen = None if (now := self._words) is None else (now[0], now[1], now[624])
         if seen is None or seen != self._seen:
             _, words, position, is_waiting, waiting = state.get_state()
             self._packed = _HEAD.pack(1, bool(is_waiting), position, waiting) + bytes(words)
