@@ -47,6 +47,8 @@ class Training(Boundaries):
         """Whether the script asks for its steps, and so tells where one begins."""
         self.carried = Carried(self._is_given, self.note_under_way)
         self._told: set[str] = set()
+        self.is_still = False
+        """Whether the last boundary had these random numbers as the script asked for its next step."""
         self._is_unused = self._is_ahead = False
         """Whether a batch was taken that the model was not given yet, and another while it was so."""
         self.is_over = False
@@ -220,13 +222,13 @@ class Training(Boundaries):
         Whether there was anything, such as random numbers that it drew.
         """
         self.decides()
-        last, self._is_asked = self.history[-1] if self.history else None, True
+        last, self._is_asked, self.is_still = self.history[-1] if self.history else None, True, False
         if last is None or last.position != self.position or last.position.step + 1 in self.redo.noted:
             return False
         if self.lock.phase is not UpdatePhase.CLEAN:
             return False
         self.parts.buffers.note_settings()
-        is_still = self.recorder.is_still(last.rng, self.reading.loader_state())
+        is_still, self.is_still = self.recorder.is_still(last.rng, self.reading.loader_state()), True
         if is_still and not (self._ran or self.has_changed(last) or self.is_touched):
             return False
         self.note_boundary(lambda: self.boundary_now(self.history.pop().rng))
@@ -247,15 +249,15 @@ class Training(Boundaries):
         if not self.history and self.inside:
             self.note_boundary()
 
-    def begin_step(self, step: int) -> None:
-        """``step`` is about to be yielded, perhaps again."""
+    def begin_step(self, step: int, *, is_still: bool = False) -> None:
+        """``step`` is about to be yielded, perhaps again; ``is_still``: nothing was drawn since the last."""
         recorder, slot = self.recorder, self.recorder.redo_slot
         if step in self.redo.noted:
             recorder.take(slot, self.redo.noted[step])
             restore_rng(recorder.read(slot), self.reading.generator)
             return
         loader = self.reading.loader_state()
-        if self.history and recorder.is_still(self.history[-1].rng, loader):
+        if self.history and (is_still or recorder.is_still(self.history[-1].rng, loader)):
             slot = self.history[-1].rng
         else:
             recorder.record(slot, self.position, loader)

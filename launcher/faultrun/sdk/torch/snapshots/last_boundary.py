@@ -12,7 +12,7 @@ from faultrun.sdk.snapshots.copy_interval import CopyInterval
 from faultrun.sdk.snapshots.interval import AUTO, SnapshotEvery
 from faultrun.sdk.torch.state.boundary import Boundary, passes
 from faultrun.sdk.torch.state.rng import rng_to_plain
-from faultrun.sdk.torch.state.trees import SMALL_BYTES, bytes_of, copied, map_tensors
+from faultrun.sdk.torch.state.trees import SMALL_BYTES, bytes_in, copied
 from faultrun.sdk.torch.training import Training
 from faultrun.sdk.worker.training_stages import told
 from faultrun.sdk.worker.worker import Worker
@@ -53,7 +53,7 @@ class LastBoundary:
     def keeps(self, most_bytes: int | None = None) -> None:
         """Copy it now, if there is room and it has no more bytes: what follows may change it."""
         training = self._training
-        if most_bytes is not None and _size_of(training.state_at(training.history[-1])) > most_bytes:
+        if most_bytes is not None and bytes_in(training.state_at(training.history[-1])) > most_bytes:
             return
         try:
             if self._has_room:
@@ -97,12 +97,6 @@ class LastBoundary:
         if boundary.passage and not passes(boundary.passage.done, timeout_s=60):
             return
         state = copied(self._state(boundary))
-        self._is_small = self._is_learnt and _size_of(state) <= SMALL_BYTES
+        self._is_small = self._is_learnt and bytes_in(state) <= SMALL_BYTES
         training.kept = boundary, state
         training.recorder.keep_copied(boundary.rng)
-
-
-def _size_of(state: Any) -> int:
-    sizes: list[int] = []
-    map_tensors(state, lambda tensor: sizes.append(bytes_of(tensor)))
-    return sum(sizes)

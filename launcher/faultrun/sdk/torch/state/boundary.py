@@ -23,6 +23,7 @@ from faultrun.sdk.torch.state.rng import Rng
 from faultrun.sdk.torch.state.shards import ModuleState, is_spread, meshes_of, packed, unpacked
 from faultrun.sdk.torch.state.trees import (
     SMALL_BYTES,
+    bytes_in,
     bytes_of,
     copied,
     from_bytes,
@@ -180,7 +181,7 @@ class Objects:
         try:
             found = map_tensors(state, copy, other)
         except (MemoryError, RuntimeError) as error:
-            size_mib = _total(state, bytes_of) >> 20
+            size_mib = bytes_in(state) >> 20
             because = (
                 f"there is no room for a copy of its {size_mib} MiB, which every step may change: {error}"
             )
@@ -221,7 +222,7 @@ class Objects:
         for name, one in self._own.items():
             if name not in self._copies and (content := to_bytes([name, one.state_dict()])):
                 parts.append(content)
-        return to_bytes(parts) or b""
+        return (to_bytes(parts) or b"") if parts else b""
 
     def put_noted(self, content: bytes) -> list[str]:
         """Put back what ``noted`` returned; the names of what may be this rank's own and is not in it."""
@@ -327,12 +328,6 @@ def _mark_of(tensor: Any) -> _Mark | None:
     if tensor.device.type == "cpu" and bytes_of(tensor) <= SMALL_BYTES:
         return None
     return tensor.data_ptr(), -1 if tensor.is_inference() else tensor._version
-
-
-def _total(state: Any, number_of: Callable[[Any], int]) -> int:
-    numbers: list[int] = []
-    map_tensors(state, lambda tensor: numbers.append(number_of(tensor)))
-    return sum(numbers)
 
 
 def device_of(model: Any) -> Device:

@@ -15,7 +15,7 @@ import torch
 from faultrun.sdk.torch.loader.held_objects import is_of_library
 from faultrun.sdk.torch.state.boundary import NOT_GIVEN
 from faultrun.sdk.torch.state.state_dict import load_optimizer, unwrapped_optimizer
-from faultrun.sdk.torch.state.trees import SMALL_BYTES, bytes_of, copied, is_plain, map_tensors, same
+from faultrun.sdk.torch.state.trees import SMALL_BYTES, bytes_in, copied, is_plain, map_tensors, same
 from faultrun.sdk.worker.training_stages import told
 
 _OF_MODULES = vars(torch.nn.Module()).keys()
@@ -66,7 +66,7 @@ class ModuleAttributes:
         named = module.named_modules()
         self._parts = [pair for pair in named if not is_of_library(type(pair[1]))]
         self._first = copied(self._now())
-        self._changing = {name for name, one in self._first.items() if _size_of(one) > SMALL_BYTES}
+        self._changing = {name for name, one in self._first.items() if bytes_in(one) > SMALL_BYTES}
         """Names of what is kept: also what is too large to be compared at each step."""
 
     @property
@@ -173,9 +173,3 @@ def _moved(value: Any, there: Any) -> Any:
     if isinstance(value, torch.Tensor) and isinstance(there, torch.Tensor):
         return value.to(there.device)
     return value
-
-
-def _size_of(value: Any) -> int:
-    sizes: list[int] = []
-    map_tensors(value, lambda tensor: sizes.append(bytes_of(tensor)))
-    return sum(sizes)

@@ -43,6 +43,7 @@ _EARLIER = struct.Struct("<QiB3xI624I4xfB3xdB7x")
 """torch's generator as earlier versions copied it out of memory: seed, words left, seeded, next word, words,
 and the second of a normal pair, if one waits, as float and as double."""
 _STATE = struct.Struct("<QiiQ624QdddiifB3x")  # as get_state packs the same
+_memmove, _torch_state = ctypes.memmove, torch.default_generator.get_state
 
 
 class RngRecorder:
@@ -109,7 +110,7 @@ class RngRecorder:
 
     def are_same(self, slot: int, other: int) -> bool:
         """Whether nothing was drawn between these two."""
-        return self.content(slot)[_PYTHON_AT:] == self.content(other)[_PYTHON_AT:]
+        return self.content(slot, _PYTHON_AT) == self.content(other, _PYTHON_AT)
 
     def is_still(self, slot: int, loader: Any) -> bool:
         """Whether nothing was drawn since these numbers were noted."""
@@ -118,7 +119,7 @@ class RngRecorder:
         if any(self._page[at + start : at + start + len(now)] != now for start, now in areas):
             return False
         device = None if self._device_rng is None else self._device_rng()
-        tensors = (torch.default_generator.get_state(), device, loader)
+        tensors = (_torch_state(), device, loader)
         lengths = _HEADER.unpack_from(self._page, at)[4:7]
         at += _TENSORS_AT
         for tensor, length in zip(tensors, lengths, strict=True):
@@ -139,20 +140,20 @@ class RngRecorder:
         _RUN.pack_into(self._page, start, 0)  # of no run until it is whole
         self._put(start + _PYTHON_AT, self._python.packed())
         self._put(start + _NUMPY_AT, self._numpy.packed())
-        state = memoryview(torch.default_generator.get_state().numpy())
-        self._put(start + _TENSORS_AT, state)
-        device = kept = 0
-        at = start + _TENSORS_AT + len(state)
+        state, device, kept, at = _torch_state(), 0, 0, start + _TENSORS_AT
+        _memmove(self._address + at, state.data_ptr(), size := state.nbytes)
+        at += size
         if loader is not None or self._device_rng is not None:
             device, kept = self._put_others(self._address + at, loader)
+            at += device + kept
         if noted is None:
             noted = b"" if self._noted is None else self._noted()
-        if at + device + kept + len(noted) > start + _SLOT_BYTES:
+        if at + len(noted) > start + _SLOT_BYTES:
             noted = b""
-        self._put(at + device + kept, noted)
+        self._put(at, noted)
         step, epoch, batches = position
         place = (-1 if epoch is None else epoch, -1 if batches is None else batches)
-        _HEADER.pack_into(self._page, start, self._run, step, *place, len(state), device, kept, len(noted))
+        _HEADER.pack_into(self._page, start, self._run, step, *place, size, device, kept, len(noted))
         return slot
 
     def read(self, slot: int) -> Rng:
@@ -232,11 +233,11 @@ class RngRecorder:
         """Put another recorder's slot here."""
         self._put(slot * _SLOT_BYTES, data)
 
-    def content(self, slot: int) -> bytes:
-        """What ``take`` takes."""
+    def content(self, slot: int, begin: int = 0) -> bytes:
+        """What ``take`` takes; from this byte on."""
         start = slot * _SLOT_BYTES
         used = _TENSORS_AT + sum(_HEADER.unpack_from(self._page, start)[4:])
-        return self._page[start : start + used]
+        return self._page[start + begin : start + used]
 
     def is_of(self, slot: int, position: Position) -> bool:
         """Whether it was recorded in this run, at this very position."""
@@ -269,7 +270,7 @@ class RngRecorder:
         for number, tensor in enumerate((device, loader)):
             if tensor is not None:
                 lengths[number] = tensor.numel()
-                ctypes.memmove(at, tensor.data_ptr(), tensor.numel())
+                _memmove(at, tensor.data_ptr(), tensor.numel())
                 at += tensor.numel()
         return lengths[0], lengths[1]
 

@@ -192,12 +192,13 @@ class WholeSteps:
             self.vary |= self._written not in (None, written)
             self._written = written
             self._hyperparameters |= names_differing(last.groups, now.groups)
-        known = self._moving | objects.large
-        self._moving |= {
-            name
-            for name, one in now.objects.items()
-            if name not in known and not same(last.objects[name], one)
-        }
+        if not now.objects.keys() <= self._moving:
+            known = self._moving | objects.large
+            self._moving |= {
+                name
+                for name, one in now.objects.items()
+                if name not in known and not same(last.objects[name], one)
+            }
 
     def is_whole(
         self, last: Boundary, now: Boundary, met: int, objects: Objects, written: StepWrites | None
@@ -220,4 +221,4 @@ class WholeSteps:
 
 
 def _made(last: Boundary, now: Boundary) -> tuple[int, ...]:
-    return tuple(there - here for here, there in zip(last.updates, now.updates, strict=True))
+    return tuple([there - here for here, there in zip(last.updates, now.updates, strict=True)])

@@ -24,14 +24,20 @@ def map_tensors(
 
     ``other`` is applied to what is neither a tensor nor a container, nor a plain number or word.
     """
-    if type(value) in _LEAVES:
+    kind = type(value)
+    if kind in _LEAVES:
         return value
+    if kind is dict:
+        return {
+            key: one if type(one) in _LEAVES else map_tensors(one, change, other)
+            for key, one in value.items()
+        }
+    if kind is list or kind is tuple:
+        return kind([one if type(one) in _LEAVES else map_tensors(one, change, other) for one in value])
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, dict):
         return with_values(value, lambda one: map_tensors(one, change, other))
-    if type(value) in (list, tuple):
-        return type(value)(map_tensors(one, change, other) for one in value)
     return other(value)
 
 
@@ -149,3 +155,10 @@ def bytes_of(tensor: Any) -> int:
     """Count the bytes of a tensor's elements."""
     size_bytes: int = tensor.numel() * tensor.element_size()
     return size_bytes
+
+
+def bytes_in(state: Any) -> int:
+    """Count the bytes of all tensors in it."""
+    sizes: list[int] = []
+    map_tensors(state, lambda tensor: sizes.append(bytes_of(tensor)))
+    return sum(sizes)

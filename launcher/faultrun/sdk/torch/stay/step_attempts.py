@@ -69,7 +69,7 @@ class Loops:
             self.goes_on()
             step = training.position.step + 1
             if rejoin is not None:
-                training.begin_step(step)
+                training.begin_step(step, is_still=training.is_still)
             training.checks(BEGINNING)
             training.redo.attempted = False
             yield step
