@@ -58,8 +58,7 @@ class _Run:
     """The questions, in the order of a run's life."""
 
     def __init__(self, etcd: Etcd, crowd: Crowd) -> None:
-        self._etcd = etcd
-        self._crowd = crowd
+        self._etcd, self._crowd = etcd, crowd
         self._heard: dict[str, int] = {}
         self._at_last = asyncio.Event()
         self._on_plan: Callable[[int], None] | None = None

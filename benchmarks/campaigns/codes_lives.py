@@ -40,8 +40,7 @@ class Lives:
     """All lives in a folder, oldest first; ``pattern`` says which file holds one."""
 
     def __init__(self, folder: Path, pattern: str) -> None:
-        self._folder = folder
-        self._pattern = pattern
+        self._folder, self._pattern = folder, pattern
         self.all: list[Life] = []
 
     def look(self) -> None:

@@ -62,8 +62,7 @@ class _Training:
     """The starts of one cell, and what they printed."""
 
     def __init__(self, cell: Cell, folder: Path) -> None:
-        self._cell = cell
-        self._folder = folder
+        self._cell, self._folder = cell, folder
         self._size = cell.contender.size
         self._lives = Lives(folder, cell.contender.lives)
         self.seen = Seen()

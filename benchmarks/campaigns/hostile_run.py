@@ -102,8 +102,7 @@ class _Live:
     """One session from its start to its end."""
 
     def __init__(self, told: Told, session: Session, number: int) -> None:
-        self._told = told
-        self._session = session
+        self._told, self._session = told, session
         self._process = _start(told, number)
         self._began_s = time.monotonic()
 

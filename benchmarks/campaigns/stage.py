@@ -92,8 +92,7 @@ class Stage:
         members: Sequence[str],
         disks: Mapping[str, int],
     ) -> None:
-        self.folder = folder
-        self.net = net
+        self.folder, self.net = folder, net
         self.nodes = {name: Node(name) for name in names}
         self._disks = tuple(disks)
         for name, size_mib in disks.items():

@@ -16,8 +16,7 @@ class NodeStriker:
     """Strikes at ``site``; ``strike`` returns whom it struck, in a word."""
 
     def __init__(self, site: Stage, chance: random.Random) -> None:
-        self._site = site
-        self._chance = chance
+        self._site, self._chance = site, chance
         self.deeds: dict[Kind, Callable[[Fault, Node], str]] = {
             Kind.HOST: self._host,
             Kind.POWER: self._power,

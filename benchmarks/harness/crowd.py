@@ -25,8 +25,7 @@ class Crowd:
     """``size`` supervisors of one run, spread over the members of one etcd; ``watches_lost`` so far."""
 
     def __init__(self, endpoints: tuple[Endpoint, ...], size: int) -> None:
-        self.size = size
-        self._endpoints = endpoints
+        self.size, self._endpoints = size, endpoints
         self._idle: list[asyncio.Queue[_Wire]] = []
         self._watches: list[_Wire] = []
         self._leases: list[str] = []
@@ -159,8 +158,7 @@ class _Wire:
     """One connection to one member."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
+        self._reader, self._writer = reader, writer
 
     @classmethod
     async def opened(cls, endpoint: Endpoint) -> "_Wire":

@@ -40,8 +40,7 @@ class _Run:
         self._shape = shape
         self._random = random.Random(shape.seed)
         self._now_s = 0.0
-        self._step = 0
-        self._life = 0
+        self._step, self._life = 0, 0
         self._workers = list(range(shape.workers))
         each = shape.workers + 12
         left = max(0, shape.events - (shape.incidents + 1) * each)

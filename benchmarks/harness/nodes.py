@@ -27,8 +27,7 @@ class Nodes:
     """``runs`` by the name of their machine. Times are CLOCK_MONOTONIC seconds."""
 
     def __init__(self, folder: Path, switch: Switch) -> None:
-        self.folder = folder
-        self.switch = switch
+        self.folder, self.switch = folder, switch
         self.notes: list[Note] = []
         self.runs: dict[str, Launched] = {}
         self._pipe = NotePipe(folder / "notes")

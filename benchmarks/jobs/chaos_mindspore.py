@@ -48,10 +48,9 @@ class Rows:
 class Moments(ms.train.Callback):  # type: ignore[misc]
     """Announces where the training is; comes behind ``DyingGasp`` and before ``ModelCheckpoint``."""
 
-    def __init__(self, done: int, options: argparse.Namespace) -> None:
+    def __init__(self, done: int, options: argparse.Namespace, own: Path) -> None:
         super().__init__()
-        self.done = done
-        self.options = options
+        self.done, self.options, self.own = done, options, own
 
     def on_train_begin(self, _run_context: Any) -> None:
         """The first step compiles."""
@@ -67,24 +66,21 @@ class Moments(ms.train.Callback):  # type: ignore[misc]
         print(f"step {step}", flush=True)
         chaos.at("step", step)
         if step % self.options.save_every == 0:
-            chaos.at("save", step, path=str(own_folder(self.options) / "x"))
+            chaos.at("save", step, path=str(self.own / "x"))
 
 
 def main() -> None:
-    options = read_options()
+    options = jobs_options.options(steps=12, save_every=4, step_s=0.02, ckpt="ckpt").parse_args()
+    own = Path(options.ckpt).absolute() / f"rank_{RANK}"
     meet()
     in_parallel()
     net = Sum(_FEATURES)
     optimizer = nn.SGD(net.trainable_params(), learning_rate=_RATE)
     done = resume(net, optimizer)
     rows = ds.GeneratorDataset(Rows(_STEPS_AN_EPOCH * WORLD), ["row"], num_shards=WORLD, shard_id=RANK)
-    own = str(own_folder(options))
     config = ms.train.CheckpointConfig(save_checkpoint_steps=options.save_every, keep_checkpoint_max=3)
-    callbacks = [
-        sdk.mindspore.DyingGasp("net", own),
-        Moments(done, options),
-        ms.train.ModelCheckpoint("net", own, config),
-    ]
+    saves = ms.train.ModelCheckpoint("net", str(own), config)
+    callbacks = [sdk.mindspore.DyingGasp("net", str(own)), Moments(done, options, own), saves]
     data = rows.batch(1)
     if done:
         data.set_init_step(done)
@@ -95,11 +91,6 @@ def main() -> None:
     print(f"final step {options.steps}", flush=True)
     leave_together(Path(), int(os.environ.get("FAULTRUN_INCARNATION", "0")), RANK, WORLD)
     os._exit(0)  # MindSpore's own shutdown takes seconds
-
-
-def own_folder(options: argparse.Namespace) -> Path:
-    """Of this rank's checkpoints."""
-    return Path(options.ckpt).absolute() / f"rank_{RANK}"
 
 
 def resume(net: nn.Cell, optimizer: nn.Cell) -> int:
@@ -119,11 +110,6 @@ def check(net: nn.Cell, steps: int) -> None:
     if not (weights == np.float32(-steps * _RATE)).all():
         print(f"WRONG step {steps}: {weights[0]} is {-weights[0] / _RATE:g} updates", flush=True)
         os._exit(_WRONG)
-
-
-def read_options() -> argparse.Namespace:
-    """``steps`` are a multiple of those of an epoch."""
-    return jobs_options.options(steps=12, save_every=4, step_s=0.02, ckpt="ckpt").parse_args()
 
 
 if __name__ == "__main__":

@@ -36,9 +36,7 @@ class Notes(ms.train.Callback):  # type: ignore[misc]  # MindSpore has no types
 
     def __init__(self, done: int, death: Death, step_s: float) -> None:
         super().__init__()
-        self.done = done
-        self.death = death
-        self.step_s = step_s
+        self.done, self.death, self.step_s = done, death, step_s
         self.pause = threading.Event()
 
     def on_train_begin(self, run_context: Any) -> None:

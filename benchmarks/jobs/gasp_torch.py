@@ -39,9 +39,7 @@ class BrittleSGD(torch.optim.SGD):  # type: ignore[misc]  # torch is untyped her
     def __init__(self, net: nn.Module, death: Death) -> None:
         groups = [{"params": [parameter]} for parameter in net.parameters()]
         super().__init__(groups, lr=0.05, momentum=0.9, foreach=False)
-        self.death = death
-        self.doing = 0
-        self.updated = 0
+        self.death, self.doing, self.updated = death, 0, 0
 
     def update(self, step: int) -> None:
         """``step()``, told which one it is."""

@@ -28,8 +28,7 @@ class Notes(ms.train.Callback):  # type: ignore[misc]  # MindSpore has no types
 
     def __init__(self, done: int, options: argparse.Namespace) -> None:
         super().__init__()
-        self.done = done
-        self.options = options
+        self.done, self.options = done, options
         self.deed = Deed(options, tell)
 
     def on_train_step_begin(self, run_context: Any) -> None:

@@ -197,8 +197,7 @@ class Deed:
     """Done before a step; told as ``hung``, and ``over`` if it ends."""
 
     def __init__(self, options: argparse.Namespace, tell: Teller) -> None:
-        self._options = options
-        self._tell = tell
+        self._options, self._tell = options, tell
 
     def before(self, step: int) -> None:
         """Do it now, if it is time to."""

@@ -14,8 +14,7 @@ class State:
     """All there is to save."""
 
     def __init__(self, step: int = 0, weight: int = 1) -> None:
-        self.step = step
-        self.weight = weight
+        self.step, self.weight = step, weight
 
     def update(self, total: int) -> None:
         """One step, whose gradients sum up to ``total`` over the ranks."""

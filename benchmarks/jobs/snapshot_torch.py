@@ -2,7 +2,8 @@
 
 ``snapshot_torch.py WIDTH PAIRS``. The same processes, so that a slow minute of the machine hits both of a
 pair, of which the one goes first in every second. All ranks count the same steps, and so change together.
-Rank 0 tells the time of a step in each block.
+Rank 0 tells the time of a step in each block. At last steps without copies, each beside one of an equal
+training that the SDK does not know.
 """
 
 import os
@@ -30,6 +31,8 @@ _SETTLE = 2
 """Steps at the beginning of a block that are not counted: what the one before has begun ends in them."""
 _BLOCK = 12
 """Steps that are counted at least; with copies as many as there are between some of them."""
+_BESIDE = 200
+"""Steps beside those of the training without the SDK."""
 _AT_EACH = 4
 """Blocks with a copy at every step, each beside one without."""
 
@@ -40,31 +43,51 @@ def main() -> None:
     torch.manual_seed(7)
     sdk.torch.init_process_group("gloo")
     rank, mesh = dist.get_rank(), init_device_mesh("cpu", (dist.get_world_size(),))
-    net = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)))
-    for layer in net:
-        fully_shard(layer, mesh=mesh)
-    fully_shard(net, mesh=mesh)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
+    net, optimizer = made(mesh)
     guard = sdk.torch.protect(net, optimizer, directory="checkpoints")
     inputs = torch.randn(BATCH, WIDTH)
     blocks: Blocks | None = None
-    hooks_s, ended_s = list[float](), time.perf_counter()
     for _ in guard.steps(1_000_000):
-        if interval_of(guard).every == 0 and blocks is not None:
-            hooks_s.append(time.perf_counter() - ended_s)
         with guard.attempt():
-            net(inputs).square().mean().backward()
-            optimizer.step()
-            optimizer.zero_grad()
+            train(net, optimizer, inputs)
         interval = interval_of(guard)
         if blocks is None and interval.is_settled:
             blocks = Blocks(interval, tell if rank == 0 else None)
         if blocks is not None and blocks.stepped():
             break
+    interval.every, other = 0, made(mesh)
+    bare_s, under_s, hooks_s = list[float](), list[float](), list[float]()
+    began_s = time.perf_counter()
+    for _ in guard.steps(guard.global_step + _BESIDE):
+        with guard.attempt():
+            train(net, optimizer, inputs)
+            trained_s = time.perf_counter()
+        hooks_s.append(time.perf_counter() - trained_s)
         ended_s = time.perf_counter()
+        train(*other, inputs)
+        bare_s.append(time.perf_counter() - ended_s)
+        under_s.append(ended_s - began_s)
+        began_s = time.perf_counter()
     tell("hook", f"{median(hooks_s):.9f}")
+    tell("speed", f"{median(bare_s) / median(under_s):.9f}")
     sdk.done()
     os._exit(0)
+
+
+def made(mesh: Any) -> tuple[Any, Any]:
+    """A model over the mesh, and its optimizer."""
+    net = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)))
+    for layer in net:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(net, mesh=mesh)
+    return net, torch.optim.AdamW(net.parameters(), lr=1e-4)
+
+
+def train(net: Any, optimizer: Any, inputs: Any) -> None:
+    """One step."""
+    net(inputs).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
 
 
 class Blocks:
