@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from faultrun.model.events import Event, IncarnationStarted, Timer
+from faultrun.model.events import Event, IncarnationStarted, Timer, TimerFired
 from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.run import Phase, Run, Step
 from faultrun.supervisor.hangs.log_watch import LogWatch, _Life
@@ -105,6 +105,19 @@ def test_training_has_not_begun_while_a_rank_has_an_earlier_step_to_come(scene: 
     scene.prints(1, "step 3 loss 0.1\n")
     later = scene.watch.place()
     assert (scene.watch.step_at(early), scene.watch.step_at(later)) == (None, 3)
+
+
+def test_what_is_done_before_the_logs_of_a_life_are_known_is_not_of_the_last_one(scene: Scene) -> None:
+    scene.starts(0)
+    scene.prints(0, "step 90 loss 0.2\n")
+    assert scene.first_step() == (0, 90)
+    for phase in (Phase.DRAINING, Phase.RUNNING):
+        told = TimerFired(at_s=0.0, incarnation=0, timer=Timer.REAP)
+        scene.watch.tell(told, Step(state=in_phase(phase, 2), why=""))
+    place = scene.watch.place()
+    scene.files.worker(0).write_text("step 3 loss 0.2\n")
+    scene.starts(1)
+    assert (scene.watch.step_at(place), scene.first_step()) == (3, (0, 3))
 
 
 def test_a_rank_that_seldom_tells_its_step_waits_for_nobody(scene: Scene) -> None:

@@ -116,16 +116,13 @@ class LogWatch:
 
     def tell(self, event: Event, step: Step) -> None:
         """Begin to read the logs of ranks as they start, and stop as they are ended."""
-        files, life = self._workers.logs, self._life
-        if life is not None and step.state.phase is not Phase.RUNNING:
+        files, life, running = self._workers.logs, self._life, step.state.phase is Phase.RUNNING
+        self._last = None if life is None and running else self._last  # of a life that begins none is known
+        if life is not None and not running:
             self._life = None  # a life that was short may have said more than was read
             if not life.told:
                 self._tasks.send(lambda: self._read(life, ended=True))
-        if (
-            not isinstance(event, IncarnationStarted)
-            or step.state.phase is not Phase.RUNNING
-            or files is None
-        ):
+        if not isinstance(event, IncarnationStarted) or not running or files is None:
             return
         plan = step.state.plan
         stayed = frozenset[int]() if plan is None else plan.kept
@@ -154,7 +151,8 @@ class LogWatch:
         """
         if place.step is not None:
             return place.step
-        told = [(one, self._step_in(*one)) for one in place.sizes]
+        sizes = place.sizes or self.place().sizes  # noted before its logs were known: as of now
+        told = [(one, self._step_in(*one)) for one in sizes]
         newest = max((step for _, step in told if step is not None), default=None)
         began = {id(log) for (log, _, _), step in told if step is not None}
         later = (_first_behind(*one) for one, _ in told if newest is not None and id(one[0]) not in began)
