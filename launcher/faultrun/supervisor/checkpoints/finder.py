@@ -59,9 +59,7 @@ class CheckpointFinder:
         neighbours: OtherRuns | None = None,
         saves: SavesKnown | None = None,
     ) -> None:
-        self._meter = meter
-        self._spec = spec
-        self._catalog = catalog
+        self._meter, self._spec, self._catalog = meter, spec, catalog
         catalog.world_size = spec.topology.world_size
         self._clock = clock
         self._saves = SavesKnown() if saves is None else saves
@@ -136,10 +134,13 @@ class CheckpointFinder:
         """What the script wrote before it began to train, and tells no step: fetched weights, a cache."""
         asked = self._spec.recovery.resume is Resume.ALWAYS or self._spec.recovery.formats
         several = len(self._spec.topology.nodes) > 1
-        if asked or several or not (seen.prepared and self._saves.whole):
+        if asked or several:
             return []
-        prepared, entries = {*seen.prepared} - {request.expects}, self._catalog.scan().entries
-        return [one for one in entries if one.path in prepared and not one.identity.tells]
+        early = {*seen.prepared} if self._saves.whole else set()
+        if self._lists is not None and not self._saves.whole:
+            early = self._lists.no_saves(self._catalog)
+        early -= {request.expects}
+        return [one for one in self._catalog.scan().entries if one.path in early and not one.identity.tells]
 
     def _of_other_runs(self, resumed: str) -> dict[Entry, str]:
         """What others wrote here while we were away and do not say so in it, with the name of the run."""

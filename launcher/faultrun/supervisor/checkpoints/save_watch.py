@@ -210,8 +210,7 @@ class SaveWatch(SavesKnown):
                 self._times[seen.path] += self._root_of(seen.path) != ""
                 if self._times[seen.path] == _REPEATED:
                     self._silent(self._life)
-                if self._trained:
-                    self._settle_soon()
+                self._settle_soon()
         if read and self._watch.whole:
             yield CheckpointsOpened(at_s=self._reactor.now(), incarnation=self._life, paths=tuple(read))
 
@@ -310,9 +309,9 @@ class SaveWatch(SavesKnown):
         self._sort_early()
         self._take_steps()
         with self._lock:
-            seen, kinds = self._learner.seen, self._learner.kinds
+            seen, kinds, early = self._learner.seen, self._learner.kinds, tuple(self._early)
         if self._note is not None:
-            self._note(seen)
+            self._note(replace(seen, prepared=(*seen.prepared, *early)))
         now_s = self._reactor.now()
         new = len(seen.saves) <= _TOLD_EACH or kinds != self._kinds or not self._running
         if seen != self._told and (new or now_s >= self._next_s):
