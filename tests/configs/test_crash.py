@@ -31,9 +31,7 @@ class Dying:
     """A disk whose user is killed at its n-th call: before it, half way through writing, or right after."""
 
     def __init__(self, at: int, when: str) -> None:
-        self.calls = 0
-        self._at = at
-        self._when = when
+        self.calls, self._at, self._when = 0, at, when
 
     def __getattr__(self, name: str) -> Callable[..., object]:
         real = getattr(LOCAL, name)

@@ -128,8 +128,7 @@ class Meddling(Disk):
     """A disk on which somebody else writes the file while it is being edited, some times."""
 
     def __init__(self, victim: Path, times: int) -> None:
-        self.victim = victim
-        self.times = times
+        self.victim, self.times = victim, times
 
     def sync(self, descriptor: int) -> None:
         super().sync(descriptor)

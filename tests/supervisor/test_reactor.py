@@ -32,8 +32,7 @@ class Bell:
 
     def __init__(self, reactor: Reactor, number: int) -> None:
         self._read_end, self._write_end = os.pipe()
-        self._number = number
-        self._reactor = reactor
+        self._number, self._reactor = number, reactor
         reactor.watch(self._read_end, self._heard)
 
     def ring(self) -> None:

@@ -118,9 +118,7 @@ class Session:
 
     def moves_to(self, incarnation: int, progress: str) -> None:
         """This process is a worker of the next incarnation from now on, with a slot in another page."""
-        self.incarnation = incarnation
-        self.progress = progress
-        self.has_joined = True
+        self.incarnation, self.progress, self.has_joined = incarnation, progress, True
 
     def beside(self, path: Path, rank: int) -> Path:
         """Where ``rank`` has what is ``path`` for us: ``--worker_dir`` may give each a folder of its own.

@@ -95,9 +95,7 @@ class Control:
 
         No step is awaited of those that are ``missing``.
         """
-        self._incarnation = incarnation
-        self._page = page
-        self._first_step_told = False
+        self._incarnation, self._page, self._first_step_told = incarnation, page, False
         self._began.clear()
         self._stands.clear()
         self._gasp = None

@@ -51,8 +51,7 @@ class Watched(ms.train.Callback):  # type: ignore[misc]  # MindSpore has no type
 
     def __init__(self, done: int, network: nn.Cell) -> None:
         super().__init__()
-        self.done = done
-        self.network = network
+        self.done, self.network = done, network
         self.seen = Path(f"seen_{LIFE}_{get_rank()}.jsonl").open("a", buffering=1)  # noqa: SIM115
 
     def on_train_step_begin(self, run_context: Any) -> None:

@@ -51,10 +51,7 @@ class FakeSupervisor:
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
-        self.world_size = world_size
-        self.grace_s = grace_s
-        self.imports = imports
-        self.asks_survivors = True
+        self.world_size, self.grace_s, self.imports, self.asks_survivors = world_size, grace_s, imports, True
         self.children: dict[int, Child] = {}
         self._changed = threading.Condition()
         self._peers: dict[int, socket.socket] = {}

@@ -143,8 +143,7 @@ class Asks(lightning.Callback):  # type: ignore[misc]
     """Saves as faultrun's helper thread does, at the ``hook`` that is called for the ``turn``-th time."""
 
     def __init__(self, hook: str, turn: int, gasp: Any) -> None:
-        self._left = turn
-        self._gasp = gasp
+        self._left, self._gasp = turn, gasp
         self.path = ""
         setattr(self, hook, self._called)
 

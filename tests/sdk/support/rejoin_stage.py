@@ -69,9 +69,7 @@ class RejoinStage:
         self.script, self.words, self.imports = script, words, imports
         self.replaces = self.repairs = True
         self.refused: frozenset[int] = frozenset()
-        self.damages = False
-        self.incarnation = 0
-        self.all_stayed = False
+        self.damages, self.incarnation, self.all_stayed = False, 0, False
         self.ranks: dict[int, Rank] = {}
         self.dead: list[Rank] = []
         self.incidents: list[Incident] = []

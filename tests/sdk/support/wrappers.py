@@ -68,8 +68,7 @@ class FabricModule(torch.nn.Module):  # type: ignore[misc]
 
     def __init__(self, module: torch.nn.Module) -> None:
         super().__init__()
-        self._forward_module = module
-        self._original_module = module
+        self._forward_module, self._original_module = module, module
 
     def forward(self, value: Any) -> Any:
         return self._forward_module(value)
@@ -79,8 +78,7 @@ class DataLoaderShard:
     """Goes through a loader that it keeps, one batch ahead; its epoch is a count of its own."""
 
     def __init__(self, loader: Any) -> None:
-        self.base_dataloader = loader
-        self.iteration = 0
+        self.base_dataloader, self.iteration = loader, 0
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -111,8 +109,7 @@ class FabricDataLoader:
 
     def __init__(self, loader: Any) -> None:
         self.__dict__.update(loader.__dict__)
-        self._dataloader = loader
-        self._num_iter_calls = 0
+        self._dataloader, self._num_iter_calls = loader, 0
 
     def __iter__(self) -> Iterator[Any]:
         self._dataloader.sampler.set_epoch(self._num_iter_calls)

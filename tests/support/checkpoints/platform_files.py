@@ -118,8 +118,7 @@ class ConfigMapVolume:
     """A folder that kubelet fills: names are links through ``..data``, which is swapped in one step."""
 
     def __init__(self, folder: Path, **files: str) -> None:
-        self.folder = folder
-        self._generation = 0
+        self.folder, self._generation = folder, 0
         folder.mkdir(parents=True, exist_ok=True)
         self.publish(**files)
 

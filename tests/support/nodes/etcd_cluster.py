@@ -145,8 +145,7 @@ class EtcdCluster:
         self, network: Network, members: Sequence[str], folder: Path, program: Path | None = None
     ) -> None:
         self._program = program or newest_program()
-        self._network = network
-        self._folder = folder
+        self._network, self._folder = network, folder
         self.members = {name: network[name] for name in members}
 
     @property

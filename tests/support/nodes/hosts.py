@@ -34,10 +34,7 @@ class Host:
     """One host. ``address`` is where the others reach it."""
 
     def __init__(self, name: str, address: str, mark: str, namespace: Namespace | None) -> None:
-        self.name = name
-        self.address = address
-        self.mark = mark
-        self._namespace = namespace
+        self.name, self.address, self.mark, self._namespace = name, address, mark, namespace
         self._started: list[subprocess.Popen[bytes]] = []
 
     def __repr__(self) -> str:

@@ -101,18 +101,14 @@ class FakeWorld:
         plan: Plan | None = None,
         now_s: float = 0.0,
     ) -> None:
-        self.now_s = now_s
-        self.around = around
+        self.now_s, self.around = now_s, around
         self.living: dict[int, int] = {}
         self.hung: set[int] = set()
         self.performed: list[Action] = []
         self.timers: dict[Timer, StartTimer] = {}
         self.incarnation = -1
         self.coming: deque[Event] = deque()
-        self._rules = rules
-        self._node = node
-        self._plan = plan
-        self._next_pid = 1000
+        self._rules, self._node, self._plan, self._next_pid = rules, node, plan, 1000
 
     def wait(self) -> Iterable[Event]:
         """See ``interfaces.Executor``."""

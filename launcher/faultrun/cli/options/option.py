@@ -105,8 +105,7 @@ class Option(Generic[_T]):
     section: type = field(default=object, init=False, repr=False)
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-        self.section = owner
+        self.name, self.section = name, owner
 
     @overload
     def __get__(self, options: None, owner: type) -> "Option[_T]": ...

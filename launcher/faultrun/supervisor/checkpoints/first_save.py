@@ -39,9 +39,7 @@ class FirstSaveWatch:
         is_early: Callable[[str], bool] = lambda _: False,
         is_left_alone: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        self._reactor = reactor
-        self._errands = errands
-        self._listed = listed
+        self._reactor, self._errands, self._listed = reactor, errands, listed
         self._is_early, self._is_left_alone = is_early, is_left_alone
         self._life = -1
         self._began_s = 0.0

@@ -38,9 +38,7 @@ class Rejoin:
     train_on = SimpleNamespace(reads=lambda _: None, attempts=lambda **_: None)
 
     def __init__(self, training: Training) -> None:
-        self._training = training
-        self.is_lost = False
-        self.rejoined = 0
+        self._training, self.is_lost, self.rejoined = training, False, 0
         self.why_not = ""
         self.broken: Exception | None = None
 
