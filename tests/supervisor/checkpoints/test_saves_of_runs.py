@@ -116,14 +116,14 @@ def test_what_a_run_of_that_name_and_script_wrote_is_gone_on_with_until_it_has_e
     assert set(folder.not_of(folder.run("mine", "third"))) == {"net-1_1.ckpt", "net-1_2.ckpt", "net-1_4.ckpt"}
 
 
-def test_what_a_run_wrote_before_it_trained_is_no_save_of_any(folder: Folder) -> None:
-    early, catalog = folder.saved("net-1_1.ckpt").saves[0].files, Catalog((folder.root,), settle_s=0.0)
+def test_what_a_run_wrote_before_it_trained_is_no_save_of_another(folder: Folder) -> None:
+    early = folder.saved("net-1_1.ckpt").saves[0].files
     folder.run("mine").note(SavesSeen(prepared=early))
     mine = folder.run("mine")
-    assert (mine.no_saves(catalog), folder.of(mine), folder.order(mine)) == ({*early}, set(), None)
+    assert (folder.of(mine), folder.order(mine), folder.not_of(mine)) == (set(), None, {})
     assert folder.not_of(folder.run("another")) == {"net-1_1.ckpt": "run mine"}
     mine.note(SavesSeen(saves=(SeenSave(files=early),)))
-    assert (mine.no_saves(catalog), folder.of(mine)) == (set(), {"net-1_1.ckpt"})
+    assert (folder.of(mine), folder.order(mine)) == ({"net-1_1.ckpt"}, ["net-1_1.ckpt"])
 
 
 def test_what_a_run_of_that_name_may_have_missed_is_not_gone_on_with(folder: Folder) -> None:

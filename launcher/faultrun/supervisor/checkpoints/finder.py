@@ -134,13 +134,10 @@ class CheckpointFinder:
         """What the script wrote before it began to train, and tells no step: fetched weights, a cache."""
         asked = self._spec.recovery.resume is Resume.ALWAYS or self._spec.recovery.formats
         several = len(self._spec.topology.nodes) > 1
-        if asked or several:
+        if asked or several or not (seen.prepared and self._saves.whole):
             return []
-        early = {*seen.prepared} if self._saves.whole else set()
-        if self._lists is not None and not self._saves.whole:
-            early = self._lists.no_saves(self._catalog)
-        early -= {request.expects}
-        return [one for one in self._catalog.scan().entries if one.path in early and not one.identity.tells]
+        prepared, entries = {*seen.prepared} - {request.expects}, self._catalog.scan().entries
+        return [one for one in entries if one.path in prepared and not one.identity.tells]
 
     def _of_other_runs(self, resumed: str) -> dict[Entry, str]:
         """What others wrote here while we were away and do not say so in it, with the name of the run."""

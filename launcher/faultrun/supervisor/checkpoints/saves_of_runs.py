@@ -24,8 +24,8 @@ from faultrun.supervisor.checkpoints.other_runs import OtherRuns
 _PREFIX = ".saves."
 _MISSED = ""
 """Listed where saves may be missing: the kernel told of too many, or another run saved there, too."""
-_NO_SAVE = "/"
-"""Before the name of what was written before training began, such as weights that were fetched."""
+_EARLY = "/"
+"""Before the name of what was written before a first step was told, such as weights that were fetched."""
 _ENDED = b"null"
 """The line of a run that ended well."""
 _TIDY_AFTER = 200
@@ -74,7 +74,7 @@ class SavesOfRuns:
         for root, found in self._by_root(files).items():
             self._add(root, dict(sorted(found, key=lambda one: one[1])))  # of one look, by their times
         for root, found in self._by_root(seen.prepared).items():
-            self._add(root, {f"{_NO_SAVE}{name}": at_ns for name, at_ns in found})
+            self._add(root, {f"{_EARLY}{name}": at_ns for name, at_ns in found})
 
     def _add(self, root: str, times: dict[str, int]) -> None:
         own = self._own[root]
@@ -87,7 +87,7 @@ class SavesOfRuns:
         if anew := self._added[root] > _TIDY_AFTER:
             there = dict(self._by_root(f"{root}/{name}" for name in own).get(root, []))
             missed = {_MISSED: 0} if _MISSED in own else {}
-            kept = {name: at_ns for name, at_ns in own.items() if name.removeprefix(_NO_SAVE) in there}
+            kept = {name: at_ns for name, at_ns in own.items() if name.removeprefix(_EARLY) in there}
             new = self._own[root] = missed | kept
             self._added[root] = 0
         with suppress(OSError):
@@ -98,7 +98,7 @@ class SavesOfRuns:
 
         What of ``there`` is newer than all of them was written while it was not watched.
         """
-        names = {name for own in self._own.values() for name in own if not name.startswith(_NO_SAVE)}
+        names = {name for own in self._own.values() for name in own if not name.startswith(_EARLY)}
         if not names or _MISSED in names:
             return None
         own = [
@@ -119,16 +119,6 @@ class SavesOfRuns:
     def ours(self, catalog: Catalog) -> set[Entry]:
         """Checkpoints that do not say whose they are and this run wrote, or one that it goes on with."""
         return {one for one, who in self._writers(catalog) if who == ""}
-
-    def no_saves(self, catalog: Catalog) -> set[str]:
-        """Checkpoints with a file that our script wrote before it began to train, and none since."""
-        return {
-            one.path
-            for one in catalog.scan().entries
-            for root, files in self._by_root(catalog.files_of(one)).items()
-            for name, at_ns in files
-            if self._own[root].get(f"{_NO_SAVE}{name}") == at_ns != self._own[root].get(name)
-        }
 
     def _writers(self, catalog: Catalog) -> Iterator[tuple[Entry, str | None]]:
         """Who wrote each checkpoint that does not say so: "" we, None if unknown, else the run in words."""
@@ -151,7 +141,7 @@ class SavesOfRuns:
                 name, listed = path.name.removeprefix(_PREFIX), _listed(path)
                 goes_on = self._neighbours.is_namesake(name) and name not in self._neighbours.namesakes
                 goes_on = goes_on and _MISSED not in listed and _is_open(path, self._script)
-                wrote = {one.removeprefix(_NO_SAVE): at_ns for one, at_ns in listed.items()}
+                wrote = {one.removeprefix(_EARLY): at_ns for one, at_ns in listed.items()}
                 yield ("", listed) if goes_on else (f"run {name.partition('@')[0]}", wrote)
 
     def _by_root(self, files: Iterable[str]) -> dict[str, list[tuple[str, int]]]:
