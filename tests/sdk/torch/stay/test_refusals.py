@@ -28,6 +28,7 @@ from faultrun.sdk.torch.group.process_group import TrainingGroup
 from faultrun.sdk.torch.stay.preconditions import Preconditions
 from faultrun.sdk.torch.stay.rejoin import Rejoin
 from faultrun.sdk.worker.death_note import tells_of_a_dead_peer
+from support.machine.processes import wait_until
 
 pytestmark = [pytest.mark.torch, pytest.mark.long]
 
@@ -158,8 +159,8 @@ def test_a_sharded_teacher_beside_the_model_enters_the_next_groups_with_it_while
     assert [info.shard_process_group for info in infos] == [dist.group.WORLD] * len(infos)
     teacher.clear()
     infos.clear()
-    sharded.finds_others()
-    assert not sharded_beside(model)
+    # a collection does nothing while that of another thread goes on
+    wait_until(lambda: not sharded_beside(model), what="the end of the teacher")
 
 
 def test_several_process_groups_are_refused_and_so_is_a_backend_that_cannot_be_left() -> None:
