@@ -107,7 +107,9 @@ class SavesOfRuns:
             for name, at_ns in self._by_root(f"{root}/{one}" for one in listed if one in names).get(root, [])
             if listed.get(name) == at_ns
         ]
-        newest_ns = max(own, default=(0, ""))[0]
+        if not own:  # all were written to, or touched, since: their steps and names decide
+            return None
+        newest_ns = max(own)[0]
         later = [(stamp.mtime_ns, path) for path, stamp in there.items() if stamp.mtime_ns > newest_ns]
         ordered = own if len(self._own) == 1 else sorted(own)
         return order_of((path,) for _, path in (*ordered, *sorted(later)))
