@@ -120,9 +120,6 @@ class SaveWatch(SavesKnown):
             self._reactor.forget(self._watch.fd)
         self._trained = True  # a first step that a rank printed may be in its log, and not read yet
         if errands is not None:
-            errands.drop()
-            if not errands.idle():  # a save that is still read back holds nothing up
-                errands = BackgroundTasks(self._reactor)
             errands.send(lambda: self._note_steps(self._life))
             errands.settle(_ALL_OF_IT_S)  # its file system may hang
         self._watch.close()
