@@ -62,7 +62,8 @@ class FolderWatch:
         self.roots = tuple(roots)
         self._real = {os.path.realpath(root): root for root in self.roots}
         self._beside = tuple(dict.fromkeys(map(os.path.realpath, beside)))
-        self._heard_beside, self._most = 0, most
+        self._heard_beside = 0
+        self._most = most
         self._inotify = Inotify()
         self.fd = self._inotify.fd
         self.whole = self.fd >= 0

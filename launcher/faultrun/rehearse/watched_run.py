@@ -54,7 +54,8 @@ class WatchedRun:
         self.command = tuple(command)
         self.log_dir = log_dir
         self.view = RunView()
-        self.logs, self.saves = logs, saves
+        self.logs = logs
+        self.saves = saves
         self.lives: dict[int, LifeSeen] = {}
         self.failed_first: dict[int, int] = {}
         self.hang_over_at = self.cut_at = 0.0

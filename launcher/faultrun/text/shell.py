@@ -60,7 +60,8 @@ def tokens(script: str) -> Iterator[Token]:
 
 class _Scanner:
     def __init__(self, text: str) -> None:
-        self._text, self._at = text, 0
+        self._text = text
+        self._at = 0
         self._here: list[tuple[str, bool]] = []
 
     def tokens(self) -> Iterator[Token]:

@@ -58,8 +58,7 @@ def test_a_file_belongs_to_who_wrote_it_last(folder: Folder) -> None:
     folder.run("mine").note(folder.saved("net-1_1.ckpt"))
     folder.run("another").note(folder.saved("net-1_1.ckpt"))
     assert folder.not_of(folder.run("mine")) == {"net-1_1.ckpt": "run another"}
-    again = folder.run("mine")
-    again.note(folder.saved("net-1_1.ckpt"))
+    (again := folder.run("mine")).note(folder.saved("net-1_1.ckpt"))
     assert folder.not_of(again) == folder.not_of(folder.run("mine")) == {}
     os.utime(f"{folder.root}/net-1_1.ckpt")
     assert folder.not_of(folder.run("another")) == {}, "nobody knows who touched it"
@@ -118,12 +117,13 @@ def test_what_a_run_of_that_name_and_script_wrote_is_gone_on_with_until_it_has_e
 
 def test_what_a_run_wrote_before_it_trained_is_no_save_of_another(folder: Folder) -> None:
     early = folder.saved("net-1_1.ckpt").saves[0].files
-    folder.run("mine").note(SavesSeen(prepared=early))
-    mine = folder.run("mine")
+    (mine := folder.run("mine")).note(SavesSeen(prepared=early))
     assert (folder.of(mine), folder.order(mine), folder.not_of(mine)) == (set(), None, {})
     assert folder.not_of(folder.run("another")) == {"net-1_1.ckpt": "run mine"}
     mine.note(SavesSeen(saves=(SeenSave(files=early),)))
     assert (folder.of(mine), folder.order(mine)) == ({"net-1_1.ckpt"}, ["net-1_1.ckpt"])
+    os.utime(f"{folder.root}/net-1_1.ckpt")
+    assert folder.order(mine) is None, "no save has its time"
 
 
 def test_what_a_run_of_that_name_may_have_missed_is_not_gone_on_with(folder: Folder) -> None:

@@ -105,7 +105,8 @@ class Option(Generic[_T]):
     section: type = field(default=object, init=False, repr=False)
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.name, self.section = name, owner
+        self.name = name
+        self.section = owner
 
     @overload
     def __get__(self, options: None, owner: type) -> "Option[_T]": ...

@@ -41,7 +41,8 @@ class SharedBatches:
             because = f"{samples} samples do not fill batches of {batch} for {full} ranks"
             hint = "give as batch what one rank takes in a step, at most samples / ranks"
             raise FaultrunError("SharedBatches has no step in an epoch", because=because, hint=hint)
-        self._steps, self._epoch = steps, 0
+        self._steps = steps
+        self._epoch = 0
 
     def __len__(self) -> int:
         """Steps in an epoch."""

@@ -29,7 +29,8 @@ class ExitWatch:
 
     def __init__(self) -> None:
         self._lowest: FrameType | None = None
-        self._newest, self._exited_with_zero = 0, False
+        self._newest = 0
+        self._exited_with_zero = False
         self._exit = sys.exit
         sys.exit = self._exiting
 

@@ -47,7 +47,8 @@ class ProgressSlot:
         self._file: OwnFile | None = None
         self.was_closed = False
         self._step, self._epoch, self._count = 0, -1, 0
-        self._work, self._saving = _COMPUTING, 0
+        self._work = _COMPUTING
+        self._saving = 0
         self.moves_to(where)
 
     def moves_to(self, where: str) -> None:

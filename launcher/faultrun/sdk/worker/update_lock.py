@@ -63,7 +63,8 @@ class UpdateLock:
         self.is_wanted = False
         """Whether a reader waits for a consistent moment."""
         self.phase = UpdatePhase.STARTING
-        self.boundaries, self.stopped = 0, False
+        self.boundaries = 0
+        self.stopped = False
         self._spoilt = ""
 
     def begin(self) -> None:

@@ -49,7 +49,8 @@ class RendezvousStore:
         self._most_strangers = ranks + _SPARE_STRANGERS
         self._secret: str | None = None
         self._values: dict[str, bytes] = {}
-        self._bytes, self._most_bytes = 0, most_bytes
+        self._bytes = 0
+        self._most_bytes = most_bytes
         self._guests: dict[int, _Guest] = {}
         reactor.watch(self._listener.fileno(), self._accept)
 

@@ -159,8 +159,7 @@ def test_a_sharded_teacher_beside_the_model_enters_the_next_groups_with_it_while
     assert [info.shard_process_group for info in infos] == [dist.group.WORLD] * len(infos)
     teacher.clear()
     infos.clear()
-    # a collection does nothing while that of another thread goes on
-    wait_until(lambda: not sharded_beside(model), what="the end of the teacher")
+    wait_until(lambda: not sharded_beside(model), what="its end, if another thread collects garbage now")
 
 
 def test_several_process_groups_are_refused_and_so_is_a_backend_that_cannot_be_left() -> None:

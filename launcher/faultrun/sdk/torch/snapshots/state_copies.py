@@ -53,7 +53,8 @@ class StateCopies:
                 training, interval, self._write_state, self._sum, self._fails, self._wait_for_next_node
             )
         self._next_node = CopiesArriving(worker)
-        self._suffix, self._asked = suffix, False
+        self._suffix = suffix
+        self._asked = False
         self._told: list[int] = []
         self._snapshots: Snapshots | None = None
         self.full = ""

@@ -74,7 +74,8 @@ class Rejoin:
         self._entered = self._able = False
         self._alike: SameSettings | None = None
         """The settings of a rank that could rejoin as training began: all such ranks meet at the end."""
-        self._steps, self._said = 0, False
+        self._steps = 0
+        self._said = False
         self.of_newcomer = worker.session.is_outside
         """Whether this process came to take a place, and takes it here."""
         training.survivors_stay, training.inside = True, not self.of_newcomer
