@@ -94,7 +94,7 @@ while True:
     sdk.step(step)
     if step == 3: say("ready")
     time.sleep(0.02)
-    if not all(one.is_alive() for one in loaders): raise RuntimeError("DataLoader worker is killed by signal")
+    if not all([one.is_alive() for one in loaders]): raise RuntimeError("a loader is killed by signal")
 """
 
 

@@ -16,14 +16,16 @@ _UNANSWERED = 62
 _TOLD = (*OUTLIVED, 2, 15)
 
 
-def child_was_told() -> bool:
+def child_was_told(*, reaped: bool = False) -> bool:
     """Whether a signal that means a stop has ended a child that ``multiprocessing`` knows, as data loaders.
 
     A platform that signals all processes of a job meets children before their rank, and loops fail for them.
+    ``reaped``: also one that is reaped, as by torch's loader before it fails, or that the script ended.
     """
     from multiprocessing import process
 
-    return any(-(child.exitcode or 0) in _TOLD for child in tuple(process._children))  # type: ignore[attr-defined]
+    known = [one() for one in tuple(process._dangling.data)] if reaped else process._children  # type: ignore[attr-defined]
+    return any(one and one._popen and -(one._popen.poll() or 0) in _TOLD for one in tuple(known))
 
 
 def outlive() -> None:
