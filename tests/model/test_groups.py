@@ -40,8 +40,7 @@ def test_no_rank_begins_anew_whoever_dies_as_others_finish() -> None:
 
 
 @pytest.mark.parametrize(
-    ("guard", "law"),
-    [("takes back", "another count"), ("common step", "another count"), ("all", "not all")],
+    ("guard", "law"), [("takes back", "another count"), ("common step", "another count"), ("all", "not all")]
 )
 def test_without_this_guard_a_law_breaks(guard: str, law: str) -> None:
     bad, _, _, _ = explore(begun(guard), ENOUGH)

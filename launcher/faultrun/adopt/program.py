@@ -189,9 +189,7 @@ def _fit(
         folders = filler.checkpoint_dirs(1)
         told = not code.asked or _typed(folders, args)
         fit = replace(
-            fit,
-            folders=folders if told and not code.computed else (),
-            arguments=filler.resume_args(),
+            fit, folders=folders if told and not code.computed else (), arguments=filler.resume_args()
         )
         rewrites = [f"{places.shown(Path(one.file))}:{one.key}" for one in filler.rewrites()[0]]
     except ConfigError as error:

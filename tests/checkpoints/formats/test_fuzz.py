@@ -192,8 +192,7 @@ def test_sidecars_give_a_digest_or_nothing(tmp_path: Path, text: bytes) -> None:
 @QUICK
 @given(
     names=st.lists(
-        st.text(st.characters(codec="utf-8", blacklist_characters="/\0"), min_size=1, max_size=40),
-        max_size=6,
+        st.text(st.characters(codec="utf-8", blacklist_characters="/\0"), min_size=1, max_size=40), max_size=6
     )
 )
 @example(names=["-1_5.ckpt", ".ckpt", "_1-1_1.ckpt", "a-99999999999999999999_1.ckpt", "ttp_rank_0-1_1.ckpt"])

@@ -135,10 +135,7 @@ OVERCOME = ["WARNING: CUDA out of memory in step 5, batch 64 -> 32", "step 45 lo
 
 @pytest.mark.parametrize(
     ("status", "raised"),
-    [
-        (Signaled(signum=9), None),
-        (FAILED, Raised(kind="ValueError", message="label 17 is out of range")),
-    ],
+    [(Signaled(signum=9), None), (FAILED, Raised(kind="ValueError", message="label 17 is out of range"))],
 )
 def test_memory_that_ran_out_long_ago_explains_no_program_error_and_no_kill(
     status: ExitStatus, raised: Raised | None

@@ -195,11 +195,7 @@ def test_a_rank_that_finds_that_it_cannot_go_on_alone_has_all_wait_for_the_newco
     story.performed(FreeSurvivors)
     shares(story, 2, why="all_gather needs rank 1").rang(Timer.HEAL)
     assert story.performed(FreeSurvivors)
-    assert (story.plan.missing, story.plan.newcomers, story.plan.heals) == (
-        frozenset(),
-        frozenset({1}),
-        True,
-    )
+    assert (story.plan.missing, story.plan.newcomers, story.plan.heals) == (frozenset(), frozenset({1}), True)
     assert len(story.plan.ledger.restarts) == 1
 
 

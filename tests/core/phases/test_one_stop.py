@@ -65,9 +65,7 @@ def _ends(story: Story, rank: int, how: str, signum: int) -> None:
     done=st.booleans(),
 )
 def test_ranks_that_end_with_0_are_stopped_if_one_took_a_signal_to_stop_a_window_before_or_less(
-    signum: int,
-    ago_s: list[float | None],
-    done: bool,
+    signum: int, ago_s: list[float | None], done: bool
 ) -> None:
     story = Story(3).begins()
     for rank in range(3):

@@ -7,14 +7,7 @@ import pytest
 from faultrun.core.standby.healing import COMES_S, RETRY_S
 from faultrun.core.standby.policy import decide_standbys
 from faultrun.core.standby.state import StandbyState
-from faultrun.model.actions import (
-    Action,
-    DismissStandbys,
-    ParkStandby,
-    SeatStandbys,
-    Spawn,
-    StartTimer,
-)
+from faultrun.model.actions import Action, DismissStandbys, ParkStandby, SeatStandbys, Spawn, StartTimer
 from faultrun.model.events import (
     Event,
     FirstStep,

@@ -142,9 +142,7 @@ def test_a_forked_saver_of_a_killed_rank_writes_its_checkpoint_to_the_end(launch
     assert "whole" in run.log(0, 1)
 
 
-def test_who_has_only_inherited_an_open_checkpoint_is_not_waited_for(
-    launcher: Launcher,
-) -> None:
+def test_who_has_only_inherited_an_open_checkpoint_is_not_waited_for(launcher: Launcher) -> None:
     run = launcher.run(
         "os.makedirs('ck', exist_ok=True)\n"
         "file = open('ck/last.txt', 'w')\n"

@@ -42,13 +42,7 @@ from faultrun.nodes.protocol.plan_events import news_for_supervisor
 from faultrun.nodes.protocol.presence import LONGEST_WORDS, QUESTIONS_A_HOLD, present, questions, warned
 from faultrun.nodes.protocol.started_alike import refused
 from faultrun.nodes.protocol.waiting_ends import known_end, patience_over, since
-from faultrun.nodes.protocol.waiting_nodes import (
-    nodes_waiting,
-    noted,
-    own_aside,
-    plan_elsewhere,
-    spare_words,
-)
+from faultrun.nodes.protocol.waiting_nodes import nodes_waiting, noted, own_aside, plan_elsewhere, spare_words
 from faultrun.nodes.values.membership import (
     COORDINATOR_KEY,
     Act,

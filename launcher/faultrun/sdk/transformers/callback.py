@@ -28,12 +28,7 @@ from faultrun.sdk.torch.state.own_attributes import own_states
 from faultrun.sdk.torch.state.rng import restore_rng
 from faultrun.sdk.torch.state.state_dict import Parts, is_compiled, unwrapped, unwrapped_optimizer
 from faultrun.sdk.torch.training import Training
-from faultrun.sdk.transformers.folder import (
-    TrainerProgress,
-    callbacks_had_stopped,
-    finished_in,
-    put_back,
-)
+from faultrun.sdk.transformers.folder import TrainerProgress, callbacks_had_stopped, finished_in, put_back
 from faultrun.sdk.transformers.hub_names import read_by_class
 from faultrun.sdk.transformers.provider import GaspFolder
 from faultrun.sdk.transformers.trainer_changes import (
@@ -332,11 +327,7 @@ def _parts(trainer: Any) -> Parts:
         model=model,
         optimizers=(unwrapped_optimizer(trainer.optimizer),),
         objects=Objects(
-            {
-                **objects,
-                **({} if scaler is None else {"scaler": scaler}),
-                **own_states((trainer.optimizer,)),
-            }
+            {**objects, **({} if scaler is None else {"scaler": scaler}), **own_states((trainer.optimizer,))}
         ),
         wrapped=(trainer.model_wrapped,),
         device=device_of(model),

@@ -39,12 +39,7 @@ class NextNode:
     """Sends copies of the node ``node``, which listens where its workers do. Main thread."""
 
     def __init__(
-        self,
-        run_id: RunId,
-        node: NodeId,
-        meeting: Rendezvous,
-        memory: SnapshotMemory,
-        reactor: Reactor,
+        self, run_id: RunId, node: NodeId, meeting: Rendezvous, memory: SnapshotMemory, reactor: Reactor
     ) -> None:
         self._run_id, self._node, self._host, self._ports = run_id, node, meeting.master_addr, meeting.ports
         self._memory, self._reactor = memory, reactor

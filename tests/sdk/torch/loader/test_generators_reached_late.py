@@ -14,14 +14,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from faultrun.errors import FaultrunError
-from sdk.support.resumed_loops import (
-    GENERATORS,
-    Transformed,
-    assert_goes_on,
-    guarded,
-    number_from,
-    trained,
-)
+from sdk.support.resumed_loops import GENERATORS, Transformed, assert_goes_on, guarded, number_from, trained
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

@@ -92,10 +92,7 @@ class Job:
         self.net = nn.Linear(1, 1)
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.01)
         parts = Parts(
-            model=self.net,
-            optimizers=(self.optimizer,),
-            objects=Objects({}),
-            device=device_of(self.net),
+            model=self.net, optimizers=(self.optimizer,), objects=Objects({}), device=device_of(self.net)
         )
         writer = SaveWriter(Folder(directory=self.folder), Session())
         training = Training(lambda: parts, Worker(Session()), writer)

@@ -22,11 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from faultrun.errors import CannotNow
 from faultrun.sdk.stay.next_group import Join
 from faultrun.sdk.stay.rank_places import RankPlaces
-from faultrun.sdk.torch.group.empty_places import (
-    ScriptMeetings,
-    why_no_places,
-    with_places,
-)
+from faultrun.sdk.torch.group.empty_places import ScriptMeetings, why_no_places, with_places
 from faultrun.sdk.torch.group.group_store import open_store
 from faultrun.sdk.torch.group.tcp_connections import connections, shut
 from faultrun.sdk.torch.repair.torch_npu import npu

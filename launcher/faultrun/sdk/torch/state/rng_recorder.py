@@ -282,10 +282,7 @@ class RngRecorder:
 
 
 def recorder_of(
-    writer: SaveWriter,
-    steps: int,
-    device_rng: Callable[[], Any] | None,
-    noted: Callable[[], bytes] | None,
+    writer: SaveWriter, steps: int, device_rng: Callable[[], Any] | None, noted: Callable[[], bytes] | None
 ) -> RngRecorder:
     """In a file where there is a run to come back to, and something ``noted``, if it can be mapped."""
     if noted is not None:
