@@ -17,7 +17,10 @@ from support.checkpoints.ckpt_bytes import ckpt, save
 from support.stories.specs import a_spec
 from support.stories.story import POLICY, WINDOWS, Story
 
-STARTED = Story(1, POLICY, WINDOWS).begins().now(IncarnationStarted, ranks=(0,), master_port=29500)
+
+def started() -> Story:
+    """One rank has begun, and done no step."""
+    return Story(1, POLICY, WINDOWS).begins().now(IncarnationStarted, ranks=(0,), master_port=29500)
 
 
 class AtOnce:
@@ -30,6 +33,9 @@ class AtOnce:
 
     def now(self) -> float:
         return 0.0
+
+    def post(self, event: Event) -> None:
+        self.seen.append(event)
 
     def call_at(self, _at_s: float, call: Callable[[], Iterable[Event]]) -> None:
         self.later.append(call)
@@ -54,7 +60,7 @@ def seen(
     stamps = {path: Stamp(1, 1, 1) for path in before}
     is_theirs = (strangers or set()).__contains__
     watch = FirstSaveWatch(everything, everything, lambda: dict(stamps), is_left_alone=is_theirs)
-    for event, step in STARTED.steps:
+    for event, step in started().steps:
         if isinstance(event, IncarnationStarted):
             stamps |= {path: Stamp(2, 2, 2) for path in at_once}
         watch.tell(event, step)
@@ -123,9 +129,10 @@ class Loop(AtOnce):
 def a_watch_of(folder: Path, *, told: bool = True) -> tuple[SaveWatch, Any]:
     """One whose first rank has done a step, which is ``told``, and the loop and the errands that it has."""
     everything: Any = Loop()
-    watch = SaveWatch(everything, [str(folder)], [], everything, STARTED.state.run)
+    story = started().now(FirstStep, step=1) if told else started()
+    watch = SaveWatch(everything, [str(folder)], [], everything, story.state.run)
     watch.attach(everything, lambda *_: None, everything.noted.append)
-    for event, step in (STARTED.now(FirstStep, step=1) if told else STARTED).steps:
+    for event, step in story.steps:
         watch.tell(event, step)
     return watch, everything
 
@@ -156,6 +163,10 @@ def test_a_save_is_noted_though_its_rank_ends_before_its_log_is_read(tmp_path: P
     watch, everything = a_watch_of(tmp_path, told=False)
     everything.goes_on()
     (tmp_path / "model_2.pt").write_bytes(b"weights")
+    everything.seen += everything.hears()
+    everything.later.pop()()
+    everything.goes_on()
+    assert everything.noted[-1].prepared == (str(tmp_path / "model_2.pt"),)
     watch.close()
     assert [save.files for save in everything.noted[-1].saves] == [(str(tmp_path / "model_2.pt"),)]
 

@@ -27,7 +27,7 @@ from faultrun.supervisor.reactor import BackgroundTasks, Reactor
 
 Describe = Callable[[int, Sequence[str]], FirstSaveTold | None]
 
-_SETTLED_S, _ALL_OF_IT_S, _AGAIN_S = 0.3, 2.0, 0.5
+_SETTLED_S, _ALL_OF_IT_S, _AGAIN_S, _MOMENT_S = 0.3, 2.0, 0.5, 0.1
 _OFTEN_S, _SHARE = 10.0, 0.05
 """What is known of saves is written down no oftener, nor than this share of the time since the start."""
 _MOST_EARLY, _REPEATED = 256, 3
@@ -120,8 +120,10 @@ class SaveWatch(SavesKnown):
             self._reactor.forget(self._watch.fd)
         self._trained = True  # a first step that a rank printed may be in its log, and not read yet
         if errands is not None:
-            errands.send(lambda: self._note_steps(self._life))
-            errands.settle(_ALL_OF_IT_S)  # its file system may hang
+            errands.settle(_MOMENT_S)  # no longer: it may read a dying gasp back
+            last = BackgroundTasks(self._reactor)
+            last.send(lambda: self._note_steps(self._life))
+            last.settle(_ALL_OF_IT_S)  # its file system may hang
         self._watch.close()
 
     def tell(self, event: Event, step: Step) -> None:
