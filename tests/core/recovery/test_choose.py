@@ -230,3 +230,15 @@ def test_candidates_but_none_whole_is_not_the_same_as_nothing_found() -> None:
     empty = Refusal(path="z", global_step=2, why="is empty")
     only_empty, _ = resolve([], Need(world=World(size=1)), broken=(empty,))
     assert only_empty == NoneUsable(refused=(empty,))
+
+
+def test_a_rank_is_what_the_option_that_tells_each_rank_its_file_says() -> None:
+    """A number without such words may count saves: files of one step, seen as several saves, are of one."""
+    need = Need(world=World(size=2, own_files=True, own_name=r"m_(\d+)\.pt"))
+    older, newer = ([entry(f"ckpt/m_{one}.pt", at, written=at + one) for one in (0, 1)] for at in (10, 20))
+    other = entry("ckpt/o_0.pt", 20, written=22)
+    point = settled([*newer, other], need)[0].point
+    assert [point.path_for(rank) for rank in (0, 1)] == ["ckpt/m_0.pt", "ckpt/m_1.pt"]
+    choice = resolve([newer[0], older[1], other], need)[0]
+    assert reasons(choice)["ckpt/o_0.pt"] == "the option that tells each rank its file names another"
+    assert isinstance(choice, NoneUsable)

@@ -73,6 +73,7 @@ def choose(
     cannot be listed): it makes "nothing whole" out of "nothing found". Files of another run count as nothing
     of ours.
     """
+    candidates = [*_of_told_ranks(candidates, need)]
     foreign = [_refusal(entry, _foreign(entry, need)) for entry in candidates if _foreign(entry, need)]
     ours = [entry for entry in candidates if not _foreign(entry, need)]
     refused: list[Refusal] = [*broken]
@@ -137,11 +138,28 @@ def _foreign(entry: Entry, need: Need) -> str:
     return f"written by run {entry.run_id}, this is run {need.whose.run_id}"
 
 
+def _of_told_ranks(entries: Sequence[Entry], need: Need) -> Iterator[Entry]:
+    """``entries``, with a rank where only the option that tells each rank its file says which number that is.
+
+    Those of one step are of one save, though they were seen as several: a number may count saves.
+    """
+    named = re.compile(need.world.own_name if need.world.own_files else "")
+    ranks, written = dict[str, int](), dict[int | None, int]()
+    for one in entries:
+        told = named.fullmatch(one.path.rpartition("/")[2]) if one.rank is None else None
+        if told and told.groups():
+            ranks[one.path] = int(told[1])
+            written[one.global_step] = max(one.written, written.get(one.global_step, 0))
+    for one in entries:
+        at = one.written if one.global_step is None else written.get(one.global_step, 0)
+        yield replace(one, rank=ranks[one.path], written=at) if one.path in ranks else one
+
+
 def _unfit(entry: Entry, moment: Moment, need: Need) -> str:
     """Why ``entry`` must not be used, whatever its bytes are; '' if it may."""
     if any(one.accuses(entry.path, entry.identity) for one in need.doubt.quarantine):
         return "quarantined: two restarts made no progress past it"
-    own_name = need.world.own_name if entry.rank is not None else ""
+    own_name = need.world.own_name if need.world.own_files or entry.rank is not None else ""
     if entry.lacks or (own_name and not re.fullmatch(own_name, entry.path.rpartition("/")[2])):
         return entry.lacks or "the option that tells each rank its file names another"
     serves_any = serves_any_world(entry, need.world.groups, need.world.resharded)

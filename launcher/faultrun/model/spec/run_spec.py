@@ -241,7 +241,7 @@ class Recovery:
         """What the file of each rank is called, as a pattern; '' where the recovery point says it."""
         names = (text.rpartition("/")[2] for text in self._texts if "{rank}" in text and "/" in text)
         fixed = (name.split("{rank}") for name in names if "." in name and not re.search(r"{(?!rank})", name))
-        return next((r"\d+".join(map(re.escape, parts)) for parts in fixed), "")
+        return next((r"(\d+)".join(map(re.escape, parts)) for parts in fixed), "")
 
     @property
     def _texts(self) -> tuple[str, ...]:
