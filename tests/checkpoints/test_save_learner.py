@@ -249,6 +249,17 @@ def test_a_member_that_did_not_change_is_no_copy() -> None:
     assert told(learner)[-1] == ("B/vae.pt B/model.pt", 40)
 
 
+def test_what_is_in_the_file_of_each_rank_is_known_whichever_writes_first() -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for step, first in ((10, 0), (20, 1), (30, 0)):
+        saved(learner, step, f"last_rank{first}.pt", f"last_rank{1 - first}.pt")
+    assert learner.seen.saves[-1].digests == ("last_rank0.pt as of 30", "last_rank1.pt as of 30")
+    assert [one.digests[0] for one in learner.seen.saves[:2]] == [
+        "last_rank0.pt as of 10",
+        "last_rank1.pt as of 20",
+    ]
+
+
 def test_what_was_written_while_nobody_watched_is_newer_and_of_no_known_step() -> None:
     learner = SaveLearner(SavesSeen(), ("/ckpt",))
     for step in (10, 20):
@@ -257,8 +268,12 @@ def test_what_was_written_while_nobody_watched_is_newer_and_of_no_known_step() -
     before = learner.seen
     learner.met_again({"/ckpt/last.pt": "last.pt as of 20"})
     assert learner.seen == before
-    learner.met_again({"/ckpt/optim.pt": "another", "/ckpt/last.pt": "one more"})
-    assert told(learner)[-2:] == [("last.pt optim.pt", 20), ("optim.pt last.pt", None)]
+    learner.met_again({"/ckpt/last.pt": "another", "/ckpt/optim.pt": "one more"})
+    assert told(learner)[-2:] == [("last.pt optim.pt", 20), ("last.pt optim.pt", None)]
+    learner.met_again({"/ckpt/optim.pt": "a third", "/ckpt/last.pt": "a fourth"})
+    assert told(learner)[-2:] == [("optim.pt", None), ("last.pt", None)], "the last one is not finished"
+    learner.met_again({"/ckpt/optim.pt": "of the fourth"})
+    assert told(learner)[-2:] == [("optim.pt", None), ("last.pt optim.pt", None)]
 
 
 @pytest.mark.parametrize("at", [41, 44, 49])

@@ -11,14 +11,18 @@ from support.runs import Launcher, Run
 
 COUNT = TESTS / "faults" / "scripts" / "gasp_count.py"
 
-SAVES = """
-import json, struct, time
+WRITES = """
+import glob, json, struct, time
+def write(path, value, **told):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    tensor = {"dtype": "I32", "shape": [1], "data_offsets": [0, 4]}
+    head = json.dumps({"__metadata__": told, "w": tensor}).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(head)) + head + struct.pack("<i", value))
+"""
+SAVES = f"""{WRITES}
 def save(step):
-    os.makedirs("mnt/ckpt", exist_ok=True)
-    tensor = {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}
-    head = json.dumps({"__metadata__": {"step": str(step)}, "w": tensor}).encode()
-    with open("mnt/ckpt/last.tmp", "wb") as file:
-        file.write(struct.pack("<Q", len(head)) + head + bytes(4))
+    write("mnt/ckpt/last.tmp", step, step=str(step))
     os.rename("mnt/ckpt/last.tmp", "mnt/ckpt/last.safetensors")
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -66,23 +70,18 @@ def test_a_gasp_is_found_again_although_nobody_named_its_folder(launcher: Launch
     assert resumed_at(again)[-1] == 5
 
 
-TRAINS = """
-import json, struct
-os.makedirs("ckpt", exist_ok=True)
+TRAINS = f"""{WRITES}
 first = int(os.environ.get("FAULTRUN_RESUME_STEP") or os.environ["FIRST"]) + 1
 say("begins at", first)
 def save(step):
-    tensor = {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}
-    head = json.dumps({"__metadata__": {"step": str(step)}, "w": tensor}).encode()
-    with open("ckpt/new.tmp", "wb") as file:
-        file.write(struct.pack("<Q", len(head)) + head + bytes(4))
-    os.rename("ckpt/new.tmp", f"ckpt/step_{step}.safetensors")
+    write("ckpt/new.tmp", step, step=str(step))
+    os.rename("ckpt/new.tmp", f"ckpt/step_{{step}}.safetensors")
 def leave(*_):
     save(first + 3)
     sys.exit(143)
 signal.signal(signal.SIGTERM, leave)
 for step in range(first, first + 3):
-    say(f"step {step} loss 0.5")
+    say(f"step {{step}} loss 0.5")
     save(step)
 train()
 """
@@ -146,3 +145,54 @@ def test_what_another_run_saved_while_this_one_was_away_is_not_taken_for_its_own
     again = one_of_two_runs(launcher, "mine", 0, life=1)
     assert resumed_at(again)[-1] == 4
     assert "saved in ckpt while this run was away, and nothing of it is taken" in again.text
+
+
+WRITES_OVER = f"""{WRITES}
+def noted():
+    for path in glob.glob(".ckpt.faultrun/.seen*"):
+        newest = json.load(open(path))["saves"][-1]
+        return newest["step"], sum(map(bool, newest["digests"]))
+    return 0, 0
+last, names = sys.argv[1].split(":")
+say("step 1 loss 0.5")
+open(f"begun_{{rank}}", "w").close()
+while len(glob.glob("begun_*")) < int(os.environ["WORLD_SIZE"]):
+    time.sleep(0.01)
+for step in range(10, 60, 10) if life == 0 else ():
+    say(f"step {{step}} loss 0.5")
+    written = names.split()[: 1 if last == "torn" and step == 50 else 2]
+    for name in written:
+        if f"rank{{1 - rank}}" not in name:
+            write(f"ckpt/{{name}}.safetensors", step + rank + len(name))
+    while noted() < (step, len(written)):
+        time.sleep(0.01)
+say("told", sys.argv[2:])
+train()
+"""
+
+
+@pytest.mark.parametrize("last", ["whole", "torn"])
+@pytest.mark.parametrize("names", ["model optim_of_it", "last_rank0 last_rank1"])
+def test_what_is_of_one_save_is_known_to_the_next_supervisor_also_without_steps_in_it(
+    launcher: Launcher, names: str, last: str
+) -> None:
+    """Each save writes over the one before: of one that was not finished nothing older is left."""
+    own = "ckpt/last_rank{rank}.safetensors" if "rank" in names else "{checkpoint}"
+    options = (
+        f"--worker_num={2 if 'rank' in names else 1}",
+        "--checkpoint_dir=ckpt",
+        f"--resume_arg=--from={own}",
+    )
+    words = (*options, *launcher.program(WRITES_OVER), f"{last}:{names}")
+    launcher.command(*words).trains([0]).kill_supervisor()
+    again = launcher.command(*words)
+    if last == "torn":
+        assert again.ends() == 65
+        return
+    again.trains([0], incarnation=1)
+    assert (
+        f"resuming from {launcher.folder}/ckpt/{names.split(maxsplit=1)[0]}.safetensors (step 50)"
+        in again.text
+    )
+    again.signal(signal.SIGTERM)
+    again.ends()

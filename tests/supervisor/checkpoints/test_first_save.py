@@ -97,6 +97,7 @@ class Loop(AtOnce):
         self.waiting: list[Callable[[], Iterable[Event]]] = []
         self.as_a_log_is_read: list[Callable[[], object]] = []
         self.noted: list[SavesSeen] = []
+        self.note, self.last_seen, self.first_save = self.noted.append, lambda known: known, lambda *_: None
 
     def send(self, task: Callable[[], Iterable[Event]]) -> None:
         self.waiting.append(task)
@@ -131,7 +132,7 @@ def a_watch_of(folder: Path, *, told: bool = True) -> tuple[SaveWatch, Any]:
     everything: Any = Loop()
     story = started().now(FirstStep, step=1) if told else started()
     watch = SaveWatch(everything, [str(folder)], [], everything, story.state.run)
-    watch.attach(everything, lambda *_: None, everything.noted.append)
+    watch.attach(everything, everything)
     for event, step in story.steps:
         watch.tell(event, step)
     return watch, everything

@@ -27,7 +27,7 @@ class Folder:
         return SavesSeen(saves=tuple(SeenSave(files=(f"{self.root}/{name}",)) for name in names))
 
     def order(self, run: SavesOfRuns) -> list[str] | None:
-        if (order := run.order(Catalog((self.root,), settle_s=0.0).listed())) is None:
+        if (order := run.order(Catalog((self.root,), settle_s=0.0).listed(), SavesSeen())) is None:
             return None
         files = (path for path in sorted(order, key=order.__getitem__) if path.endswith(".ckpt"))
         return [Path(path).name for path in files]
@@ -142,3 +142,16 @@ def test_a_list_that_is_torn_or_cannot_be_written_hides_nothing(folder: Folder) 
     path.mkdir()
     folder.run("another").note(folder.saved("net-1_2.ckpt"))
     assert folder.not_of(folder.run("mine")) == {}
+
+
+def test_what_one_save_is_made_of_is_known_to_the_next_supervisor_until_the_end(folder: Folder) -> None:
+    """A journal is older by seconds, and what it does not know yet was written later."""
+    one, other = (folder.saved(*(f"net{number}-1_{rank}.ckpt" for rank in (1, 2))).saves for number in (1, 2))
+    before, both = SavesSeen(saves=one, prepared=("x",)), SavesSeen(saves=(*one, *other), opened="net")
+    folder.run("mine").note(both)
+    for run in (folder.run("mine"), folder.run("mine", "with another log_dir")):
+        assert run.last_seen(before) == SavesSeen(saves=both.saves, prepared=("x",), opened="net")
+    for run, known in ((folder.run("mine"), SavesSeen(saves=(*both.saves, *one))), (folder.run("x"), before)):
+        assert run.last_seen(known) == known
+    end_lists((folder.root,), "mine", "train.py")
+    assert folder.run("mine").last_seen(before) == before

@@ -133,7 +133,7 @@ class SaveLearner:
         if step is not None and save in self._saves and not again:
             self._put_back(save, path, step)
         self._learn_shards()
-        holder = next((one for one in reversed(self._saves) if path in one.files.values()), save)
+        holder = next((one for one in self._saves[::-1] if path in {*one.files.values(), *one.ranks}), save)
         holder.digests[path] = digest
         self._saves = without_copies(self._saves)
         if self._contents.setdefault(digest, holder.at) != holder.at and digest:
@@ -169,13 +169,16 @@ class SaveLearner:
         self._saves = [one for one in self._saves if one.files]
 
     def met_again(self, digests: Mapping[str, str]) -> None:
-        """Unwatched files that hold other ``digests`` now, the newest last, are newer saves."""
-        newer: GrowingSave | None = None
+        """Unwatched files with other ``digests``, the newest last, are newer saves: two, if out of turn."""
+        whole = max(self._saves[:-3:-1], key=lambda one: len(one.files), default=GrowingSave())
+        turns = {kind: turn for turn, kind in enumerate(whole.files)}
+        newer = self._saves[-1] if self._saves else GrowingSave()
         for path, digest in digests.items():
             known = self._digests.get(path, "")
             if comparable(known, digest) and known != digest:
                 kind = self._kind(path)[0]
-                if newer is None or kind in newer.files:
+                turn = turns.setdefault(kind, len(turns))
+                if any(turns.get(one, 0) >= turn for one in newer.files):
                     newer = GrowingSave(at=self._writes)
                     self._keep(newer)
                 newer.files[kind], newer.digests[path], self._digests[path] = path, digest, digest

@@ -159,7 +159,7 @@ class Supervisor:
         saves = self._kept(SaveWatch(reactor, catalog.roots, beside, logs, self._state.run))
         finder = self._finder(catalog, clock, saves)
         world = LocalExecutor(group, inspector, agreement, finder, preparer, reactor)
-        saves.attach(world.readings, finder.first_save, finder.note)
+        saves.attach(world.readings, finder)
         self._stack.callback(world.settle)
         self._stack.callback(devices.abandon)
         supervision, say = self._spec.supervision, self._say

@@ -150,6 +150,11 @@ class CheckpointFinder:
         if self._lists is not None and self._saves.began:
             self._lists.note(seen, whole=self._saves.whole)
 
+    def last_seen(self, known: SavesSeen) -> SavesSeen:
+        """``known``, with what an earlier supervisor of this run saw of its newest saves, on one node."""
+        several = len(self._spec.topology.nodes) > 1
+        return known if self._lists is None or several else self._lists.last_seen(known)
+
     def _ended_elsewhere(self, found: Findings) -> bool:
         """Whether other nodes noted beside the saves that the run ended well: they need not come back."""
         own = [entry for entry in found.scan.entries if entry.run_id == self._spec.run_id]
@@ -229,7 +234,7 @@ class CheckpointFinder:
         self.note(seen)
         if self._saves.whole:
             return seen.order
-        return None if self._lists is None else self._lists.order(self._catalog.listed())
+        return None if self._lists is None else self._lists.order(self._catalog.listed(), seen)
 
     def read_back(self, path: str) -> Verdict:
         """Whether a save that was just reported is whole, and a candidate; ``find`` need not read it anew."""

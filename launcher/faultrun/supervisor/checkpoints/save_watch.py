@@ -20,12 +20,11 @@ from faultrun.model.observed.recovery import FirstStepLogged
 from faultrun.model.observed.saves import CheckpointsOpened, FirstSaveTold, SavesObserved, SavesSeen
 from faultrun.model.run import Phase, Run, RunState, Step
 from faultrun.platforms.folder_watch import FileSeen, FileUse, FolderWatch
+from faultrun.supervisor.checkpoints.finder import CheckpointFinder
 from faultrun.supervisor.checkpoints.opened_files import OpenedFiles
 from faultrun.supervisor.checkpoints.saves_of_runs import SavesKnown
 from faultrun.supervisor.hangs.log_watch import LogPlace, LogWatch
 from faultrun.supervisor.reactor import BackgroundTasks, Reactor
-
-Describe = Callable[[int, Sequence[str]], FirstSaveTold | None]
 
 _SETTLED_S, _ALL_OF_IT_S, _AGAIN_S, _MOMENT_S = 0.3, 2.0, 0.5, 0.1
 _OFTEN_S, _SHARE = 10.0, 0.05
@@ -51,23 +50,21 @@ class SaveWatch(SavesKnown):
     ) -> None:
         self._reactor, self._logs = reactor, logs
         self._watch = FolderWatch(roots, beside=beside)
-        self._learner = SaveLearner(run.seen, roots)
+        self._roots, self._learner = roots, SaveLearner(run.seen, roots)
         if run.plan is not None:
             self._learner.elsewhere = run.plan.seen
         self._lock = threading.Lock()
         self._errands: BackgroundTasks | None = None
-        self._describe: Describe | None = None
-        self._note: Callable[[SavesSeen], None] | None = None
+        self._finder: CheckpointFinder | None = None
         self._life, self._began_s, self._since_ns, self._next_s = -1, 0.0, time.time_ns(), 0.0
         self._running = self._trained = self._steps = self._sorting = self._settling = False
-        self._begun = self._covered = self._sees = False
+        self._begun = self._covered = self._sees = self._met = False
         self._found: list[FileSeen] = []
         self._early: dict[str, LogPlace] = {}
         self._times: Counter[str] = Counter()
         self._opened = OpenedFiles()
         self._unstepped: list[tuple[GrowingSave, str, LogPlace]] = []
         self._told, self._kinds = run.seen, self._learner.kinds
-        self._unmet = {path for save in run.seen.saves for path in save.paths}
         self._described, self._shape = frozenset[str](), ""
         self._elsewhere: dict[str, None] = {}
         self._tries = 0
@@ -87,13 +84,9 @@ class SaveWatch(SavesKnown):
         """The files of checkpoints that the script read before its first step; None: unknown."""
         return self._opened.paths if self.whole else None
 
-    def attach(self, errands: BackgroundTasks, describe: Describe, note: Callable[[SavesSeen], None]) -> None:
-        """Let ``errands`` do what may take its time, such as ``describe``: what would be handed over.
-
-        It is told the incarnation, and files that were written beside the folders that are looked through.
-        ``note`` is told of saves as they are known, and once more when all has ended.
-        """
-        self._errands, self._describe, self._note = errands, describe, note
+    def attach(self, errands: BackgroundTasks, finder: CheckpointFinder) -> None:
+        """Let ``errands`` do what may take its time; ``finder`` notes saves, and knows those of before."""
+        self._errands, self._finder = errands, finder
         if self._watch.fd >= 0:
             self._reactor.watch(self._watch.fd, self._hear)
 
@@ -263,10 +256,16 @@ class SaveWatch(SavesKnown):
     def _meet_again(self) -> None:
         """What workers wrote that an earlier supervisor left behind, until another one began to watch."""
         with self._lock:
-            unmet, self._unmet = self._unmet if self._life < 0 else set(), set()
+            met, self._met = self._met, True
+        if met or self._life >= 0 or self._finder is None:
+            return
+        known, elsewhere = self._finder.last_seen(self._learner.seen), self._learner.elsewhere
+        unmet = {path for save in known.saves for path in (*save.paths, *save.ranks)}
         written = ((stamp.mtime_ns, path) for path in unmet if (stamp := stamp_of(path)) is not None)
         digests = {path: contents_digest(path) for _, path in sorted(written)}
         with self._lock:
+            self._learner = SaveLearner(known, self._roots)
+            self._learner.elsewhere = elsewhere
             self._learner.met_again(digests)
 
     def _sort_early(self) -> None:
@@ -312,8 +311,8 @@ class SaveWatch(SavesKnown):
         self._take_steps()
         with self._lock:
             seen, kinds, early = self._learner.seen, self._learner.kinds, tuple(self._early)
-        if self._note is not None:
-            self._note(replace(seen, prepared=(*seen.prepared, *early)))
+        if self._finder is not None:
+            self._finder.note(replace(seen, prepared=(*seen.prepared, *early)))
         now_s = self._reactor.now()
         new = len(seen.saves) <= _TOLD_EACH or kinds != self._kinds or not self._running
         if seen != self._told and (new or now_s >= self._next_s):
@@ -330,13 +329,14 @@ class SaveWatch(SavesKnown):
         with self._lock:
             kinds = self._learner.kinds
             elsewhere, self._elsewhere = () if kinds else tuple(self._elsewhere), {}
-        if self._describe is None or life != self._life or not (elsewhere or kinds - self._described):
+        finder, new = self._finder, elsewhere or kinds - self._described
+        if finder is None or life != self._life or not new:
             return ()
-        describe, self._described = self._describe, self._described | kinds
+        self._described |= kinds
         self._tries += bool(elsewhere)
         if kinds or self._tries >= _MOST_TRIES:
             self._watch.leave_beside()
-        return self._offer(lambda: self._if_told(describe(life, elsewhere)))
+        return self._offer(lambda: self._if_told(finder.first_save(life, elsewhere)))
 
     def _if_told(self, told: FirstSaveTold | None) -> Iterable[Event]:
         """In the errands' thread. What is known of saves of this shape was said before."""

@@ -4,24 +4,27 @@ Each run lists the files that it was seen to write while no other was there, in 
 checkpoints, in the order of the writing: so that one that was away meanwhile does not take them for its own,
 and its own next supervisor knows which is the newest. A file is known by its name and time. A list names the
 script, and says in the end that the run ended well: until then a run of that id and script goes on from it,
-also with another log_dir.
+also with another log_dir. Beside each list lies what one save was seen to be made of.
 """
 
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.format import Stamp
 from faultrun.checkpoints.formats.faultrun_manifest import beside
 from faultrun.files import replace_whole
+from faultrun.journal.codec import decode, encode
 from faultrun.model.checkpoint import Entry
 from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen, order_of
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
 
-_PREFIX = ".saves."
+_PREFIX, _SEEN = ".saves.", ".seen."
 _MISSED = ""
 """Listed where saves may be missing: the kernel told of too many, or another run saved there, too."""
 _EARLY = "/"
@@ -53,7 +56,8 @@ class SavesKnown:
 class SavesOfRuns:
     """The lists beside ``roots``, ours, of ``script``, under our name among ``neighbours``; for one thread.
 
-    What cannot be written or read is not known: then files are taken as they were without lists.
+    ``note`` may be called in any. What cannot be written or read is not known: then files are taken as they
+    were without lists.
     """
 
     def __init__(self, roots: Sequence[str], neighbours: OtherRuns, script: str) -> None:
@@ -63,9 +67,30 @@ class SavesOfRuns:
         self._lists = {os.path.realpath(root): beside(root) / name for root in roots}
         self._own = {root: _listed(path) for root, path in self._lists.items()}
         self._added = dict.fromkeys(self._lists, _TIDY_AFTER)
+        self._noted, self._noting = NOTHING_SEEN, Lock()
 
     def note(self, seen: SavesSeen, *, whole: bool = True) -> None:
         """Our run has written these, unless another one that saves there has. ``whole``: none was missed."""
+        with self._noting:
+            self._list(seen, whole=whole)
+            told = replace(seen, prepared=(), past=())
+            for path in [*self._lists.values()][: told != self._noted]:
+                self._noted = told
+                with suppress(OSError):
+                    path.parent.mkdir(exist_ok=True)
+                    replace_whole(_seen_of(path), json.dumps(encode(told)).encode())
+
+    def last_seen(self, known: SavesSeen) -> SavesSeen:
+        """``known``, with the newest saves of this run: what its journal has of them is older by seconds."""
+        for path in [*self._lists.values()][:1]:
+            for one in (path, *filter(self._goes_on, path.parent.glob(f"{_PREFIX}*"))):
+                with suppress(OSError, ValueError):
+                    told: SavesSeen = decode(json.loads(_seen_of(one).read_bytes()), SavesSeen)
+                    newer = told.saves[-1:] and told.saves[-1] not in known.saves[:-1]
+                    return replace(known, saves=told.saves, opened=told.opened) if newer else known
+        return known
+
+    def _list(self, seen: SavesSeen, *, whole: bool) -> None:
         if not whole or self._neighbours.others():
             for root in self._lists:
                 self._add(root, {_MISSED: 0})
@@ -93,10 +118,11 @@ class SavesOfRuns:
         with suppress(OSError):
             self._write(root, new, anew=anew)
 
-    def order(self, there: Mapping[str, Stamp]) -> dict[str, int] | None:
+    def order(self, there: Mapping[str, Stamp], seen: SavesSeen) -> dict[str, int] | None:
         """In which order our saves were written, by path; None where some are missing, or none is known.
 
-        What of ``there`` is newer than all of them was written while it was not watched.
+        Files that were ``seen`` to be of one save stand together. What of ``there`` is newer than all of them
+        was written while it was not watched.
         """
         names = {name for own in self._own.values() for name in own if not name.startswith(_EARLY)}
         if not names or _MISSED in names:
@@ -112,7 +138,12 @@ class SavesOfRuns:
         newest_ns = max(own)[0]
         later = [(stamp.mtime_ns, path) for path, stamp in there.items() if stamp.mtime_ns > newest_ns]
         ordered = own if len(self._own) == 1 else sorted(own)
-        return order_of((path,) for _, path in (*ordered, *sorted(later)))
+        saves = {path: nth for nth, one in enumerate(seen.saves) for path in (*one.paths, *one.ranks)}
+        items: dict[str | int, tuple[str, ...]] = {}
+        for _, path in (*ordered, *sorted(later)):
+            one = saves.get(path, path)
+            items[one] = (*items.pop(one, ()), path)
+        return order_of(items.values())
 
     def of_others(self, catalog: Catalog, resumed: str) -> dict[Entry, str]:
         """Checkpoints but ``resumed`` that do not say whose they are and another run wrote, with its name."""
@@ -123,13 +154,18 @@ class SavesOfRuns:
         return {one for one, who in self._writers(catalog) if who == ""}
 
     def _writers(self, catalog: Catalog) -> Iterator[tuple[Entry, str | None]]:
-        """Who wrote each checkpoint that does not say so: "" we, None if unknown, else the run in words."""
+        """Who wrote each checkpoint that does not say so: "" we, None if unknown, else the run in words.
+
+        One of ours that was written over since and is on no list was written by us, just before the end.
+        """
         lists = {root: sorted(self._lists_of(root), key=lambda one: one[0]) for root in self._lists}
         for entry in catalog.scan().entries:
             if not entry.run_id:
                 found = self._by_root(catalog.files_of(entry)).items()
-                who = (who for root, files in found for who, its in lists[root] if set(files) & its.items())
-                yield entry, next(who, None)
+                listed = [(who, dict(files), its) for root, files in found for who, its in lists[root]]
+                who = (one for one, files, its in listed if files.items() & its.items())
+                ours = any(files.keys() & its.keys() for one, files, its in listed if not one)
+                yield entry, next(who, "" if ours else None)
 
     def _lists_of(self, root: str) -> Iterator[tuple[str, Mapping[str, int]]]:
         """Each list beside ``root``, with the run in words; "" for ours.
@@ -141,10 +177,15 @@ class SavesOfRuns:
         for path in self._lists[root].parent.glob(f"{_PREFIX}*"):
             if path != self._lists[root]:
                 name, listed = path.name.removeprefix(_PREFIX), _listed(path)
-                goes_on = self._neighbours.is_namesake(name) and name not in self._neighbours.namesakes
-                goes_on = goes_on and _MISSED not in listed and _is_open(path, self._script)
+                goes_on = _MISSED not in listed and self._goes_on(path)
                 wrote = {one.removeprefix(_EARLY): at_ns for one, at_ns in listed.items()}
                 yield ("", listed) if goes_on else (f"run {name.partition('@')[0]}", wrote)
+
+    def _goes_on(self, path: Path) -> bool:
+        """Whether we go on with the run of the list ``path``, which had another log_dir."""
+        name = path.name.removeprefix(_PREFIX)
+        gone = self._neighbours.is_namesake(name) and name not in self._neighbours.namesakes
+        return gone and _is_open(path, self._script)
 
     def _by_root(self, files: Iterable[str]) -> dict[str, list[tuple[str, int]]]:
         """Names below each root, and times, of those that are there."""
@@ -182,9 +223,14 @@ def _end(lists: Iterable[Path], script: bytes) -> str:
                 with path.open("ab") as file:
                     file.write(b"\n" + _ENDED + b"\n")
                     os.fsync(file.fileno())
+                _seen_of(path).unlink(missing_ok=True)
     except OSError as error:
         return f"{error}"
     return ""
+
+
+def _seen_of(path: Path) -> Path:
+    return path.with_name(_SEEN + path.name.removeprefix(_PREFIX))
 
 
 def _named(script: str) -> bytes:
