@@ -200,13 +200,15 @@ def test_files_that_are_gone_take_no_room_in_a_long_run(tmp_path: Path) -> None:
         catalog.tidy(catalog.scan())
         for bounded in [one for one in vars(names).values() if hasattr(one, "cache_clear")]:
             bounded.cache_clear()
-        gc.collect()
-        ours = tracemalloc.take_snapshot().filter_traces(
-            [tracemalloc.Filter(True, "*/faultrun/checkpoints/*")]
-        )
-        held_bytes.append(sum(trace.size for trace in ours.traces))
+        held_bytes.append(held_by_checkpoints())
     tracemalloc.stop()
     assert held_bytes[-1] - held_bytes[1] < 200 * 50, "fifty bytes a file"
+
+
+def held_by_checkpoints() -> int:
+    gc.collect()
+    ours = [tracemalloc.Filter(True, "*/faultrun/checkpoints/*")]
+    return sum(trace.size for trace in tracemalloc.take_snapshot().filter_traces(ours).traces)
 
 
 @pytest.mark.long
@@ -221,11 +223,7 @@ def test_to_look_ahead_again_and_again_takes_room_for_what_is_there_only(tmp_pat
             (tmp_path / f"{number - 1}.bin").unlink()
         assert catalog.look_ahead() == 1
         if number % 100 == 99:
-            gc.collect()
-            ours = tracemalloc.take_snapshot().filter_traces(
-                [tracemalloc.Filter(True, "*/faultrun/checkpoints/*")]
-            )
-            held_bytes.append(sum(trace.size for trace in ours.traces))
+            held_bytes.append(held_by_checkpoints())
     tracemalloc.stop()
     assert held_bytes[-1] - held_bytes[1] < 400 * 50, "fifty bytes a file"
 

@@ -90,17 +90,9 @@ def test_what_names_no_value_is_refused(text: str, what: str) -> None:
 @pytest.mark.parametrize(
     ("file", "name"),
     [
-        ("a.yaml", "yaml"),
-        ("A.YML", "yaml"),
-        ("a.json", "json"),
-        ("a.toml", "toml"),
-        ("a.cfg", "ini"),
-        ("a.conf", "ini"),
-        (".env", "env"),
-        (".env.prod", "env"),
-        ("x/prod.env", "env"),
-        ("a.sh", "shell"),
-        ("a.py", "python"),
+        *(("a.yaml", "yaml"), ("A.YML", "yaml"), ("a.json", "json"), ("a.toml", "toml")),
+        *(("a.cfg", "ini"), ("a.conf", "ini"), (".env", "env"), (".env.prod", "env"), ("x/prod.env", "env")),
+        *(("a.sh", "shell"), ("a.py", "python")),
     ],
 )
 def test_the_end_of_the_name_tells_the_format(file: str, name: str) -> None:

@@ -15,15 +15,13 @@ SECRET = "s3cr3t"
         ("--hub_token=s3cr3t",),
         ("--hub-token", "s3cr3t"),
         ("-token", "s3cr3t", "--lr=0.1"),
-        ("wandb.api_key=s3cr3t",),
-        ("--API-KEY=s3cr3t",),
+        *(("wandb.api_key=s3cr3t",), ("--API-KEY=s3cr3t",)),
         ("--db_password=s3cr3t=",),
         ("+trainer.auth=s3cr3t",),
         ("--secret-key", "s3cr3t"),
         ("--wandb_key=s3cr3t",),
         ("model.enc_key=s3cr3t",),
-        ("--key=s3cr3t",),
-        ("--db-pwd=s3cr3t",),
+        *(("--key=s3cr3t",), ("--db-pwd=s3cr3t",)),
     ],
 )
 def test_the_value_of_an_option_that_is_called_like_a_secret_is_hidden(args: tuple[str, ...]) -> None:

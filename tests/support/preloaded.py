@@ -1,8 +1,7 @@
 """Workers forked from a process that has their framework: the seconds of its import are spent once for all.
 
-A worker is a process of its own in every respect that these tests ask about:
-own session, signals, exit code, ``__main__``. Its parent is a small process
-that lives as long as it does and tells how it ended.
+A worker is a process of its own in every respect that these tests ask about: own session, signals, exit code,
+``__main__``. Its parent is a small process that lives as long as it does and tells how it ended.
 """
 
 import contextlib

@@ -60,12 +60,11 @@ class Listing:
 class Claim:
     """What names alone say about one checkpoint. None means that the name does not say.
 
-    ``series`` names the files that the same code wrote for the same purpose
-    (usually the prefix): siblings are looked for in it. ``session`` counts
-    the runs that wrote into the same place under clashing names (MindSpore's
-    ``prefix_N``). ``save_number`` counts saves where the name has no step.
-    ``unfinished`` is a reason to refuse by name alone.
-    ``parts`` are subdirectories that belong to it: nothing in them is claimed.
+    ``series`` names the files that the same code wrote for the same purpose (usually the prefix): siblings
+    are looked for in it. ``session`` counts the runs that wrote into the same place under clashing names
+    (MindSpore's ``prefix_N``). ``save_number`` counts saves where the name has no step. ``unfinished`` is a
+    reason to refuse by name alone. ``parts`` are subdirectories that belong to it: nothing in them is
+    claimed.
     """
 
     path: str

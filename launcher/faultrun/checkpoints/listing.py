@@ -20,8 +20,7 @@ _DEEPEST = 16
 class Named:
     """One path as names describe it: an entry for each format that claims it, in the order to ask them.
 
-    ``linked``: some of its members are links. ``parts`` are the directories
-    that belong to it.
+    ``linked``: some of its members are links. ``parts`` are the directories that belong to it.
     """
 
     entries: tuple[Entry, ...]
@@ -39,12 +38,11 @@ class Named:
 def walk(root: str) -> Iterator[Listing | Refusal]:
     """Every directory at and below ``root``, and a refusal for what cannot or must not be entered.
 
-    A missing root yields nothing: the first save has not made it yet. A root
-    that is a file yields itself and what lies beside it under its name.
-    Hidden directories are skipped. A link to a file within the root is listed
-    like a file, with its target's stamp: the target's own name may tell
-    nothing. A link to a directory is followed, once, only if its target is
-    not listed itself because it is hidden. Links out of the root are not followed.
+    A missing root yields nothing: the first save has not made it yet. A root that is a file yields itself and
+    what lies beside it under its name. Hidden directories are skipped. A link to a file within the root is
+    listed like a file, with its target's stamp: the target's own name may tell nothing. A link to a directory
+    is followed, once, only if its target is not listed itself because it is hidden. Links out of the root are
+    not followed.
     """
     start = str(Path(root).absolute())
     if os.path.isfile(start):  # noqa: PTH113 - a string is all there is

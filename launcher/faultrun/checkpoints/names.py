@@ -1,11 +1,10 @@
 """What names say, of files, of directories and in a state dict: ranks, steps, epochs. Knows no format.
 
-What words such as ``step_1000``, ``epoch=3-step=15`` and ``model_best`` say are guesses of a
-reader, believed only where the contents are silent. In the contents any value may stand behind
-a name. Trainers agree on no spelling, so here is a list of those in use: torch's
-ImageNet and elastic examples (``epoch``, ``EPOCHS_RUN``), Lightning (``epoch``,
-``global_step``), Megatron (``iteration``), DeepSpeed (``global_steps``),
-fairseq (``num_updates``), mmengine (``meta: {epoch, iter}``).
+What words such as ``step_1000``, ``epoch=3-step=15`` and ``model_best`` say are guesses of a reader, believed
+only where the contents are silent. In the contents any value may stand behind a name. Trainers agree on no
+spelling, so here is a list of those in use: torch's ImageNet and elastic examples (``epoch``,
+``EPOCHS_RUN``), Lightning (``epoch``, ``global_step``), Megatron (``iteration``), DeepSpeed
+(``global_steps``), fairseq (``num_updates``), mmengine (``meta: {epoch, iter}``).
 """
 
 import re

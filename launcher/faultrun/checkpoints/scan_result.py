@@ -14,12 +14,10 @@ from faultrun.model.checkpoint import Entry, Refusal
 class Scan:
     """What one look found.
 
-    ``entries`` are candidates; those whose header cannot be read are as
-    their names say. ``refused`` are links out of the root and directories
-    that cannot be listed. ``unfinished`` never became checkpoints: names and
-    directories that writers use before the final rename; also what a broken
-    format could not look at. ``left_alone`` were there before this run
-    began.
+    ``entries`` are candidates; those whose header cannot be read are as their names say. ``refused`` are
+    links out of the root and directories that cannot be listed. ``unfinished`` never became checkpoints:
+    names and directories that writers use before the final rename; also what a broken format could not look
+    at. ``left_alone`` were there before this run began.
     """
 
     entries: tuple[Entry, ...]

@@ -109,8 +109,7 @@ class Memory:
     def forget_all_but(self, there: Sequence[Entry]) -> None:
         """Keep what is known of ``there``; rewrite a file that has grown long.
 
-        For the run that owns the file: what another process appends in this
-        moment is lost.
+        For the run that owns the file: what another process appends in this moment is lost.
         """
         stamps = {stamp_in(entry) for entry in there}
         self._seen = {stamp: life for stamp, life in self._seen.items() if stamp in stamps}

@@ -263,9 +263,7 @@ def of_this_machine(path: Path, machine: str) -> Path:
 
 def nodes_in(path: Path) -> tuple[Path, ...]:
     """The folders of nodes that were given ``path`` as log_dir; none where a run lies in it itself."""
-    if _has_run(path):
-        return ()
-    return tuple(filter(_has_run, sorted(path.glob(f"{NODE_FOLDER}*"))))
+    return () if _has_run(path) else tuple(filter(_has_run, sorted(path.glob(f"{NODE_FOLDER}*"))))
 
 
 def which_log_dir(path: Path) -> str:

@@ -50,10 +50,9 @@ class Ledger:
     """What the run has spent. Belongs to the run, not to a node: it travels in the plan.
 
     ``restarts`` are those charged since the last refund. ``total_restarts`` counts every incarnation that
-    answers an incident, charged or not: it is what people are told. ``high_step`` is the
-    largest global step seen when the last plan was made; ``saved_step`` and
-    ``saved_epoch`` (with the step in it) are the furthest that a recovery point
-    told by then, -1 where none did. ``last_signature`` is how the incarnation
+    answers an incident, charged or not: it is what people are told. ``high_step`` is the largest global step
+    seen when the last plan was made; ``saved_step`` and ``saved_epoch`` (with the step in it) are the
+    furthest that a recovery point told by then, -1 where none did. ``last_signature`` is how the incarnation
     before failed, ``alike`` how many in a row failed like that; ``unopened`` of these had a recovery point
     handed over, and ended before a first step without having opened any checkpoint.
     """

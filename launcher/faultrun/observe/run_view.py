@@ -50,10 +50,9 @@ class RunView:
     ``phase_why`` is what began the phase: later lines of it, such as "rank 0 heard it", explain nothing.
     ``suspected`` is the newest word on a hang that is neither taken back nor acted on, ``warned`` the rank
     that was warned of. ``first_save``: what would be handed over, in words. ``up`` are the ranks that this
-    supervisor started and that did not end.
-    Without ``missing`` ranks the others train on.
-    ``can_stay`` are those that could outlive another's fault, ``cannot_stay`` says why one cannot.
-    Of ``standbys`` the journal does not say how many there shall be: ``wanted`` is for who has the options.
+    supervisor started and that did not end. Without ``missing`` ranks the others train on. ``can_stay`` are
+    those that could outlive another's fault, ``cannot_stay`` says why one cannot. Of ``standbys`` the journal
+    does not say how many there shall be: ``wanted`` is for who has the options.
     """
 
     def __init__(self) -> None:

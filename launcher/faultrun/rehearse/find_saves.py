@@ -63,9 +63,7 @@ def folders_of(paths: Iterable[str]) -> tuple[str, ...]:
     }
     inner = {one for one in tops for other in tops if one != other and one.startswith(f"{other}/")}
     tops -= inner
-    if len(tops) > _MOST:
-        return (os.path.commonpath(tops),)
-    return tuple(sorted(tops))
+    return (os.path.commonpath(tops),) if len(tops) > _MOST else tuple(sorted(tops))
 
 
 def _folders_with_files(folder: Path) -> Iterator[Path]:

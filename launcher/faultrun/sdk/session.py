@@ -67,9 +67,8 @@ class Session:
     incarnation of the newest whole step; None: this one. ``has_stepped``: this process has made a step, and
     holds no state of a file any more. ``has_joined``: it has been told of a group since it began. ``checks``:
     what comes back is compared with what was (``sdk/torch/state/check.py``). ``trains_on``: it is to train
-    while the place of another rank is empty. A process that lives on in the
-    next incarnation changes ``incarnation`` and ``progress`` here, in the one object that all of the SDK
-    holds (``moves_to``).
+    while the place of another rank is empty. A process that lives on in the next incarnation changes
+    ``incarnation`` and ``progress`` here, in the one object that all of the SDK holds (``moves_to``).
     """
 
     rank: int = 0

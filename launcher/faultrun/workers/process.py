@@ -182,8 +182,7 @@ def _gone_first() -> Policy | None:
     """Go before all usual policies; return ours if it was one of them, and None if nothing has changed.
 
     A process that was given another one has it of another program, and it may be one that we could not take
-    back: a lower priority is allowed to all and a higher one is not, nor to have children inherit
-    again.
+    back: a lower priority is allowed to all and a higher one is not, nor to have children inherit again.
     """
     try:
         usual = os.sched_getscheduler(0), os.sched_getparam(0)

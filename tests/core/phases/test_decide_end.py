@@ -85,15 +85,16 @@ def test_a_stop_is_a_stop_even_if_every_worker_then_returns_zero() -> None:
     assert story.state.exit_code == 143
 
 
-@pytest.mark.parametrize(
-    ("first", "again", "after_s"),
-    [
-        (StopSource.SIGINT, StopSource.SIGINT, 0.2),
-        (StopSource.SIGTERM, StopSource.SIGTERM, 2.0),
-        (StopSource.SIGTERM, StopSource.SIGINT, 2.0),
-        (StopSource.SIGHUP, StopSource.SIGTERM, 9.0),
-    ],
-)
+INT, TERM, HUP, PRESTOP = StopSource.SIGINT, StopSource.SIGTERM, StopSource.SIGHUP, StopSource.PRESTOP
+MEANT_AGAIN = [(INT, INT, 0.2), (TERM, TERM, 2.0), (TERM, INT, 2.0), (HUP, TERM, 9.0)]
+ONE_STOP = [
+    *((TERM, TERM, 0.02), (INT, INT, 0.02), (TERM, HUP, 0.0), (TERM, TERM, 1.9), (TERM, INT, 1.0)),
+    *((PRESTOP, TERM, 15.0), (PRESTOP, INT, 15.0)),
+    *((TERM, StopSource.CONTROL, 15.0), (StopSource.PLATFORM, TERM, 15.0)),
+]
+
+
+@pytest.mark.parametrize(("first", "again", "after_s"), MEANT_AGAIN)
 def test_somebody_who_asks_again_is_impatient_and_cuts_the_window_short(
     first: StopSource, again: StopSource, after_s: float
 ) -> None:
@@ -106,20 +107,7 @@ def test_somebody_who_asks_again_is_impatient_and_cuts_the_window_short(
     assert story.state.exit_code == STOP_EXIT_CODES[first], "the first request says how the run ends"
 
 
-@pytest.mark.parametrize(
-    ("first", "again", "after_s"),
-    [
-        (StopSource.SIGTERM, StopSource.SIGTERM, 0.02),
-        (StopSource.SIGINT, StopSource.SIGINT, 0.02),
-        (StopSource.SIGTERM, StopSource.SIGHUP, 0.0),
-        (StopSource.SIGTERM, StopSource.SIGTERM, 1.9),
-        (StopSource.SIGTERM, StopSource.SIGINT, 1.0),
-        (StopSource.PRESTOP, StopSource.SIGTERM, 15.0),
-        (StopSource.PRESTOP, StopSource.SIGINT, 15.0),
-        (StopSource.SIGTERM, StopSource.CONTROL, 15.0),
-        (StopSource.PLATFORM, StopSource.SIGTERM, 15.0),
-    ],
-)
+@pytest.mark.parametrize(("first", "again", "after_s"), ONE_STOP)
 def test_the_same_stop_delivered_twice_is_one_stop_with_one_window(
     first: StopSource, again: StopSource, after_s: float
 ) -> None:

@@ -118,8 +118,7 @@ WORLD = 3
 def histories(draw: st.DrawFn) -> tuple[list[Entry], frozenset[str]]:
     """Files of a sharded run of several lives, each going over steps that earlier ones saved too.
 
-    Ranks die before they saved, files are cut, renamed and touched; some
-    writers tell neither epoch nor life.
+    Ranks die before they saved, files are cut, renamed and touched; some writers tell neither epoch nor life.
     """
     files: list[Entry] = []
     for life in range(draw(st.integers(1, 4))):

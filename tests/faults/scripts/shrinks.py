@@ -2,9 +2,8 @@
 
 ``shrinks.py [FOLDER]``: with a folder that all nodes share rank 1 says there that its host can be killed.
 With SHARDED in its environment it has ``fully_shard``, and a folder of ``torch.distributed.checkpoint`` every
-other step.
-Each step of each rank is a line in ``seen_<incarnation>_<rank>.jsonl``. At the end rank 0 does the same steps
-once more, undisturbed and in one process: ``alone.jsonl``.
+other step. Each step of each rank is a line in ``seen_<incarnation>_<rank>.jsonl``. At the end rank 0 does
+the same steps once more, undisturbed and in one process: ``alone.jsonl``.
 """
 
 import json

@@ -1,9 +1,8 @@
 # ruff: noqa: T201 - what a worker prints goes to its log
 """Data-parallel MindSpore training on the CPU, protected by the SDK and checked bit for bit.
 
-Every rank appends "step <n> <crc>" to ``sums_<rank>`` in $OUT after each step, over parameters
-and optimizer state. The arguments are the steps of an epoch, the mode (0 graph, 1 PyNative), the
-pace, and words.
+Every rank appends "step <n> <crc>" to ``sums_<rank>`` in $OUT after each step, over parameters and optimizer
+state. The arguments are the steps of an epoch, the mode (0 graph, 1 PyNative), the pace, and words.
 """
 
 import os

@@ -5,13 +5,12 @@ The words on the command line are the number of steps, ``ddp``, ``fsdp``, ``hsdp
 ``bn``, ``loader``, ``workers``, ``epochs`` (each has inputs of its own, and a step of the scheduler),
 ``compile``, ``critic`` (from step 4 on a second model is trained before the first, and judges that),
 ``function``, ``evaluates`` (as each step begins), ``own``, ``gate``, ``waits-STEP`` (for ``go_on``),
-``every-STEPS`` (snapshots), ``unlike``, ``grows-RANK`` (its state, beyond its memory), ``subgroup`` (of
-rank 0 alone), ``leaves`` (the group, within the function), ``besides-STEP`` (a process group more),
-``again`` (another training after it), ``copies`` (no third step before the next node takes them in) and,
-done only once, ``kill-RANK-STEP-PHASE``,
-``hang-RANK-STEP-PHASE`` and ``bad-RANK-STEP-PHASE``: numbers that nobody wrote, and a MemoryFault that tells
-where; ``lost-RANK-STEP-PHASE`` and ``poison-RANK-STEP-PHASE``: a page that is not there, or given up by the
-kernel.
+``every-STEPS`` (snapshots), ``unlike``, ``grows-RANK`` (its state, beyond its memory), ``subgroup`` (of rank
+0 alone), ``leaves`` (the group, within the function), ``besides-STEP`` (a process group more), ``again``
+(another training after it), ``copies`` (no third step before the next node takes them in) and, done only
+once, ``kill-RANK-STEP-PHASE``, ``hang-RANK-STEP-PHASE`` and ``bad-RANK-STEP-PHASE``: numbers that nobody
+wrote, and a MemoryFault that tells where; ``lost-RANK-STEP-PHASE`` and ``poison-RANK-STEP-PHASE``: a page
+that is not there, or given up by the kernel.
 """
 
 import ctypes

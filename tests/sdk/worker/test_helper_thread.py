@@ -320,29 +320,23 @@ def test_two_ranks_that_are_asked_stop_at_the_same_step(tmp_path: Path) -> None:
     assert len(set(stops)) == 1
 
 
-def test_what_is_said_before_the_end_is_heard(one: FakeSupervisor, tmp_path: Path) -> None:
-    script = tmp_path / "ends.py"
-    script.write_text(
-        "import os\n"
-        "from faultrun import sdk\n"
-        "from faultrun.sdk.worker.worker import worker\n"
-        "worker().say('rejoined', incarnation=0, step=7, times={})\n"
-        "sdk.done()\n"
-        "os._exit(0)\n"
-    )
+def ends_well(one: FakeSupervisor, script: Path, *lines: str) -> None:
+    script.write_text("\n".join(("from faultrun.sdk.worker.worker import worker", *lines)))
     one.start(0, script)
     assert one.wait_ended(0) == [0]
+
+
+def test_what_is_said_before_the_end_is_heard(one: FakeSupervisor, tmp_path: Path) -> None:
+    says = "worker().say('rejoined', incarnation=0, step=7, times={})"
+    ends_well(
+        one, tmp_path / "ends.py", says, "from faultrun import sdk; sdk.done()", "import os; os._exit(0)"
+    )
     assert [said["step"] for said in one.heard(0, "rejoined")] == [7]
 
 
 def test_a_helper_thread_that_ends_is_named(one: FakeSupervisor, tmp_path: Path) -> None:
-    script = tmp_path / "ends.py"
-    script.write_text(
-        "from faultrun.sdk.worker.worker import worker\n"
-        "worker().tells_memory(lambda: None)\n"
-        "worker()._helper.memory = lambda: 1 / 0\n"
-        "worker()._helper.join(20)\n"
+    fails = "worker()._helper.memory = lambda: 1 / 0"
+    ends_well(
+        one, tmp_path / "ends.py", "worker().tells_memory(lambda: None)", fails, "worker()._helper.join(20)"
     )
-    one.start(0, script)
-    assert one.wait_ended(0) == [0]
     assert "rank 0: its helper thread has ended: ZeroDivisionError" in one.logs()

@@ -266,14 +266,10 @@ def _other_names(folder: str, files: Mapping[str, FilePart]) -> str:
         below = place[len(folder) + 1 :]
         directories[:] = [name for name in directories if not name.startswith(".")]
         there |= {f"{below}/{name}" if below else name for name in names if not name.startswith(".")}
-    if missing := next((name for name in files if name not in there and not _is_hidden(name)), ""):
+    if missing := next((name for name in files if name not in there and "/." not in f"/{name}"), ""):
         return f"it has no {shown(missing)}, which its manifest lists"
     extra = next((name for name in sorted(there) if name not in files), "")
     return f"it has {shown(extra)}, which its manifest does not list" if extra else ""
-
-
-def _is_hidden(name: str) -> bool:
-    return any(part.startswith(".") for part in name.split("/"))
 
 
 def _kind(word: object) -> Kind:

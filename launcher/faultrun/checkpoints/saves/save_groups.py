@@ -132,7 +132,8 @@ def _seen_as_one(
     """
     files = [path for path in paths if os.path.exists(path)]  # noqa: PTH110
     known = [path for path in files if path in found and _is_nameless(found[path])]
-    again = [path for path in known if not any(char.isdecimal() for char in _stem(path))]
+    stems = [plainly_numbered(base_name(path)).partition(".")[0] for path in known]
+    again = [one for one, stem in zip(known, stems, strict=True) if not any(map(str.isdecimal, stem))]
     again = again if main_files(again) else []  # an optimizer beside models with numbers is of these saves
     files = [path for path in files if path in (again or known) or path not in found]
     several = len(files) > 1 or (old and not set(files) <= set(old))
@@ -300,7 +301,8 @@ def _join(
     written = [[masked(base_name(path)) for path in save.paths] for save in reversed(seen.saves)] or [[]]
     own = {masked(base_name(path)) for path in known}
     names = next((names for names in written if own <= {*names}), written[0])
-    mains = sorted(main_files(known), key=lambda path: _place_in(names, masked(base_name(path))))
+    turns = {name: -turn for turn, name in enumerate(reversed(names))}
+    mains = sorted(main_files(known), key=lambda path: turns.get(masked(base_name(path)), 1))
     order = [*mains, *(path for path in known if path not in mains)]
     order.sort(key=lambda path: (found[path].format != "pattern", masked(base_name(path)) != seen.opened))
     teller = next((found[path] for path in order if found[path].identity.tells), None)
@@ -313,11 +315,3 @@ def _join(
             )
         found[path] = one
         beside[path] = tuple(other for other in paths if other != path)
-
-
-def _place_in(names: Sequence[str], name: str) -> int:
-    return names.index(name) if name in names else len(names)
-
-
-def _stem(path: str) -> str:
-    return plainly_numbered(base_name(path)).partition(".")[0]

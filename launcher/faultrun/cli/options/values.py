@@ -151,9 +151,7 @@ def patience_s(text: str) -> int:
 
 def ranks(text: str) -> tuple[int, ...]:
     """Ranks as msrun lists them, ``0,3``; empty for ``-1``, which means all."""
-    if text.strip() == "-1":
-        return ()
-    return tuple(whole(0, 10**6)(part) for part in text.split(","))
+    return () if text.strip() == "-1" else tuple(whole(0, 10**6)(part) for part in text.split(","))
 
 
 def streams(text: str) -> dict[int | None, Stream]:

@@ -196,9 +196,8 @@ def _visible(ctx: ResolveContext, where: str = "") -> int:
 def _simulation(ctx: ResolveContext, framework: Framework, world: int) -> Simulation | None:
     """MindSpore's dry run, from ``--sim_level`` or from MS_SIMULATION_LEVEL as msrun takes it."""
     level, rank = ctx.settings.sim_level, ctx.settings.sim_rank_id
-    inherited, size, own = (
-        _digits(ctx.environ.get(name, "")) for name in ("MS_SIMULATION_LEVEL", "RANK_SIZE", "RANK_ID")
-    )
+    told = (ctx.environ.get(name, "") for name in ("MS_SIMULATION_LEVEL", "RANK_SIZE", "RANK_ID"))
+    inherited, size, own = (int(text) if text.isdigit() else None for text in told)
     if level == -1 and inherited is not None:
         level, world = inherited, size or world
     if level == -1:
@@ -213,10 +212,6 @@ def _simulation(ctx: ResolveContext, framework: Framework, world: int) -> Simula
         hint = f"--sim_rank_id={world - 1}"
         raise ctx.settings.refuse(Settings.sim_rank_id, f"the run has ranks 0 to {world - 1}", hint)
     return Simulation(level=level, rank=single, world_size=world)
-
-
-def _digits(text: str) -> int | None:
-    return int(text) if text.isdigit() else None
 
 
 def _simulated(ctx: ResolveContext, simulation: Simulation, here: int) -> Workers:

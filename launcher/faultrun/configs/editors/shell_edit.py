@@ -24,11 +24,7 @@ def edit(text: str, key: Key, value: Scalar) -> Edited:
     if None in parts and not any(part is not None and part.name == name for part in parts):
         hint = f"add a line {name}= where it belongs, or use --resume_arg"
         raise EditRefused(f"the script does not set {name}", hint=hint)
-    return edit_variable(text, key, value, _assignments, export="export ")
-
-
-def _assignments(text: str) -> list[Assignment]:
-    return [part for part in _parts(text) if part is not None]
+    return edit_variable(text, key, value, lambda one: [*filter(None, _parts(one))], export="export ")
 
 
 def _parts(text: str) -> Iterator[Assignment | None]:

@@ -174,6 +174,7 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         return _too_late(state, event)
     if not is_ours or not plan.kept or plan.kept & ranks != life.alive:
         return Step(state=state, why=f"a plan for incarnation {plan.incarnation} comes at the wrong time")
+    since_s = event.at_s if life.empty_since_s is None else life.empty_since_s
     following = replace(
         life,
         topology=plan.topology,
@@ -183,7 +184,7 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         regroups=life.regroups + 1,
         sharing=tuple(one for one in life.sharing if one[0] in plan.kept),
         parked=life.parked - plan.newcomers,
-        empty_since_s=_empty_since(life, event.at_s) if plan.missing else None,
+        empty_since_s=since_s if plan.missing else None,
         unswept=_unswept(life, plan, frozenset(_dead(state))),
         usable=_usable(life, plan),
         steps=tuple(one for one in life.steps if one.rank in plan.kept),
@@ -217,10 +218,6 @@ def _usable(life: Life, plan: Plan) -> tuple[int, ...]:
     """Slots that are well again and still empty."""
     empty = () if plan.slots is None else plan.slots.empty
     return tuple(slot for slot in life.usable if any(one.slot == slot for one in empty))
-
-
-def _empty_since(life: Life, now_s: float) -> float:
-    return now_s if life.empty_since_s is None else life.empty_since_s
 
 
 def _too_late(state: RunState, event: PlanAdopted) -> Step:

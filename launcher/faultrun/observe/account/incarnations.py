@@ -26,16 +26,15 @@ SUPERVISOR_LOST = "supervisor lost"
 class IncarnationRecord:
     """One incarnation, from its plan on. Steps are global; None where no rank reported them.
 
-    ``high_before``: the furthest step that any incarnation before had reached. ``after_fault``: the number
-    of the incident that it follows. ``first`` is the step of the furthest rank when all had done one,
-    ``began`` the lowest that one did first. ``reports``: its ranks say how far they are; otherwise their
-    logs may, of the first step and the last. ``uncounted``: what its log calls the first step need not be
-    a global one. ``stuck_s``: since when it hung, until its end. ``unread``: it was not looked how far it was
-    by its logs at its end. ``blind``: that is not known of an earlier one. ``repeated_steps``: how many of
-    its steps an earlier one had done, None: unknown. ``standbys``: ranks that did not start cold.
-    ``stayed``: workers lived on from the incarnation before, with their state. ``left_off`` is the furthest
-    place that logs told before, ``place`` where its own begins, ``last`` where it ends, ``every`` so
-    many steps lie between two.
+    ``high_before``: the furthest step that any incarnation before had reached. ``after_fault``: the number of
+    the incident that it follows. ``first`` is the step of the furthest rank when all had done one, ``began``
+    the lowest that one did first. ``reports``: its ranks say how far they are; otherwise their logs may, of
+    the first step and the last. ``uncounted``: what its log calls the first step need not be a global one.
+    ``stuck_s``: since when it hung, until its end. ``unread``: it was not looked how far it was by its logs
+    at its end. ``blind``: that is not known of an earlier one. ``repeated_steps``: how many of its steps an
+    earlier one had done, None: unknown. ``standbys``: ranks that did not start cold. ``stayed``: workers
+    lived on from the incarnation before, with their state. ``left_off`` is the furthest place that logs told
+    before, ``place`` where its own begins, ``last`` where it ends, ``every`` so many steps lie between two.
     """
 
     number: int

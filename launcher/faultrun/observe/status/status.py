@@ -30,10 +30,9 @@ class RankState:
     """One worker. None if unknown: a script that reports no steps, a process on another machine.
 
     ``state`` is ``starting``, ``training``, ``missing``, ``ended``, ``failed`` or ``gone``; ``what`` says how
-    it ended.
-    ``by_log``: the step is the last that its log tells. ``doing`` is what the rank says of itself (SDK).
-    ``step_age_s`` is the age of its last report, ``rate`` in steps a second, ``rss_bytes`` the resident
-    memory, ``cpu`` a share of one processor (2.0: two of them).
+    it ended. ``by_log``: the step is the last that its log tells. ``doing`` is what the rank says of itself
+    (SDK). ``step_age_s`` is the age of its last report, ``rate`` in steps a second, ``rss_bytes`` the
+    resident memory, ``cpu`` a share of one processor (2.0: two of them).
     """
 
     rank: int

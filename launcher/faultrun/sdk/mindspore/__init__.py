@@ -70,9 +70,7 @@ class TFTRegister(DyingGasp):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """The real one where MindIO is."""
-        if _has_mindio():
-            return _real_register(*args, **kwargs)
-        return super().__new__(cls)
+        return _real_register(*args, **kwargs) if _has_mindio() else super().__new__(cls)
 
     def __init__(
         self,

@@ -33,28 +33,14 @@ def _judge_class() -> Callable[[], Message]:
     ranks.field.add(name="dim", number=1, label=field.LABEL_REPEATED, type=field.TYPE_UINT32)
     item = file.message_type.add(name="ParallelGroupItem")
     item.field.add(name="group_name", number=1, label=field.LABEL_REQUIRED, type=field.TYPE_STRING)
-    item.field.add(
-        name="parallel_group_ranks",
-        number=2,
-        label=field.LABEL_REQUIRED,
-        type=field.TYPE_MESSAGE,
-        type_name=".faultrun_judge.ParallelGroupRanks",
-    )
     whole = file.message_type.add(name="ParallelGroupMap")
-    whole.field.add(
-        name="parallel_group_item",
-        number=1,
-        label=field.LABEL_REPEATED,
-        type=field.TYPE_MESSAGE,
-        type_name=".faultrun_judge.ParallelGroupItem",
-    )
-    whole.field.add(
-        name="ckpt_restore_rank_list",
-        number=2,
-        label=field.LABEL_REQUIRED,
-        type=field.TYPE_MESSAGE,
-        type_name=".faultrun_judge.ParallelGroupRanks",
-    )
+    for message, name, number, label, of in (
+        (item, "parallel_group_ranks", 2, field.LABEL_REQUIRED, "ParallelGroupRanks"),
+        (whole, "parallel_group_item", 1, field.LABEL_REPEATED, "ParallelGroupItem"),
+        (whole, "ckpt_restore_rank_list", 2, field.LABEL_REQUIRED, "ParallelGroupRanks"),
+    ):
+        held = message.field.add(name=name, number=number, label=label, type=field.TYPE_MESSAGE)
+        held.type_name = f".faultrun_judge.{of}"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("faultrun_judge.ParallelGroupMap"))

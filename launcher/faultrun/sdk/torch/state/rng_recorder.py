@@ -50,10 +50,9 @@ class RngRecorder:
     """Slots of random numbers: a ring of steps, two of steps under way, two of epochs, one for each asker,
     and what was resumed with.
 
-    A slot is written over while it still has its old name on it: no reader
-    resumes at a step so long ago. Without a file (``path`` is None) the same in memory, for saves of the
-    living. ``loader`` is everywhere the state of the one that is open. OSError where the file system cannot
-    map files.
+    A slot is written over while it still has its old name on it: no reader resumes at a step so long ago.
+    Without a file (``path`` is None) the same in memory, for saves of the living. ``loader`` is everywhere
+    the state of the one that is open. OSError where the file system cannot map files.
     """
 
     file_name = "random-state"

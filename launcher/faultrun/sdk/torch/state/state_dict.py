@@ -36,9 +36,8 @@ _SCHEMA = 1
 class Parts:
     """What is protected. ``model`` is the user's own module, out of its wrappers; ``wrapped``: in them.
 
-    ``shards`` is its state where it is spread over a mesh, else None.
-    ``stage``: the how many-th training of the script it is.
-    ``lasting``: gradients that were there as a step ended, by number of the parameter.
+    ``shards`` is its state where it is spread over a mesh, else None. ``stage``: the how many-th training of
+    the script it is. ``lasting``: gradients that were there as a step ended, by number of the parameter.
     ``watched``: modules on whose forward pass a hook is put; in a compiled model it would be compiled too.
     """
 
