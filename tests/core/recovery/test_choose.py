@@ -6,6 +6,7 @@ from faultrun.core.recovery.choose import Choice, Chosen, NeedVerdicts, NoneUsab
 from faultrun.core.recovery.need import Disks, Doubt, Need, Whose, World, last_resorts
 from faultrun.model.checkpoint import Depth, Entry, Kind, Refusal, Verdict
 from faultrun.model.plan import Attempt
+from faultrun.model.spec.run_spec import Recovery
 from support.checkpoints.entries import candidate as entry
 
 WHOLE = Verdict(whole=True, why="all there", depth=Depth.CHECKSUM)
@@ -234,7 +235,7 @@ def test_candidates_but_none_whole_is_not_the_same_as_nothing_found() -> None:
 
 def test_a_rank_is_what_the_option_that_tells_each_rank_its_file_says() -> None:
     """A number without such words may count saves: files of one step, seen as several saves, are of one."""
-    need = Need(world=World(size=2, own_files=True, own_name=r"m_(\d+)\.pt"))
+    need = Need(world=World(size=2, own_files=True, own_names=(r"ckpt/m_(\d+)\.pt", r"m_(\d+)\.pt")))
     older, newer = ([entry(f"ckpt/m_{one}.pt", at, written=at + one) for one in (0, 1)] for at in (10, 20))
     other = entry("ckpt/o_0.pt", 20, written=22)
     point = settled([*newer, other], need)[0].point
@@ -242,3 +243,12 @@ def test_a_rank_is_what_the_option_that_tells_each_rank_its_file_says() -> None:
     choice = resolve([newer[0], older[1], other], need)[0]
     assert reasons(choice)["ckpt/o_0.pt"] == "the option that tells each rank its file names another"
     assert isinstance(choice, NoneUsable)
+    deeper = [entry(f"ckpt/best/m_{one}.pt", 30, written=30 + one) for one in (0, 1)]
+    assert settled([*newer, *deeper], need)[0].point.path == "ckpt/m_0.pt", "the option names that folder"
+    assert settled(deeper, need)[0].point.path == "ckpt/best/m_0.pt", "a folder may have two names"
+
+
+def test_how_the_path_of_each_rank_ends_is_told_by_the_option() -> None:
+    told = ("--from=../ckpt/p{rank}/a.pt", "--from={checkpoint_dir}/m_{rank}.pt", "ckpt/m_{rank}_{epoch}.pt")
+    ends = [Recovery(resume_args=(one,)).own_names for one in told]
+    assert ends == [(r"ckpt/p(\d+)/a\.pt", r"p(\d+)/a\.pt"), (r"m_(\d+)\.pt",), ()]

@@ -73,7 +73,8 @@ def choose(
     cannot be listed): it makes "nothing whole" out of "nothing found". Files of another run count as nothing
     of ours.
     """
-    candidates = [*_of_told_ranks(candidates, need)]
+    own = _own_end(candidates, need)
+    candidates = [*_of_told_ranks(candidates, own)] if own and need.world.own_files else candidates
     foreign = [_refusal(entry, _foreign(entry, need)) for entry in candidates if _foreign(entry, need)]
     ours = [entry for entry in candidates if not _foreign(entry, need)]
     refused: list[Refusal] = [*broken]
@@ -82,7 +83,7 @@ def choose(
     for moment in moments(ours):
         fit: list[Entry] = []
         for entry in moment.entries:
-            if why := _unfit(entry, moment, need):
+            if why := _unfit(entry, moment, need, own):
                 refused.append(_refusal(entry, why))
             else:
                 fit.append(entry)
@@ -138,16 +139,21 @@ def _foreign(entry: Entry, need: Need) -> str:
     return f"written by run {entry.run_id}, this is run {need.whose.run_id}"
 
 
-def _of_told_ranks(entries: Sequence[Entry], need: Need) -> Iterator[Entry]:
+def _own_end(entries: Iterable[Entry], need: Need) -> "re.Pattern[str] | None":
+    """How the paths end that each rank is told; None where the recovery point says it."""
+    ends = [re.compile(f"(?:.*/)?{one}") for one in need.world.own_names]
+    fits = (end for end in ends if any(end.fullmatch(one.path) for one in entries))
+    return next(fits, ends[-1] if ends else None)
+
+
+def _of_told_ranks(entries: Sequence[Entry], own: "re.Pattern[str]") -> Iterator[Entry]:
     """``entries``, with a rank where only the option that tells each rank its file says which number that is.
 
     Those of one step are of one save, though they were seen as several: a number may count saves.
     """
-    named = re.compile(need.world.own_name if need.world.own_files else "")
     ranks, written = dict[str, int](), dict[int | None, int]()
     for one in entries:
-        told = named.fullmatch(one.path.rpartition("/")[2]) if one.rank is None else None
-        if told and told.groups():
+        if one.rank is None and (told := own.fullmatch(one.path)) is not None:
             ranks[one.path] = int(told[1])
             written[one.global_step] = max(one.written, written.get(one.global_step, 0))
     for one in entries:
@@ -155,12 +161,12 @@ def _of_told_ranks(entries: Sequence[Entry], need: Need) -> Iterator[Entry]:
         yield replace(one, rank=ranks[one.path], written=at) if one.path in ranks else one
 
 
-def _unfit(entry: Entry, moment: Moment, need: Need) -> str:
+def _unfit(entry: Entry, moment: Moment, need: Need, own: "re.Pattern[str] | None") -> str:
     """Why ``entry`` must not be used, whatever its bytes are; '' if it may."""
     if any(one.accuses(entry.path, entry.identity) for one in need.doubt.quarantine):
         return "quarantined: two restarts made no progress past it"
-    own_name = need.world.own_name if need.world.own_files or entry.rank is not None else ""
-    if entry.lacks or (own_name and not re.fullmatch(own_name, entry.path.rpartition("/")[2])):
+    told = own is not None and (need.world.own_files or entry.rank is not None)
+    if entry.lacks or (told and own is not None and not own.fullmatch(entry.path)):
         return entry.lacks or "the option that tells each rank its file names another"
     serves_any = serves_any_world(entry, need.world.groups, need.world.resharded)
     if entry.world_size not in (None, need.world.size) and not serves_any:

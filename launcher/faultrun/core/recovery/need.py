@@ -18,7 +18,8 @@ class World:
     ``elastic``: the run may go on with another number, so the point has to say whether it can be resumed so.
     ``resized``: it does, by hand, so nothing else will do. ``own_files``: each rank is told a path with
     its number in it; None: a folder, and no file in it: so it loads its own, where ranks have such.
-    ``own_name`` is the pattern of that file's name, where it is one for all saves.
+    ``own_names`` are patterns of how that path ends, where it is one for all saves: what fits the longer one
+    counts where any does, else what fits the shorter.
     """
 
     size: int
@@ -27,7 +28,7 @@ class World:
     elastic: bool = False
     resized: bool = False
     own_files: bool | None = False
-    own_name: str = ""
+    own_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +102,7 @@ def need_of(
             elastic=spec.resizes,
             resized=request.before > 0,
             own_files=recovery.own_files,
-            own_name=recovery.own_name,
+            own_names=recovery.own_names,
         ),
         whose=Whose(
             run_id=None if resume_any else spec.run_id,

@@ -237,11 +237,17 @@ class Recovery:
         return "{rank}" in told or (None if "{checkpoint_dir}" in told else False)
 
     @property
-    def own_name(self) -> str:
-        """What the file of each rank is called, as a pattern; '' where the recovery point says it."""
-        names = (text.rpartition("/")[2] for text in self._texts if "{rank}" in text and "/" in text)
-        fixed = (name.split("{rank}") for name in names if "." in name and not re.search(r"{(?!rank})", name))
-        return next((r"(\d+)".join(map(re.escape, parts)) for parts in fixed), "")
+    def own_names(self) -> tuple[str, ...]:
+        """How the path of each rank's file ends, as patterns, the longer first; none if a point says it."""
+        for parts in (re.sub(r"^-*[\w.-]*=", "", text).split("/") for text in self._texts):
+            known = [bool(part.strip(".")) and not re.search(r"{(?!rank})", part) for part in parts]
+            fixed = parts[::-1][: [*known[::-1], False].index(False)]
+            of_rank = [at for at, part in enumerate(fixed) if "{rank}" in part]
+            if of_rank and len(parts) > 1 and "." in fixed[0]:
+                ends = (fixed[::-1], fixed[of_rank[-1] :: -1])
+                told = (r"(\d+)".join(map(re.escape, "/".join(end).split("{rank}"))) for end in ends)
+                return tuple(dict.fromkeys(told))
+        return ()
 
     @property
     def _texts(self) -> tuple[str, ...]:
