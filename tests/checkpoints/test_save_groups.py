@@ -57,11 +57,12 @@ def written(root: Path, names: tuple[str, ...], *, lacks: int = -1, cuts: int = 
             os.utime(path, (1e9 + step, 1e9 + step))
 
 
-def chosen(root: Path, seen: SavesSeen | None = None) -> tuple[str, str]:
+def chosen(root: Path, seen: SavesSeen | None = None, *, ranks: int = 1) -> tuple[str, str]:
     """The path that is handed over, below ``root``, and why what is newer is not."""
     catalog = Catalog([str(root)], settle_s=0.0)
     catalog.seen = SavesSeen() if seen is None else seen
-    found = scan_and_choose(catalog, Need(world=World(size=1)))
+    catalog.world_size = ranks
+    found = scan_and_choose(catalog, Need(world=World(size=ranks)))
     assert isinstance(found.choice, Chosen), found.choice
     return str(Path(found.choice.point.path).relative_to(root)), "; ".join(
         f"{one.path}: {one.why}" for one in found.refused
@@ -182,6 +183,19 @@ def test_a_model_is_passed_over_while_the_optimizer_beside_it_is_that_of_the_sav
     assert "opt.pt beside it is of the save before" in why
     whole = replace(saves[-1], files=(*saves[-1].files, *saves[0].files[1:]))
     assert chosen(tmp_path, SavesSeen(saves=(*saves[:-1], whole)))[0] == "model_30.pt"
+
+
+def test_a_file_of_a_rank_is_passed_over_while_another_of_that_rank_is_of_the_save_before(
+    tmp_path: Path,
+) -> None:
+    """The file of one rank may serve all: of a save that this one has finished it counts."""
+    models, others = (tuple(f"{name}_rank{rank}.pt" for rank in (0, 1)) for name in ("model", "optim"))
+    written(tmp_path, (*models, *others))
+    one, two, three, four = (str(tmp_path / name) for name in (*models, *others))
+    saves = [SeenSave(files=(one, three), ranks=(two, four), step=step) for step in (10, 20)]
+    saves.append(SeenSave(files=(one, three), ranks=(two,), step=30))
+    name, why = chosen(tmp_path, SavesSeen(saves=tuple(saves)), ranks=2)
+    assert (name, "optim_rank1.pt beside it is of the save before" in why) == (models[0], True)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from faultrun.checkpoints.format import Listing, Stamp
-from faultrun.checkpoints.names import base_name, plainly_numbered
+from faultrun.checkpoints.names import base_name, plainly_numbered, rank_told
 from faultrun.checkpoints.saves.given_files import main_files, saved_apart, tells_inside
 from faultrun.checkpoints.saves.numbered_saves import (
     OF_ONE_FILE,
@@ -28,7 +28,7 @@ from faultrun.checkpoints.saves.numbered_saves import (
 from faultrun.checkpoints.saves.save_names import inside, masked
 from faultrun.checkpoints.saves.steps_of_saves import at_steps
 from faultrun.model.checkpoint import Entry, Kind
-from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen
+from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen, SeenSave
 
 _COMPARED = 3
 _NAMELESS = Entry(path="", format="", kind=Kind.PERIODIC, size_bytes=0, mtime_ns=0, inode=0)
@@ -113,7 +113,8 @@ def grouped(
         if together is not None:
             _join(together, replace(_NAMELESS, save=f"seen {at}", lacks=why), found, beside, seen)
     written = (save.files.values() for of_place in saves.values() for save in of_place.values())
-    for path, why in [*saved_apart(seen, found, roots, telling)]:
+    torn = [] if over else [one for one in _of_ranks_not_written(seen) if one[0] in found]
+    for path, why in [*torn, *saved_apart(seen, found, roots, telling)]:
         found[path] = replace(found[path], lacks=found[path].lacks or why)
     loose = frozenset(chain.from_iterable(written)) - found.keys()
     order = dict(run.order or {})
@@ -206,6 +207,23 @@ def _not_written(
         if (path not in found or found[path].kind is Kind.PERIODIC)
         and (len(before) > 1 or not re.search(r"\d", inside(path, roots)))
     )
+
+
+def _of_ranks_not_written(seen: SavesSeen) -> Iterator[tuple[str, str]]:
+    """Files of the newest save, and why each is none: its rank always wrote one more over with it."""
+    *before, newest = map(_by_rank, seen.saves or (SeenSave(files=()),))
+    for rank, paths in newest.items():
+        had = [one[rank] for one in before if not one.get(rank, set()).isdisjoint(paths)]
+        lost = sorted(set[str].intersection(*had) - paths) if any(rank) and len(had) > 1 else []
+        for path in paths if lost else ():
+            yield path, f"{base_name(lost[0])} beside it is of the save before: it was not finished"
+
+
+def _by_rank(save: SeenSave) -> dict[tuple[str, ...], set[str]]:
+    found: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for path in (*save.paths, *save.ranks):
+        found[tuple(map(rank_told, path.split("/")))].add(path)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
