@@ -12,8 +12,7 @@ SECRET = "s3cr3t"
 @pytest.mark.parametrize(
     "args",
     [
-        ("--hub_token=s3cr3t",),
-        ("--hub-token", "s3cr3t"),
+        *(("--hub_token=s3cr3t",), ("--hub-token", "s3cr3t")),
         ("-token", "s3cr3t", "--lr=0.1"),
         *(("wandb.api_key=s3cr3t",), ("--API-KEY=s3cr3t",)),
         ("--db_password=s3cr3t=",),

@@ -59,19 +59,10 @@ def test_a_field_that_nobody_knows_is_an_error_and_not_the_word_none() -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("{epoch}", 2),
-        ("{rank}", 7),
-        ("epoch {epoch}", "epoch 2"),
-        ("{checkpoint}", "/c/rank_0/net-2_5.ckpt"),
-        ("{run_id}", "job"),
-        ("1", 1),
-        ("-3", -3),
-        ("0.5", 0.5),
-        ("true", True),
-        ("False", False),
-        ("007", "007"),
-        ("1e5", "1e5"),
-        ("", ""),
+        *(("{epoch}", 2), ("{rank}", 7), ("epoch {epoch}", "epoch 2")),
+        *(("{checkpoint}", "/c/rank_0/net-2_5.ckpt"), ("{run_id}", "job")),
+        *(("1", 1), ("-3", -3), ("0.5", 0.5), ("true", True), ("False", False)),
+        *(("007", "007"), ("1e5", "1e5"), ("", "")),
     ],
 )
 def test_a_value_has_the_type_that_its_template_means(text: str, value: str) -> None:

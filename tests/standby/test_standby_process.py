@@ -203,14 +203,9 @@ def test_a_probe_tells_if_python_comes_to_the_hook(stage: Stage, options: tuple[
         ("python -u train.py --lr 1", 2),
         ("/opt/bin/python3.11 -W ignore -X dev -m pkg", 5),
         ("python -Wignore -OO -c pass", 3),
-        ("python -u", 0),
-        ("python -E train.py", 0),
-        ("python -uI train.py", 0),
-        ("python -S train.py", 0),
-        ("python -i train.py", 0),
-        ("bash run.sh", 0),
-        ("./train", 0),
-        ("", 0),
+        *(("python -u", 0), ("python -E train.py", 0), ("python -uI train.py", 0)),
+        *(("python -S train.py", 0), ("python -i train.py", 0)),
+        *(("bash run.sh", 0), ("./train", 0), ("", 0)),
     ],
 )
 def test_where_the_program_begins_in_a_command_that_a_standby_can_wait_in(argv: str, at: int) -> None:

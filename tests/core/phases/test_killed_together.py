@@ -17,14 +17,9 @@ def starts(story: Story, *, machine: str = "m", oom_kills: int = 0, came_to: int
 @pytest.mark.parametrize(
     ("machine", "oom_kills", "came_to", "costs"),
     [
-        ("m", 0, 70, False),
-        ("m", 0, None, False),
-        ("m", 1, 70, True),
-        ("m", 1, None, True),
-        ("m", 0, 50, True),
-        ("another", 0, 50, False),
-        ("another", 1, 50, False),
-        ("", 1, 50, False),
+        *(("m", 0, 70, False), ("m", 0, None, False)),
+        *(("m", 1, 70, True), ("m", 1, None, True), ("m", 0, 50, True)),
+        *(("another", 0, 50, False), ("another", 1, 50, False), ("", 1, 50, False)),
     ],
 )
 def test_only_want_of_memory_or_one_step_twice_under_one_kernel_costs_a_restart(

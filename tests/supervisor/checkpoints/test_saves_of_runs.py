@@ -61,7 +61,7 @@ def test_a_file_belongs_to_who_wrote_it_last(folder: Folder) -> None:
     (again := folder.run("mine")).note(folder.saved("net-1_1.ckpt"))
     assert folder.not_of(again) == folder.not_of(folder.run("mine")) == {}
     os.utime(f"{folder.root}/net-1_1.ckpt")
-    assert folder.not_of(folder.run("another")) == {}, "nobody knows who touched it"
+    assert folder.not_of(folder.run("another")) == {"net-1_1.ckpt": "run mine"}, "it was the last"
 
 
 def test_where_another_run_lives_nobody_knows_who_wrote(folder: Folder) -> None:
@@ -153,5 +153,9 @@ def test_what_one_save_is_made_of_is_known_to_the_next_supervisor_until_the_end(
         assert run.last_seen(before) == SavesSeen(saves=both.saves, prepared=("x",), opened="net")
     for run, known in ((folder.run("mine"), SavesSeen(saves=(*both.saves, *one))), (folder.run("x"), before)):
         assert run.last_seen(known) == known
+    (second := folder.run("mine", "with another log_dir")).note(third := folder.saved("net3-1_1.ckpt"))
+    assert folder.run("mine").last_seen(before).saves == third.saves, "that was the last one that lived"
+    second.note(SavesSeen(saves=(SeenSave(files=("gone.ckpt",)),)))
+    assert folder.run("mine").last_seen(before).saves == both.saves, "nothing of that is left"
     end_lists((folder.root,), "mine", "train.py")
     assert folder.run("mine").last_seen(before) == before

@@ -18,6 +18,7 @@ from threading import Lock
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.format import Stamp
 from faultrun.checkpoints.formats.faultrun_manifest import beside
+from faultrun.checkpoints.names import base_name
 from faultrun.files import replace_whole
 from faultrun.journal.codec import decode, encode
 from faultrun.model.checkpoint import Entry
@@ -82,13 +83,18 @@ class SavesOfRuns:
 
     def last_seen(self, known: SavesSeen) -> SavesSeen:
         """``known``, with the newest saves of this run: what its journal has of them is older by seconds."""
-        for path in [*self._lists.values()][:1]:
-            for one in (path, *filter(self._goes_on, path.parent.glob(f"{_PREFIX}*"))):
+        found = dict[int, SavesSeen]()
+        for root, path in [*self._lists.items()][:1]:
+            for one in map(_seen_of, (path, *filter(self._goes_on, path.parent.glob(f"{_PREFIX}*")))):
                 with suppress(OSError, ValueError):
-                    told: SavesSeen = decode(json.loads(_seen_of(one).read_bytes()), SavesSeen)
-                    newer = told.saves[-1:] and told.saves[-1] not in known.saves[:-1]
-                    return replace(known, saves=told.saves, opened=told.opened) if newer else known
-        return known
+                    told: SavesSeen = decode(json.loads(one.read_bytes()), SavesSeen)
+                    files = {file for save in told.saves for file in (*save.paths, *save.ranks)}
+                    files |= {f"{root}/{base_name(file)}" for file in files}  # it may be moved as a whole
+                    if any(map(os.path.exists, files)):
+                        found[one.stat().st_mtime_ns] = told
+        newest = found[max(found)] if found else known
+        newer = newest.saves[-1:] and newest.saves[-1] not in known.saves[:-1]
+        return replace(known, saves=newest.saves, opened=newest.opened) if newer else known
 
     def _list(self, seen: SavesSeen, *, whole: bool) -> None:
         if not whole or self._neighbours.others():
@@ -143,7 +149,8 @@ class SavesOfRuns:
         for _, path in (*ordered, *sorted(later)):
             one = saves.get(path, path)
             items[one] = (*items.pop(one, ()), path)
-        return order_of(items.values())
+        turns = iter(sorted(one for one in items if isinstance(one, int)))
+        return order_of(items[next(turns) if isinstance(one, int) else one] for one in items)
 
     def of_others(self, catalog: Catalog, resumed: str) -> dict[Entry, str]:
         """Checkpoints but ``resumed`` that do not say whose they are and another run wrote, with its name."""
@@ -156,7 +163,8 @@ class SavesOfRuns:
     def _writers(self, catalog: Catalog) -> Iterator[tuple[Entry, str | None]]:
         """Who wrote each checkpoint that does not say so: "" we, None if unknown, else the run in words.
 
-        One of ours that was written over since and is on no list was written by us, just before the end.
+        What was written over since, and is on no list, was written by the run that wrote that name last, just
+        before its end.
         """
         lists = {root: sorted(self._lists_of(root), key=lambda one: one[0]) for root in self._lists}
         for entry in catalog.scan().entries:
@@ -164,8 +172,8 @@ class SavesOfRuns:
                 found = self._by_root(catalog.files_of(entry)).items()
                 listed = [(who, dict(files), its) for root, files in found for who, its in lists[root]]
                 who = (one for one, files, its in listed if files.items() & its.items())
-                ours = any(files.keys() & its.keys() for one, files, its in listed if not one)
-                yield entry, next(who, "" if ours else None)
+                over = [(its[name], one) for one, files, its in listed for name in files.keys() & its.keys()]
+                yield entry, next(who, max(over)[1] if over else None)
 
     def _lists_of(self, root: str) -> Iterator[tuple[str, Mapping[str, int]]]:
         """Each list beside ``root``, with the run in words; "" for ours.
