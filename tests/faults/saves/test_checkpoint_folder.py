@@ -74,7 +74,7 @@ TRAINS = f"""{WRITES}
 first = int(os.environ.get("FAULTRUN_RESUME_STEP") or os.environ["FIRST"]) + 1
 say("begins at", first)
 def save(step):
-    write("ckpt/new.tmp", step, step=str(step))
+    write("ckpt/new.tmp", time.time_ns() % 2**31, step=str(step))
     os.rename("ckpt/new.tmp", f"ckpt/step_{{step}}.safetensors")
 def leave(*_):
     save(first + 3)
