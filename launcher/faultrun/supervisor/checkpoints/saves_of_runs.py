@@ -139,8 +139,8 @@ class SavesOfRuns:
             for name, at_ns in self._by_root(f"{root}/{one}" for one in listed if one in names).get(root, [])
             if listed.get(name) == at_ns
         ]
-        if not own:  # all were written to, or touched, since: their steps and names decide
-            return None
+        if not own:  # all were written to, or touched, since: their steps and names decide, or their contents
+            return seen.order if seen.saves and seen.saves[-1].step is None else None
         newest_ns = max(own)[0]
         later = [(stamp.mtime_ns, path) for path, stamp in there.items() if stamp.mtime_ns > newest_ns]
         ordered = own if len(self._own) == 1 else sorted(own)
