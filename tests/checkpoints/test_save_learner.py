@@ -266,6 +266,7 @@ def test_what_was_written_while_nobody_watched_is_newer_and_of_no_known_step() -
         saved(learner, step, "last.pt", "optim.pt")
     learner = SaveLearner(learner.seen, ("/ckpt",))
     before = learner.seen
+    SaveLearner(SavesSeen(saves=(SeenSave(files=("a",), lie=("b", "c")),)), ())  # nonsense beside checkpoints
     learner.met_again({"/ckpt/last.pt": "last.pt as of 20"})
     assert learner.seen == before
     learner.met_again({"/ckpt/last.pt": "another", "/ckpt/optim.pt": "one more"})

@@ -44,7 +44,7 @@ class SaveLearner:
         self.elsewhere, self._goes_on = NOTHING_SEEN, True
 
     def _grown(self, save: SeenSave) -> GrowingSave:
-        moved, ranks = dict(zip(save.files, save.paths, strict=True)), {*save.ranks}
+        moved, ranks = dict(zip(save.files, save.paths, strict=False)), {*save.ranks}
         digests = dict(zip((*save.files, *save.ranks), save.digests, strict=False))
         found = GrowingSave(step=save.step, late=save.late, moved=moved, ranks=ranks, digests=digests)
         return self._called(found, save.files)

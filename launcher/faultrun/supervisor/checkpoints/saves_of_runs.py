@@ -74,12 +74,12 @@ class SavesOfRuns:
         """Our run has written these, unless another one that saves there has. ``whole``: none was missed."""
         with self._noting:
             self._list(seen, whole=whole)
-            told = replace(seen, prepared=(), past=())
-            for path in [*self._lists.values()][: told != self._noted]:
+            told, path = replace(seen, prepared=(), past=()), next(map(_seen_of, self._lists.values()), None)
+            if path is not None and told != self._noted:
                 self._noted = told
                 with suppress(OSError):
                     path.parent.mkdir(exist_ok=True)
-                    replace_whole(_seen_of(path), json.dumps(encode(told)).encode())
+                    replace_whole(path, json.dumps(encode(told)).encode())
 
     def last_seen(self, known: SavesSeen) -> SavesSeen:
         """``known``, with the newest saves of this run: what its journal has of them is older by seconds."""
@@ -139,7 +139,7 @@ class SavesOfRuns:
             for name, at_ns in self._by_root(f"{root}/{one}" for one in listed if one in names).get(root, [])
             if listed.get(name) == at_ns
         ]
-        if not own:  # all were written to, or touched, since: their steps and names decide, or their contents
+        if not own:  # all were written to, or touched, since: only contents tell whether by a later save
             return seen.order if seen.saves and seen.saves[-1].step is None else None
         newest_ns = max(own)[0]
         later = [(stamp.mtime_ns, path) for path, stamp in there.items() if stamp.mtime_ns > newest_ns]
