@@ -70,10 +70,10 @@ def walk(root: str) -> Iterator[Listing | Refusal]:
 
 
 def stamp_of(path: "str | os.DirEntry[str]") -> Stamp | None:
-    """What ``stat`` says about ``path`` now; None when it is gone."""
+    """What ``stat`` says about ``path`` now; None when it is gone, or no path."""
     try:
         info = os.stat(path) if isinstance(path, str) else path.stat(follow_symlinks=False)  # noqa: PTH116
-    except OSError:
+    except (OSError, ValueError):
         return None
     return Stamp(info.st_ino, info.st_size, info.st_mtime_ns)
 

@@ -12,6 +12,7 @@ import click
 
 from faultrun.cli.status.gather import who_supervises
 from faultrun.cli.verbs import example, log_dir_option
+from faultrun.core.humanize import rank_names
 from faultrun.errors import LogDirError
 from faultrun.journal.append import FILE_NAME
 from faultrun.journal.lines import JournalFollower
@@ -92,16 +93,10 @@ def _chosen(folder: Path, ranks: tuple[int, ...], incarnation: int | None) -> li
     missing = set(ranks) - {log.rank for log in there}
     if missing:
         has = sorted({log.rank for log in there})
-        because = f"there are those of {_listed(has)}" if has else "there is none of any rank"
+        because = f"there are those of {rank_names(has)}" if has else "there is none of any rank"
         hint = f"--rank={has[0]}" if has else "faultrun status"
         raise LogDirError(f"no log of rank {min(missing)} in {folder}", because=because, hint=hint)
     return [log for log in there if not ranks or log.rank in ranks]
-
-
-def _listed(ranks: list[int]) -> str:
-    if len(ranks) > 2 and ranks[-1] - ranks[0] == len(ranks) - 1:
-        return f"ranks {ranks[0]} to {ranks[-1]}"
-    return f"rank{'s' if len(ranks) > 1 else ''} {' '.join(map(str, ranks))}"
 
 
 def _show(folder: Path, chosen: list[WorkerLog], count: int | None, printer: "_Printer") -> None:

@@ -85,7 +85,7 @@ def test_every_replica_group_needs_a_whole_file_at_the_same_step() -> None:
     files = [entry("0@20", 20, rank=0), entry("2@10", 10, rank=2), entry("1@10", 10, rank=1)]
     choice, _ = settled(files, Need(world=World(size=4, groups=groups)))
     assert choice.point.global_step == 10
-    assert reasons(choice) == {"0@20": "this step has no whole file for ranks 2, 3"}
+    assert reasons(choice) == {"0@20": "this step has no whole file for ranks 2 3"}
     assert [file.path for file in choice.point.files] == ["1@10", "1@10", "2@10", "2@10"]
 
 
@@ -104,7 +104,7 @@ def test_worked_example_faults_3_and_11_leave_their_group_without_a_replica() ->
     )
     assert isinstance(choice, NoneUsable)
     assert reasons(choice)["r3"] == "the disk of rank 3 is lost"
-    assert reasons(choice)["r0"] == "this step has no whole file for ranks 3, 11"
+    assert reasons(choice)["r0"] == "this step has no whole file for ranks 3 11"
 
 
 def test_a_file_that_belongs_to_no_rank_serves_every_group() -> None:

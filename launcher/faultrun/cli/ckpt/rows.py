@@ -84,7 +84,8 @@ def listed(found: Sequence[SavedStep], scan: Scan) -> list[dict[str, Any]]:
 
 def choice_object(choice: Choice) -> dict[str, Any]:
     """The JSON of ``ckpt choose``; fields of the point are null when there is none."""
-    refused = [] if isinstance(choice, NeedVerdicts) else [_reason(one) for one in choice.refused]
+    whys = () if isinstance(choice, NeedVerdicts) else choice.refused
+    refused = [{"path": one.path, "global_step": one.global_step, "why": one.why} for one in whys]
     if not isinstance(choice, Chosen):
         return {
             "global_step": None, "epoch": None, "files": {}, "restore_ranks": "-1", "restore_ranks_map": "",
@@ -195,7 +196,3 @@ def _refused_object(refusal: Refusal) -> dict[str, Any]:
         "global_step": refusal.global_step, "size_bytes": None, "whole": False, "why": refusal.why,
         "ranks_present": [],
     }  # fmt: skip
-
-
-def _reason(refusal: Refusal) -> dict[str, Any]:
-    return {"path": refusal.path, "global_step": refusal.global_step, "why": refusal.why}

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from faultrun.core.diagnosis.diagnose import conclude, new_incident, open_incident
+from faultrun.core.humanize import rank_names
 from faultrun.core.phases import drain
 from faultrun.core.phases.may_stay import (
     elsewhere,
@@ -138,7 +139,8 @@ def left(state: RunState, event: WorkerExit) -> Step:
     gone = replace(gone, phase=Phase.RUNNING, life=replace(gone.life, drain=None))
     if not alive:
         return drain.sweep_when_empty(gone, event.at_s, why)
-    return Step(state=gone, actions=(actions.Kill(ranks=alive),), why=f"{why}; {_ranks(alive)} came too late")
+    why = f"{why}; {rank_names(sorted(alive))} came too late"
+    return Step(state=gone, actions=(actions.Kill(ranks=alive),), why=why)
 
 
 def came_too_late(state: RunState) -> bool:
@@ -204,10 +206,10 @@ def adopt(state: RunState, event: PlanAdopted) -> Step:
         finished=life.finished,
     )
     running = publish(state, event.at_s, NodeStatus.RUNNING)
-    started = f"{_ranks(spawn.ranks)} anew" if spawn.ranks else "none anew"
+    started = f"{rank_names(sorted(spawn.ranks))} anew" if spawn.ranks else "none anew"
     why = f"incarnation {plan.incarnation}: {started}, {len(plan.kept)} stay"
     if plan.missing:
-        why = f"{why} and train on without {_ranks(plan.missing)}"
+        why = f"{why} and train on without {rank_names(sorted(plan.missing))}"
     last: tuple[actions.Action, ...] = (*_rejoin_timer(state, event.at_s), *heal_timer(state))
     if state.recovers_itself:
         last = (actions.SweepRanks(incarnation=plan.incarnation - 1, ranks=ranks - plan.kept),)
@@ -224,7 +226,7 @@ def _too_late(state: RunState, event: PlanAdopted) -> Step:
     """One that the plan keeps has died meanwhile: the other nodes, which follow it, are told."""
     plan = event.plan
     gone = plan.kept.intersection(plan.topology.ranks_of(state.node)) - state.life.alive
-    why = f"{_ranks(gone)}, which incarnation {plan.incarnation} keeps, died on node {state.node}"
+    why = f"{rank_names(sorted(gone))}, which incarnation {plan.incarnation} keeps, died on node {state.node}"
     step = abandon(state, event.at_s, why)
     return replace(step, actions=(*step.actions, actions.RaiseAlarm(incarnation=plan.incarnation, why=why)))
 
@@ -292,9 +294,9 @@ def overdue(state: RunState, event: TimerFired) -> Step:
         return _ended_in_vain(state, event.at_s, min(came), why)
     whole = missing < state.life.alive  # once it is, each tells
     come = frozenset[int]() if whole or state.plan is None else missing & state.plan.newcomers
-    who = f"{_ranks(missing)} did not rejoin" if missing else "no plan came for those that stay"
+    who = f"{rank_names(sorted(missing))} did not rejoin" if missing else "no plan came for those that stay"
     if come and come != missing:
-        who = f"{_ranks(come)} did not come in beside {_ranks(missing - come)}"
+        who = f"{rank_names(sorted(come))} did not come in beside {rank_names(sorted(missing - come))}"
     if stuck is not None:
         who = f"rank {stuck}, which hung, did not end by SIGKILL"
     why = f"{who} within {state.windows.rejoin_s:g} s"
@@ -399,8 +401,3 @@ def _examine(state: RunState) -> actions.ExamineDeaths:
 
 def _dead(state: RunState) -> tuple[int, ...]:
     return tuple(exit_.rank for exit_ in state.life.exits)
-
-
-def _ranks(ranks: "tuple[int, ...] | frozenset[int]") -> str:
-    named = " ".join(map(str, sorted(ranks)))
-    return f"rank {named}" if len(ranks) == 1 else f"ranks {named}"

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from faultrun.core.humanize import rank_names
 from faultrun.core.recovery.candidate_order import Moment, least_preferred, moments
 from faultrun.core.recovery.need import Need
 from faultrun.core.recovery.replica_groups import Group
@@ -194,7 +195,7 @@ def _fixed_by(service: "_Service", moment: Moment, need: Need) -> str:
 
 
 def _why_not_any(entry: Entry) -> str:
-    held, shard = _ranks(entry.replica_group), entry.replica_group and not entry.replicated
+    held, shard = rank_names(entry.replica_group), entry.replica_group and not entry.replicated
     return f"; its state is sharded: this file holds that of {held} only" if shard else ""
 
 
@@ -209,7 +210,7 @@ def _serve(
         some = partly and len(lacking) < len(groups) and fit[0].global_step is not None
         if lacking and not some:
             where = " of one life" if len({_life(entry) for entry in fit}) > 1 else ""
-            reason = reason or f"this step has no whole file for {_ranks(lacking[0])}{where}"
+            reason = reason or f"this step has no whole file for {rank_names(lacking[0])}{where}"
             continue
         chosen = [entry for entry in picks if entry is not None]
         unknown = tuple(dict.fromkeys(entry.path for entry in chosen if entry.path not in verdicts))
@@ -351,8 +352,3 @@ def _point(service: _Service, *, unverified: bool) -> RecoveryPoint:
         unverified=unverified,
         named_step=None if first.seen_step is None else first.global_step,
     )
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    shown = ", ".join(str(rank) for rank in ranks[:8]) + (", ..." if len(ranks) > 8 else "")
-    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"

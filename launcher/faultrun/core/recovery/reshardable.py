@@ -7,6 +7,7 @@ place in its own world only.
 
 from collections.abc import Sequence
 
+from faultrun.core.humanize import rank_names
 from faultrun.core.recovery.replica_groups import Group
 from faultrun.model.checkpoint import Entry
 
@@ -31,7 +32,7 @@ def fixed_by(entry: Entry, last_rank: int, groups: tuple[Group, ...] | None, res
     if serves_any_world(entry, groups, resharded) or (several and entry.rank is not None):
         return ""
     if entry.replica_group and not entry.replicated:
-        return f"its state is sharded: {entry.path} holds that of {_ranks(entry.replica_group)} only"
+        return f"its state is sharded: {entry.path} holds that of {rank_names(entry.replica_group)} only"
     if resharded is False:
         return "its recipe says that it loads into the same number of workers only (world_size: same)"
     if entry.rank is None:
@@ -67,7 +68,3 @@ def written_by(entries: Sequence[Entry], world_size: int) -> int | None:
         told = {1 + max(entry.rank or 0 for entry in entries)}
     (size,) = told if len(told) == 1 else (None,)
     return size if size != world_size else None
-
-
-def _ranks(ranks: tuple[int, ...]) -> str:
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {' '.join(map(str, ranks))}"

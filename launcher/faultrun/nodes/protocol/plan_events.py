@@ -65,13 +65,9 @@ def _to_the_busy(
         yield IncarnationOver(at_s=run_s, incarnation=life, why=why, node=node, stop=stop, stays=stays)
     elif newer or (header.incarnation == life and header.phase is PlanPhase.LOOK):
         yield IncarnationOver(at_s=run_s, incarnation=life, why="the other nodes have ended it")
-    elif header.incarnation == life and _starts(fact, header):
+    elif header.incarnation == life and header.phase is PlanPhase.GO and isinstance(fact.status, NodeReady):
         master_addr = header.master_addr
         yield GoGiven(at_s=run_s, incarnation=life, master_addr=master_addr, master_port=header.master_port)
-
-
-def _starts(fact: NodeFact, header: PlanHeader) -> bool:
-    return header.phase is PlanPhase.GO and isinstance(fact.status, NodeReady)
 
 
 def _begins(plan: Plan, fact: NodeFact) -> bool:

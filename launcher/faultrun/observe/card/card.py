@@ -41,7 +41,7 @@ def render(card: Card) -> str:
     rows = [
         ("when", f"{card.at_local} on {card.host}" if card.at_local else ""),
         ("cause", _cause(card.incident)),
-        ("because", _because(card.incident)),
+        ("because", card.incident.raised.because if card.incident.raised is not None else ""),
         ("try", card.incident.finding.hint if card.incident.finding is not None else ""),
         ("stacks", card.incident.stacks),
         ("last log", f'{card.log_name}: "{card.incident.last_line}"' if card.incident.last_line else ""),
@@ -202,11 +202,6 @@ def _cause(incident: Incident) -> str:
     if incident.cause is Cause.SIGNAL and "SIGKILL" in incident.explanation:
         return "killed from outside: the kernel's OOM killer, an operator or another program"
     return incident.explanation
-
-
-def _because(incident: Incident) -> str:
-    """Why our SDK refused, in its own words."""
-    return incident.raised.because if incident.raised is not None else ""
 
 
 def _saved(card: Card) -> str:

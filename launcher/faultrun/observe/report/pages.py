@@ -38,7 +38,8 @@ def markdown(report: Mapping[str, Any]) -> str:
     """``report.md``, for a terminal, an issue or a chat."""
     timelines = [row["timeline"] for row in words.shown_incidents(report["incidents"])[0]]
     parts = [name for name in PARTS if any(name in timeline for timeline in timelines)]
-    return printable(_filled("page.md", report, parts=parts, bar=_bar, cell=cell, code=_code))
+    bar = lambda share: max(1, round(share * _BAR))  # noqa: E731
+    return printable(_filled("page.md", report, parts=parts, bar=bar, cell=cell, code=_code))
 
 
 def document_of_nodes(status: RunStatus) -> dict[str, Any]:
@@ -138,10 +139,6 @@ def templates() -> Environment:
     )
     found.filters["n"] = lambda value: f"{value:.2f}".rstrip("0").rstrip(".")  # less is no pixel
     return found
-
-
-def _bar(share: float) -> int:
-    return max(1, round(share * _BAR))
 
 
 def cell(text: object) -> str:

@@ -136,7 +136,8 @@ class Preparer:
         until_s, told = self._clock.now() + _SEEN_LATE_S, False
         for rank in plan.topology.ranks_of(self._spec.node):
             path = Path(plan.point.path_for(rank))
-            while not _is_there(path):
+            # It may be a prefix of several files (TensorFlow).
+            while not (path.exists() or any(path.parent.glob(f"{escape(path.name)}.*"))):
                 if not told:
                     self._say(f"waiting up to {_SEEN_LATE_S:g} s for {path}: another node sees it")
                 told = True
@@ -230,11 +231,6 @@ def _is_full(error: Exception) -> bool:
     """Whether a disk has no room: another node may have some."""
     cause = error if isinstance(error, OSError) else error.__cause__
     return isinstance(cause, OSError) and cause.errno in DISK_FULL
-
-
-def _is_there(path: Path) -> bool:
-    """A file, a folder, or a prefix of several files (TensorFlow)."""
-    return path.exists() or any(path.parent.glob(f"{escape(path.name)}.*"))
 
 
 def device_of(devices: tuple[int, ...], local_rank: int) -> int | None:

@@ -42,7 +42,7 @@ class Carried:
         """Put hooks on these modules and optimizers; each hook has ``remove``."""
         for optimizer in optimizers:
             trained = (one for group in optimizer.param_groups for one in group["params"])
-            plain = [*filter(_is_plain, trained)]
+            plain = [one for one in trained if one.requires_grad and one.is_leaf and not is_dtensor(one)]
             some = [*plain[:_LOOKED_AT], *plain[_LOOKED_AT:][-1:]]  # the last may be a criterion's
             for one in some:
                 with torch.enable_grad():
@@ -110,10 +110,6 @@ class Carried:
         if what not in self._told:
             self._told.add(what)
             told(what)
-
-
-def _is_plain(parameter: Any) -> bool:
-    return parameter.requires_grad and parameter.is_leaf and not is_dtensor(parameter)
 
 
 def begins_from(output: Any, call: Callable[[], None]) -> None:

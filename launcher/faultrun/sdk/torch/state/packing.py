@@ -74,7 +74,7 @@ def opened(plan: bytes) -> Any:
 
 def places(state: Any) -> list[Any]:
     """New tensors for all places, in order."""
-    found = {place[_PLACE]: _empty(place) for place in _places(state)}
+    found = {at[_PLACE]: torch.empty(at["shape"], dtype=getattr(torch, at["dtype"])) for at in _places(state)}
     return [found[number] for number in sorted(found)]
 
 
@@ -135,10 +135,6 @@ class _Pickler(pickle.Pickler):
             return None
         size_bytes = math.prod(one.tensor.shape) * one.tensor.dtype.itemsize
         return "storage", torch.UntypedStorage, str(one.tensor.number), "cpu", size_bytes
-
-
-def _empty(place: dict[str, Any]) -> Any:
-    return torch.empty(place["shape"], dtype=getattr(torch, place["dtype"]))
 
 
 def _places(state: Any) -> Iterator[dict[str, Any]]:
