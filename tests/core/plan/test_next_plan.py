@@ -260,22 +260,21 @@ def test_a_lost_node_ends_the_incarnation_and_the_spare_that_came_first_gets_its
         fact(node, NodeStatus.JOINED, incarnation=-1, arrived=at, point=checkpoint(8))
         for node, at in ((NodeId("z"), 3), (C, 4))
     )
-    training = {A: fact(A, NodeStatus.RUNNING), B: fact(B, NodeStatus.RUNNING), C: later, spare.node: spare}
-    lost = frozenset({B})
-    assert next_step(RULES, plan(), training, 10, lost) == IncarnationOver(
+    training = {A: fact(A, NodeStatus.RUNNING), C: later, spare.node: spare}
+    assert next_step(RULES, plan(), training, 10) == IncarnationOver(
         at_s=10, incarnation=0, why="node b was lost; ranks 2 3"
     )
     drained = training | {A: fact(A, NodeStatus.JOINED, point=checkpoint(7))}
-    found = next_step(RULES, plan(), drained, 10, lost)
+    found = next_step(RULES, plan(), drained, 10)
     assert isinstance(found, PlanAdopted)
     assert [seat.node for seat in found.plan.topology.nodes] == [A, spare.node]
     assert found.plan.point == checkpoint(8)
     assert found.plan.replaced == (Replacement(node=B, by=spare.node, ranks=(2, 3)),)
-    named = next_step(replace(RULES, lease_ttl_s=3), plan(), training, 10, lost)
+    named = next_step(replace(RULES, lease_ttl_s=3), plan(), training, 10)
     assert isinstance(named, IncarnationOver)
     assert named.why == "node b was lost: it ended, or etcd heard nothing of it for 3 s; ranks 2 3"
     del drained[C], drained[spare.node]
-    assert next_step(RULES, plan(), drained, 10, lost) == Waiting(reason="b", missing=("b",))
+    assert next_step(RULES, plan(), drained, 10) == Waiting(reason="b", missing=("b",))
 
 
 def test_a_node_comes_back_as_a_spare_and_takes_nobodys_place() -> None:

@@ -214,8 +214,9 @@ class World:
 
     def coordinated(self, fact: NodeFact | None) -> "World":
         facts = dict(self.seen) | ({} if fact is None else {fact.node: fact})
-        lost = frozenset(node.state.node for node in self.nodes if node.lost)
-        answer = next_step(self.rules, self.plan, facts, 0.0, lost)
+        lost = {node.state.node for node in self.nodes if node.lost}
+        here = {node: said for node, said in facts.items() if node not in lost}
+        answer = next_step(self.rules, self.plan, here, 0.0)
         self.check(answer)
         seen = replace(self, seen=tuple(sorted(facts.items())))
         if isinstance(answer, Waiting) or answer in self.answers[-1:]:

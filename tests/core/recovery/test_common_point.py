@@ -40,10 +40,8 @@ def seen(node: NodeId, *steps: int, disk: int = 0, folder: str = "ck", incarnati
     )
 
 
-def point_after(*facts: NodeFact, lost: frozenset[NodeId] = frozenset()) -> RecoveryPoint | None:
-    answer = next_step(
-        RULES, replace(first_plan(4), topology=TWO), {fact.node: fact for fact in facts}, 1.0, lost
-    )
+def point_after(*facts: NodeFact) -> RecoveryPoint | None:
+    answer = next_step(RULES, replace(first_plan(4), topology=TWO), {fact.node: fact for fact in facts}, 1.0)
     assert isinstance(answer, PlanAdopted), answer
     return answer.plan.point
 
@@ -125,24 +123,16 @@ def test_who_looked_before_all_shards_were_written_does_not_tell_disks_apart() -
 )
 def test_a_rank_whose_shard_is_on_no_disk_of_its_node_ends_the_run_by_name(other: NodeFact, has: str) -> None:
     facts = {A: shards(A, 12, ranks=(0, 1)), other.node: other}
-    lost = frozenset({B}) - {other.node}
-    answer = next_step(RULES, replace(first_plan(4), topology=TWO), facts, 1.0, lost)
+    answer = next_step(RULES, replace(first_plan(4), topology=TWO), facts, 1.0)
     assert isinstance(answer, RunFinished), "nothing begins at zero beside what others have"
     assert answer.exit_code == 65
     assert "node a has a/net-12 (step 12 (epoch 1) of ranks 0 1)" in answer.why
     assert has in answer.why
 
 
-def test_a_file_that_only_a_lost_node_had_is_not_chosen() -> None:
-    lost, spare = seen(B, 12, 10, disk=1), seen(C, incarnation=-1)
-    point = point_after(seen(A, 10), lost, spare, lost=frozenset({B}))
-    assert point is not None
-    assert point.global_step == 10
-
-
 def test_what_a_spare_saw_long_ago_does_not_tell_disks_apart() -> None:
     spare = seen(C, 10, disk=1, incarnation=-1)
-    point = point_after(seen(A, 12, 10), seen(B, 12), spare, lost=frozenset({B}))
+    point = point_after(seen(A, 12, 10), spare)
     assert point is not None
     assert (point.global_step, point.source) == (12, Shared())
 

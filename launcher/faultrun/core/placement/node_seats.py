@@ -72,7 +72,6 @@ class Known:
     wanted: Topology
     plan: Plan | None
     here: Mapping[NodeId, NodeFact]
-    lost: frozenset[NodeId]
     incident: Incident | None
     wait_is_over: bool
     stopped: frozenset[NodeId] = frozenset()
@@ -237,12 +236,12 @@ def _placed(known: Known, able: Mapping[NodeId, NodeFact], fewest: int, *, grows
 def _seats_for(known: Known, able: Mapping[NodeId, NodeFact], fewest: int, *, grows: bool) -> Topology | None:
     if known.elastic.fixed_seats:
         closed = set[int]() if grows else {one.seat for one in known.ledger.vacant}
-        here = [fact for node, fact in able.items() if node not in known.lost and can_sit(fact)]
+        here = [fact for fact in able.values() if can_sit(fact)]
         return as_listed(known.whole, here, closed, fewest)
     if grows or known.plan is None or not known.fits:
-        return place(known.wanted, known.whole, able, known.lost, fewest)
+        return place(known.wanted, known.whole, able, fewest)
     now = known.plan.topology
-    if (seats := place(now, now, able, known.lost, fewest)) is None:
+    if (seats := place(now, now, able, fewest)) is None:
         return None
     filled = iter(seats.nodes)
     return Topology(nodes=tuple(seat if seat.node == NOBODY else next(filled) for seat in known.before.nodes))

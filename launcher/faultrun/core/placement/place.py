@@ -14,18 +14,17 @@ def place(
     wanted: Topology,
     before: Topology | None,
     facts: Mapping[NodeId, NodeFact],
-    lost: frozenset[NodeId],
     fewest: int | None = None,
 ) -> Topology | None:
     """Give every seat of the run to a node; None while there are too few.
 
-    A node that had a seat in the incarnation ``before`` keeps it. A seat of a ``lost`` node,
-    of one that has not spoken, is unfit or was told to stop, goes to the spare that arrived first. A run
+    A node that had a seat in the incarnation ``before`` keeps it. A seat of a
+    node that has not spoken, is unfit or was told to stop, goes to the spare that arrived first. A run
     that is continued with other slots is placed as it is ``wanted`` now. Where ``fewest`` seats are enough,
     ``NOBODY`` has the last of those that are left over.
     """
     seats = wanted if before is None or slots_of_nodes(before) != slots_of_nodes(wanted) else before
-    here = {node: fact for node, fact in facts.items() if node not in lost and can_sit(fact)}
+    here = {node: fact for node, fact in facts.items() if can_sit(fact)}
     free = here.keys() - {seat.node for seat in seats.nodes}
     spares = sorted(free, key=lambda one: (bool(here[one].resume.lacks), here[one].arrived, one))
     kept = sum(seat.node in here for seat in seats.nodes)

@@ -70,22 +70,20 @@ def next_step(
     plan: Plan | None,
     facts: Mapping[NodeId, NodeFact],
     now_s: float,
-    lost: frozenset[NodeId] = frozenset(),
     *,
     wait_is_over: bool = False,
     stopped: frozenset[NodeId] = frozenset(),
 ) -> NextStep:
     """Answer what follows; total, and idempotent for unchanged statements.
 
-    ``lost`` are nodes that the agreement counts as gone, whatever they stated last. ``wait_is_over``: missing
-    nodes were waited for, and a run that may goes on without them. ``stopped`` are nodes that ended ``plan``
-    because they were told to stop; they may be gone by now.
+    ``facts`` has no node whose lease is over. ``wait_is_over``: missing nodes were waited for, and a run that
+    may goes on without them. ``stopped`` are nodes that ended ``plan`` because they were told to stop; they
+    may be gone by now.
     A statement of an earlier incarnation than ``plan``'s says that the node has not come so far.
     """
-    here = {node: fact for node, fact in facts.items() if node not in lost}
     if plan is None:
-        return _between(rules, None, here, now_s, lost, wait_is_over=wait_is_over, stopped=stopped)
-    nodes = standing.standings(plan, here)
+        return _between(rules, None, facts, now_s, wait_is_over=wait_is_over, stopped=stopped)
+    nodes = standing.standings(plan, facts)
     node, decides = nodes.foremost
     match decides:
         case standing.Ahead():
@@ -95,7 +93,7 @@ def next_step(
         case standing.Lost() | standing.Leaves() | standing.Gone():
             over = _over(rules, nodes, node, decides, now_s)
             return over or _between(
-                rules, plan, nodes.facts, now_s, lost, wait_is_over=wait_is_over, stopped=stopped
+                rules, plan, nodes.facts, now_s, wait_is_over=wait_is_over, stopped=stopped
             )
         case standing.WantsToStay():
             return _keep(rules, nodes, now_s)
@@ -191,13 +189,12 @@ def _between(
     plan: Plan | None,
     here: Mapping[NodeId, NodeFact],
     now_s: float,
-    lost: frozenset[NodeId],
     *,
     wait_is_over: bool,
     stopped: frozenset[NodeId],
 ) -> NextStep:
     """No node has a worker: end the run, or plan the next incarnation."""
-    seating = _seating(rules, plan, here, lost, wait_is_over=wait_is_over, stopped=stopped)
+    seating = _seating(rules, plan, here, wait_is_over=wait_is_over, stopped=stopped)
     seats = seating.seats if isinstance(seating, Seating) else None
     spoken = [fact for fact in here.values() if _has_a_say(plan, seats, fact)]
     if plan is None and any(fact.busy for fact in spoken):
@@ -218,7 +215,6 @@ def _seating(
     rules: Rules,
     plan: Plan | None,
     here: Mapping[NodeId, NodeFact],
-    lost: frozenset[NodeId],
     *,
     wait_is_over: bool,
     stopped: frozenset[NodeId],
@@ -226,7 +222,7 @@ def _seating(
     """Who sits where, unless there are too few."""
     if rules.elastic is None or not rules.elastic.min_nodes:
         before = None if plan is None else plan.topology
-        seats = place(_wanted(rules, plan), before, here, lost)
+        seats = place(_wanted(rules, plan), before, here)
         slots = None if plan is None or rules.elastic is None else plan.slots
         if seats is None:
             return NoSeating()
@@ -237,7 +233,6 @@ def _seating(
         wanted=rules.topology,
         plan=plan,
         here=here,
-        lost=lost,
         incident=_unanswered(rules, plan, here),
         wait_is_over=wait_is_over,
         stopped=stopped,

@@ -52,7 +52,7 @@ def coordinated(
     life = -1 if given.header is None else given.header.incarnation
     alarm = given.common.alarm(life)
     stopped = frozenset[NodeId]() if alarm is None or alarm.stop is None else frozenset({alarm.node})
-    following = next_step(rules, given.plan, facts, run_s, frozenset(), wait_is_over=waited, stopped=stopped)
+    following = next_step(rules, given.plan, facts, run_s, wait_is_over=waited, stopped=stopped)
     match following:
         case Waiting(missing=nodes, hopeless=hopeless) if nodes and (wait_is_over or (waited and hopeless)):
             look = look_for_more(given, facts, members(given), run_s, waited=True) if hopeless else None
