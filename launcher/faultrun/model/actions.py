@@ -60,7 +60,7 @@ class ExamineDeaths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRanks:
-    """Kill what the dead ``ranks`` left behind outside of their process groups; the others live. No answer.
+    """Kill what the dead ``ranks`` left behind outside of their sessions; the others live. No answer.
 
     ``incarnation`` is the newest that they may have been started for.
     """
@@ -122,8 +122,9 @@ class VerifySave:
 class Sweep:
     """Kill helpers and escaped descendants of the incarnation, read the death notes; answers Drained.
 
-    Before that, what memory snapshots hold and no save of ``saves`` does is written until ``write_by``, as
-    the dead would have saved it. ``finished``: every rank ended with 0, and what they left may be left.
+    Those that still write a checkpoint are waited for. When all are killed, what memory snapshots hold and no
+    save of ``saves`` does is written until ``write_by``, as the dead would have saved it. ``finished``: every
+    rank ended with 0, and what they left may be left.
     """
 
     incarnation: int
@@ -138,14 +139,15 @@ class FindRecoveryPoint:
     """Look through the checkpoints; answers RecoveryPointChosen, NothingWhole or PrepareFailed.
 
     ``continuing`` is False only for the first incarnation of a new run, where ``--resume`` decides whether
-    what is found may be used. ``fault_at_s`` is when a rank died: what careless writers saved after that is
-    doubtful. ``quarantine`` lists what restarts could not get past. Files of the ranks in ``lost`` are passed
-    over where another rank can stand in. ``expects`` is a checkpoint that the run is known to have had;
-    ``folders`` are where its ranks said that they saved. ``world_size`` is that of the plan, 0 in older
-    journals; ``before``: how many workers the run had, where it was started again with another
-    number. ``resumed`` is what the plan of several nodes resumed from: a node that came late may have taken
-    it for that of another run. ``reached`` is the largest step that this run is known to have trained, None
-    where none was seen. ``opened`` are files that the script read before it failed.
+    what is found may be used. ``fault_at_s``, where a rank died, makes gasps of that life doubtful whose
+    writers did not check that no update was half done; the moment itself is not compared. ``quarantine``
+    lists what restarts could not get past. Files of the ranks in ``lost`` are passed over where another rank
+    can stand in. ``expects`` is a checkpoint that the run is known to have had; ``folders`` are where its
+    ranks said that they saved. ``world_size`` is that of the plan, 0 in older journals; ``before``: how many
+    workers the run had, where it was started again with another number. ``resumed`` is what the plan of
+    several nodes resumed from: a node that came late may have taken it for that of another run. ``reached``
+    is the largest step that this run is known to have trained, None where none was seen. ``opened`` are files
+    that the script read before it failed.
     """
 
     WIRE_NAME: ClassVar[str] = "Survey"

@@ -133,7 +133,7 @@ class Entry:
 
     @property
     def doubtful(self) -> bool:
-        """Whether it was saved as a rank was about to die, by a writer that vouches for nothing."""
+        """Whether it is a dying gasp whose writer did not check that no update was half done."""
         return self.kind is Kind.GASP and not self.consistent
 
     @property

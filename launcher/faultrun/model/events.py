@@ -62,7 +62,7 @@ class RunStarted(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryPointChosen(Fact):
-    """The checkpoints were looked through; ``point`` is None when training starts from nothing.
+    """This node looked through the checkpoints; ``point`` is the best for it. The plan says what is resumed.
 
     ``left_alone`` counts checkpoints that were found and, by ``--resume``, not considered. ``neighbours`` are
     other runs that keep theirs in the same folders. ``unknown_files`` says what lies there in no known
@@ -99,7 +99,7 @@ class NothingWhole(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanAdopted(FactOfNodes):
-    """The agreement says how the next incarnation shall look."""
+    """A plan for the next incarnation has come; ``begin.adopt`` takes it, or says why not now."""
 
     plan: Plan
 
@@ -124,7 +124,7 @@ class Prepared(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareFailed(Fact):
-    """This node cannot make the next incarnation ready. ``exit_code`` is what the run ends with.
+    """This node cannot begin the next incarnation. ``exit_code``: what the run ends with, but if ``unseen``.
 
     ``unfit``: for want of room on a disk of this node, so that another may take its place. ``surveying``: it
     was found while a recovery point was looked for, and is about no plan that may be over by now.
@@ -271,7 +271,7 @@ class TimerFired(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drained(Fact):
-    """No worker of the incarnation is left on this node.
+    """No process of the incarnation is left on this node: SWEEPING, and not DRAINING, ends with it.
 
     ``stragglers`` are pids that survived SIGKILL for the whole reap window.
     ``swept`` counts escaped descendants that were found by tag and killed. ``left`` says who ran on when

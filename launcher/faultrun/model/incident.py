@@ -44,8 +44,8 @@ class Incident:
     itself, None if unknown. ``node`` is where it was, empty in older journals; ``at_utc`` the moment,
     where several nodes tell of it. ``unkept``: why no rank kept its process although one could have; "" where
     that was no question. ``opened`` are files of checkpoints that were read before the first step; None:
-    that could not be seen. ``of_before``: a rank that the one before had left died before all had done a
-    step, so it is one fault with that, and is neither charged nor held against the program once more.
+    that could not be seen. ``of_before``: a survivor of the incident before died before all had done a
+    step: it is one fault with that, and is neither charged nor held against the program once more.
     """
 
     number: int
@@ -79,7 +79,7 @@ class Incident:
 
     @property
     def ordered(self) -> bool:
-        """Whether workers that lived were stopped: by the platform, for a scheduler, to be more or fewer.
+        """Whether no worker failed: living ones were ended, for the platform, a scheduler or a new number.
 
         It is not their fault, and nothing was torn by a death.
         """

@@ -32,7 +32,7 @@ class Phase(Enum):
     REPLACING = "replacing"  # ranks that live leave their group, and wait for the plan of the next one
     DRAINING = "draining"  # survivors are inside the grace window
     KILLING = "killing"  # the window is over; the kernel owes us the rest
-    SWEEPING = "sweeping"  # helpers and escaped descendants
+    SWEEPING = "sweeping"  # helpers and escaped descendants, until Drained and the saves are read back
     FINISHED = "finished"
 
     @property

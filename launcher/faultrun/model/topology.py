@@ -13,7 +13,7 @@ NodeId = NewType("NodeId", str)
 """A machine or pod, stable over restarts of its supervisor (pod name, node rank, host name)."""
 
 BootId = NewType("BootId", str)
-"""One life of a supervisor process; random."""
+"""Names one supervisor process, not a start of its machine; random."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

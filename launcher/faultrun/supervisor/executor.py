@@ -79,8 +79,9 @@ _OF_A_RECOVERY = (
 class LocalExecutor:
     """Implements ``interfaces.Executor`` with this node's processes, files and clock.
 
-    ``readings`` look at checkpoints while workers run: a file system that hangs holds up nothing else, and
-    neither does a health check that hangs in ``checks``.
+    Each has its own thread: ``_chores`` sweeps, looks for the recovery point and prepares, in this order.
+    ``readings`` read saves back while workers run; only the look for the recovery point waits for it.
+    ``checks`` has health checks.
     """
 
     def __init__(
@@ -174,7 +175,7 @@ class LocalExecutor:
         self._chores.settle(_LAST_CHORE_S)
 
     def _look_around(self) -> Iterable[Event]:
-        """Have the sweep, for which all nodes wait, read only of processes that have begun since."""
+        """Note which processes are not ours while workers train: the sweep then passes over them."""
         if not self._group.leaving and all(tasks.idle() for tasks in self._tasks):
             self._chores.offer(self._get_ready)
         return ()
@@ -202,7 +203,7 @@ class LocalExecutor:
         return late.write(order, Deadline.after(_LATE_S, now_s), now_s)
 
     def _find(self, action: FindRecoveryPoint) -> Iterable[Event]:
-        """The catalog belongs to one thread at a time, and what is being read back is soon known."""
+        """The catalog belongs to one thread at a time: what is being read back is awaited."""
         self.readings.settle(None)
         found = self._finder.find(action, self._reactor.now())
         if isinstance(found, RecoveryPointChosen):

@@ -38,7 +38,7 @@ class _Glance:
 
 
 class ExitInspector:
-    """``begin`` and ``saw`` belong to the loop's thread, ``notes`` may take its time in another."""
+    """Collects evidence of deaths: ``begin`` and ``saw`` in the loop's thread, ``notes`` in any other."""
 
     def __init__(self, rows: Sequence[Row], clock: RunClock, stops: Collection[int] = ()) -> None:
         """``stops``: the signals that mean a stop."""

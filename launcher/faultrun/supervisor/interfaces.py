@@ -24,7 +24,7 @@ class Executor(Protocol):
 
 
 class Journal(Protocol):
-    """Where every event and decision is written before it is acted on."""
+    """Where events and decisions are written before they are acted on, but for signals and alarms."""
 
     def append(self, event: Event, step: Step) -> None:
         """Write one line."""
@@ -39,8 +39,8 @@ class Journal(Protocol):
 class EventListener(Protocol):
     """A listener to what happens, one of a list that the loop tells. Must not raise and must not block.
 
-    It has no means to act: it tells people, or posts what it found as an event. What shall be done
-    is decided in the step, and performed by the executor.
+    It starts, signals and ends no worker: it tells people, or posts what it found as an event. What shall be
+    done is decided in the step, and performed by the executor.
     """
 
     def tell(self, event: Event, step: Step) -> None:

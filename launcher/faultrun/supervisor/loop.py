@@ -66,7 +66,7 @@ def supervise(
 
 
 def _in_order(actions: Sequence[Action]) -> tuple[list[Action], ...]:
-    """What to do before the line is there, as it is written, while a disk takes it, and when that has it."""
+    """What to do before the line is written, when it is (no sync), while a disk takes it, and after that."""
     at_once: list[Action] = []
     written: list[Action] = []
     meanwhile: list[Action] = []

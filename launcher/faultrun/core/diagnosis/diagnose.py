@@ -66,7 +66,7 @@ def open_incident(state: RunState, fault: WorkerExit | HelperExit | SpawnFailed 
 
 
 def _is_of_before(state: RunState, rank: int) -> bool:
-    """Whether ``rank`` outlived a fault, and all have done no step since: what struck another struck it."""
+    """Whether ``rank`` outlived a fault, and dies before all have done a step: it is one fault with that."""
     stayed = state.plan is not None and rank in state.plan.kept and not state.plan.heals
     return stayed and state.life.regroups > 0 and not state.recovers_itself
 

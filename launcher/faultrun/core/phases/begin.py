@@ -167,7 +167,7 @@ def withdraw(state: RunState, now_s: float, why: str) -> Step:
     Survivors whom it would have met have trained since this node looked through the checkpoints.
     """
     if state.phase not in _TAKES_A_PLAN or state.phase is Phase.AWAITING_PLAN:
-        return Step(state=state, why=f"no worker runs here: {why}")
+        return Step(state=state, why=f"this incarnation is over here already: {why}")
     if state.plan is not None and state.plan.kept and state.stop is None and state.failure is None:
         look = find_recovery_point(state, state.life.incident)
         words = f"incarnation {state.incarnation} is given up: {why}; looking through the checkpoints again"

@@ -2,8 +2,8 @@
 
 This is the table: which fact means what in which phase. The transitions themselves are in ``begin``,
 ``look_for_checkpoint`` and ``node_statement`` (no worker runs), ``drain`` (from running to none) and
-``replace_ranks`` (survivors stay); a phase is changed there and nowhere else. None of them reads a clock,
-file, environment or process: time arrives on events, waiting leaves as ``StartTimer``.
+``replace_ranks`` (survivors stay); a phase is changed there, and here in one row for older journals. None
+of them reads a clock, file, environment or process: time arrives on events, waiting leaves as ``StartTimer``.
 """
 
 from dataclasses import replace

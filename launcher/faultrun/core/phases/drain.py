@@ -211,7 +211,7 @@ def _drain_of(state: RunState) -> Drain:
 
 
 def _closing(state: RunState, deadline: Deadline, *, extends: bool = False) -> RunState:
-    """Have the window end by ``deadline``; ``extends``: and no sooner. ``conclude`` knows later SIGKILLs."""
+    """Have the window end by ``deadline``; ``extends``: and no sooner. A later SIGKILL counts as ours."""
     drain = _drain_of(state)
     drain = replace(drain, deadline=deadline if extends else min(drain.deadline, deadline))
     return replace(state, life=replace(state.life, drain=drain))
@@ -283,7 +283,7 @@ def kill(state: RunState, now_s: float, why: str, *, writers_until: Deadline = N
 
 
 def ended(state: RunState, event: WorkerExit, why: str) -> Step:
-    """A worker was reaped whose end opens no window."""
+    """Note the end of a worker that is no new fault: it had finished, or dies while all drain."""
     return sweep_when_empty(replace(state, life=state.life.reaped(event)), event.at_s, why)
 
 

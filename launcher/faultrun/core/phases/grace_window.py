@@ -68,7 +68,7 @@ def for_memory(state: RunState) -> Deadline:
 
 
 def to_write_on(order: Sweep, asked: RequestGasp | None, windows: Windows, now_s: float) -> float:
-    """For how many seconds what the dead have left may write on: as long as ranks that were ``asked``."""
+    """Seconds in which processes that the dead left may finish a save: those of ranks that were ``asked``."""
     own = after_fault(windows, now_s) if asked is None else asked.deadline
     return min(order.write_by, own).left_s(now_s)
 

@@ -23,7 +23,7 @@ _AGAIN_S, _RAREST_S = 10.0, 600.0
 
 
 def find_recovery_point(state: RunState, incident: Incident | None) -> FindRecoveryPoint:
-    """Look for the recovery point, under what the incident and earlier attempts taught."""
+    """The request to look for the recovery point, with what the incident and earlier attempts forbid."""
     seen = max(state.run.high_step, -1 if incident is None or incident.step is None else incident.step)
     plain = FindRecoveryPoint(
         incarnation=state.incarnation,

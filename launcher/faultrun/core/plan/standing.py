@@ -51,7 +51,7 @@ class Spare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """No node speaks for it."""
+    """Its node has no statement in etcd: the lease is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Leaves:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gone:
-    """It has no workers, and begins none by this plan: ``why``, and for which ``stop``."""
+    """It has no workers (it may have drained, and live), and begins none by this plan; ``stop``: for one."""
 
     why: str
     stop: StopSource | None

@@ -98,14 +98,14 @@ class WithoutWorkers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeJoined(WithoutWorkers):
-    """It has no worker; any earlier incarnation is gone."""
+    """It has no worker and can begin the next plan: a new node, or one that has drained after a fault."""
 
     WIRE_NAME: ClassVar[str] = NodeStatus.JOINED.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDrained(WithoutWorkers):
-    """Its workers of this incarnation are gone, and it starts none again: it ends."""
+    """It has no worker and starts none again: this node was told to stop, or the run cannot go on here."""
 
     WIRE_NAME: ClassVar[str] = NodeStatus.DRAINED.value
 

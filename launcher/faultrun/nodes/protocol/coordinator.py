@@ -212,7 +212,7 @@ def _go(given: CoordinatorInput, go: GoGiven, run_s: float) -> Transaction | Wai
 
 
 def _alarm(given: CoordinatorInput, over: IncarnationOver) -> Transaction | Waiting:
-    """Tell every node once that the incarnation is over, whichever node says it first."""
+    """Write the alarm of this incarnation, unless it is there: every node drains. Then wait."""
     incarnation, why = over.incarnation, over.why
     if (before := given.common.alarm(incarnation)) is not None and (over.stays or not before.stays):
         return Waiting(reason=f"the end of incarnation {incarnation}: {why}")
@@ -249,7 +249,7 @@ def _end(
 
 
 def _telling(body: Plan, told: Aftermath) -> Plan:
-    """A plan's body that tells of one incident more."""
+    """``body`` with the last incident, from which every node writes its card."""
     ledger = replace(body.ledger, incidents=max(body.ledger.incidents, told.incident.number))
     return replace(body, point=None, replaced=(), aftermath=told, ledger=ledger)
 

@@ -19,7 +19,7 @@ LONGEST_WORDS, QUESTIONS_A_HOLD = 200, 4
 
 
 def present(case: JudgeInput) -> Iterator[membership.Act]:
-    """A lease, and under it what the supervisor stated last."""
+    """Get a lease where there is none, and write this node's newest statement under it."""
     if case.parts_missing:
         yield membership.Fetch(keys=case.parts_missing)
     lease, own = case.own.lease, case.known.own
@@ -67,7 +67,7 @@ def _stating(case: JudgeInput, statement: Statement) -> Transaction:
 
 
 def warned(case: JudgeInput) -> Iterator[membership.Act]:
-    """A fact needs no node's leave: the peers hear it at once, whether the store lives or not."""
+    """Send this node's alarm to the other members, whether etcd lives or not, and write it to etcd."""
     alarm, header = case.own.raised, case.header
     if alarm is None or header is None or alarm.incarnation != header.incarnation:
         return

@@ -20,6 +20,7 @@ from faultrun.nodes.values.lease import Lease, LeaseTimes
 from faultrun.nodes.values.roster import Alarm, Leadership, PlanHeader, Roster, RosterEntry, Statement
 from faultrun.nodes.values.transaction import StoredValue, Transaction
 
+# ``value_type`` says what each key holds: all/plan is the plan's header, plan/<hash> its body.
 PLAN_KEY, COORDINATOR_KEY, ALARMS, NODES = "all/plan", "all/coordinator", "all/alarm/", "node/"
 ROSTERS, BODIES = "topology/", "plan/"
 SMALL_BODIES = "all/body/"
@@ -60,7 +61,7 @@ def value_type(key: str) -> type[StoredValue]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
-    """What this node is, and what it was started with. See ``Statement`` for the words."""
+    """What this node is, and was started with (``Statement``). ``hold``: go on while etcd is silent."""
 
     node: NodeId
     peer_addr: str

@@ -133,7 +133,7 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """A fact, by any node: ``incarnation`` is over (``all/alarm/<n>``); ``stop``: for a stop.
+    """Any node's word that ``incarnation`` is over: all drain it (``all/alarm/<n>``); ``stop``: for a stop.
 
     ``stays``: ranks that can outlive it are to stay, on every node; a later one without it ends them all.
     """

@@ -120,7 +120,7 @@ class Preparer:
         return WorkerCommand(args=args, environ=environ, device=device, rank_table=self._assignment.table)
 
     def tell(self, event: Event, step: Step) -> None:
-        """Give up the turn at the configurations: ranks that train, or have ended, read none any more."""
+        """Unlock the configurations for other runs: ranks that train, or have ended, read none any more."""
         if self._configs is None:
             return
         begun = (

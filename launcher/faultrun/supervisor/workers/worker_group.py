@@ -50,9 +50,11 @@ _OVERDUE = "etcd, or this supervisor, did not answer in time"
 
 
 class WorkerGroup:
-    """Owns every process of one node. Main thread only (PDEATHSIG), but for two that look through them all.
+    """Owns every process of one node. Only the main thread starts any (PDEATHSIG).
 
-    ``request`` is what the workers were asked to do before they leave; ``leaving``: they were, or killed.
+    ``examine``, ``sweep_ranks``, ``sweep`` and ``look_around`` run in the executor's thread of chores,
+    ``below`` in that of ``looks``. ``request`` is what the workers were asked to do before they leave;
+    ``leaving``: they were, or killed.
     """
 
     def __init__(
@@ -129,7 +131,7 @@ class WorkerGroup:
         return DeathsExamined(at_s=now_s, incarnation=order.incarnation, dead=order.dead, notes=notes)
 
     def sweep_ranks(self, order: SweepRanks) -> Iterable[Event]:
-        """Kill what escaped from the groups of the dead; called from the helper thread. Nothing to tell."""
+        """Kill what escaped from the sessions of the dead; in the thread of chores. Nothing to tell."""
         ours = self.standbys.pids() | frozenset(worker.pid for worker in self._workers.values())
         sweep_ranks(self._env.boot, order.ranks, order.incarnation, spare=ours)
         return ()
@@ -291,7 +293,7 @@ class WorkerGroup:
         )
 
     def _worker_ended(self, rank: int) -> Iterable[Event]:
-        """It is gone with its leader, unless it was promised time to save and a program of it still lives."""
+        """Its main process ended, and the rank with it, unless a program of it still may save."""
         worker = self._workers[rank]
         self._reactor.forget(worker.pidfd)
         ended = worker.ended_as()
