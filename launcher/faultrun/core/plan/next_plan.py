@@ -90,7 +90,7 @@ def next_step(
             return Waiting(reason=f"the newer plan that {node} knows of")
         case standing.BoundToEarlier(incarnation=life):
             return end_incarnation(life, f"incarnation {plan.incarnation} is planned", now_s)
-        case standing.Lost() | standing.Leaves() | standing.Gone():
+        case standing.Lost() | standing.Leaves() | standing.Idle():
             over = _over(rules, nodes, node, decides, now_s)
             return over or _between(
                 rules, plan, nodes.facts, now_s, wait_is_over=wait_is_over, stopped=stopped
@@ -121,7 +121,7 @@ def _over(
     rules: Rules,
     nodes: standing.Standings,
     node: NodeId,
-    first: standing.Lost | standing.Leaves | standing.Gone,
+    first: standing.Lost | standing.Leaves | standing.Idle,
     now_s: float,
 ) -> NextStep | None:
     """The plan's incarnation ends because of ``node``; None: no node is bound to it any more."""
@@ -133,7 +133,7 @@ def _over(
     beside = seats_beside(nodes) if rules.stays else None
     if beside is not None:
         return _stay_beside(rules, nodes, beside, now_s, why)
-    if nodes.all_are(standing.Lost, standing.Gone, standing.Finished):
+    if nodes.all_are(standing.Lost, standing.Idle, standing.Finished):
         return None
     return replace(end_incarnation(plan.incarnation, why, now_s), stop=stop)
 

@@ -63,7 +63,7 @@ class Leaves:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gone:
+class Idle:
     """It has no workers (it may have drained, and live), and begins none by this plan; ``stop``: for one."""
 
     why: str
@@ -119,7 +119,7 @@ Decisive = (
     | BoundToEarlier
     | Lost
     | Leaves
-    | Gone
+    | Idle
     | WantsToStay
     | KeptByPlan
     | Behind
@@ -133,7 +133,7 @@ NodeStanding = Decisive | Spare
 
 _DECIDES = (
     (Ahead, BoundToEarlier),
-    (Lost, Leaves, Gone),
+    (Lost, Leaves, Idle),
     (WantsToStay,),
     (KeptByPlan, Behind),
     (AwaitsGo,),
@@ -214,7 +214,7 @@ def _standing(plan: Plan, fact: NodeFact, *, seated: bool, its: bool) -> NodeSta
         # By an earlier run's number it would not take the plan's.
         return Spare(free=fact.is_free and life <= now)
     if why := _why_over(plan, fact, its=its):
-        return Leaves(why=why, stop=fact.stop) if fact.busy else Gone(why=why, stop=fact.stop)
+        return Leaves(why=why, stop=fact.stop) if fact.busy else Idle(why=why, stop=fact.stop)
     return _of_who_takes_part(plan, fact)
 
 
@@ -238,7 +238,7 @@ def _of_who_takes_part(plan: Plan, fact: NodeFact) -> NodeStanding:
         case NodeJoined() | NodeDrained():
             unseen = "".join(fact.resume.unseen[-1:])
             why = f"does not see {unseen}" if unseen else "has given it up"
-            return Gone(why=f"node {fact.node} {why}", stop=None)
+            return Idle(why=f"node {fact.node} {why}", stop=None)
         case _:
             assert_never(fact.status)
 
