@@ -41,7 +41,7 @@ _STEP = re.compile(
     re.IGNORECASE,
 )
 _SPELLED = re.compile(
-    r"(?<!\d)(?<!\d\.)(?:(?P<groups>\d{1,3}(?:[,_']\d{3})+)(?!\d)"
+    r"(?<!\d)(?<!\d\.)(?:(?P<groups>\d{1,3}(?:[,']\d{3})+|(?<=(?:step|iter|tion)[-_=])\d+(?:_\d{3})+)(?!\d)"
     r"|(?P<digits>\d+(?:\.\d+)?)(?:e(?P<power>\+?\d{1,2})(?!\d)|(?P<unit>[kmg])(?![a-z])))",
     re.IGNORECASE,
 )
@@ -153,7 +153,7 @@ def has_part_of_step(name: str) -> bool:
 
 @lru_cache(maxsize=_NAMES)
 def plainly_numbered(name: str) -> str:
-    """``name`` with ``1,000``, ``1_000``, ``1e+03`` and ``1.5k`` in plain digits.
+    """``name`` with ``1,000``, ``step_1_000``, ``1e+03`` and ``1.5k`` in plain digits.
 
     That is a guess: it serves to see which files bear one number, and which comes before.
     A ``#`` of the name's own is another sign: where names are compared it stands for a number.
@@ -170,12 +170,15 @@ def _in_digits(spelled: re.Match[str]) -> str:
 
 @lru_cache(maxsize=_NAMES)
 def rank_left_open(name: str) -> str:
-    """``name`` without the number of the rank that it says: the same for the files of all ranks."""
+    """``name`` with ``*`` for the number of the rank that it says: the same for the files of all ranks.
+
+    A number behind it is none of a rank when this is asked again: ``model_rank*_250.pt``.
+    """
     counted = _RANK_DIRECTORY.fullmatch(name)
     if counted is not None:
         return name[: counted.start(1)]
     found = _RANK.search(name)
-    return name if found is None else name[: found.start(1)] + name[found.end(1) :]
+    return name if found is None else f"{name[: found.start(1)]}*{name[found.end(1) :]}"
 
 
 def rank_told(name: str) -> str:

@@ -204,7 +204,7 @@ def _save(path: Path, text: str) -> None:
 def _told(file: str, settings: LintSettings, *, fix: bool) -> rules.Checked | None:
     """Print the findings of a file; None if it is no manifest, and the others are checked all the same."""
     try:
-        checked = _mended(file, settings) if fix else rules.lint(_text(_read(file)), settings)
+        checked = _mended(file, settings) if fix else rules.lint(_text(_content(file)), settings)
     except rules.NotAManifest as error:
         _refuse(file, error.because, error.line)
         return None
@@ -228,11 +228,9 @@ def _mended(file: str, settings: LintSettings) -> rules.Checked:
     return done.left
 
 
-def _read(file: str) -> bytes:
-    return sys.stdin.buffer.read(_MOST_BYTES + 1) if file == _STDIN else _content(file)
-
-
 def _content(file: str) -> bytes:
+    if file == _STDIN:
+        return sys.stdin.buffer.read(_MOST_BYTES + 1)
     try:
         with Path(file).open("rb") as opened:
             return opened.read(_MOST_BYTES + 1)

@@ -225,16 +225,12 @@ def _told(series: _Series, mark: StepMark, part: float | None) -> LoggedStep:
     """The word that ``mark`` is: a global step only where it cannot be another."""
     anew = not mark.whole and (mark.anew or series.again or series.apart)
     if not anew and not mark.named and mark.of is not None:
-        anew = part is None or not _spans_epochs(mark, part)
+        # A bar over all epochs is the same in the first; later its share is not the epoch's.
+        anew = part is None or (part >= 1 and abs(part % 1 - mark.step / (mark.of or 1)) <= _BAR_SHARE)
     if not anew:
         return LoggedStep(step=mark.step, epoch=mark.epoch, every=series.widest)
     step = _global(series, mark)
     return LoggedStep(step=step, epoch=mark.epoch, in_epoch=mark.step, every=series.widest)
-
-
-def _spans_epochs(mark: StepMark, part: float) -> bool:
-    """Whether a bar goes over all epochs: in the first it is the same, later its share is not the epoch's."""
-    return part < 1 or abs(part % 1 - mark.step / (mark.of or 1)) > _BAR_SHARE
 
 
 def _global(series: _Series, mark: StepMark) -> int | None:

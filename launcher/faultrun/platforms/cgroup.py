@@ -58,7 +58,8 @@ def limits(root: Path = Path("/")) -> Limits:
     groups = _groups(root)
     versions = sorted({mount.version for mount in mounts})
     memory_bytes, memory_used = _tightest(mounts, groups, "memory", _memory)
-    pids, pids_used = _tightest(mounts, groups, "pids", _pids)
+    of_pids = lambda folder, _: (_whole(folder / "pids.max"), _whole(folder / "pids.current"))  # noqa: E731
+    pids, pids_used = _tightest(mounts, groups, "pids", of_pids)
     cpus, _ = _tightest(mounts, groups, "cpu", _cpus)
     return Limits(
         version=" and ".join(f"v{version}" for version in versions) or "none",
@@ -159,10 +160,6 @@ def _memory(folder: Path, version: int) -> tuple[float | None, int | None]:
     if version == 2:
         return _whole(folder / "memory.max"), _whole(folder / "memory.current")
     return _whole(folder / "memory.limit_in_bytes"), _whole(folder / "memory.usage_in_bytes")
-
-
-def _pids(folder: Path, _version: int) -> tuple[float | None, int | None]:
-    return _whole(folder / "pids.max"), _whole(folder / "pids.current")
 
 
 def _cpus(folder: Path, version: int) -> tuple[float | None, int | None]:

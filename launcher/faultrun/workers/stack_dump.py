@@ -19,6 +19,7 @@ from faultrun.workers.process import Process
 
 _LOOK_S = 0.004
 _STILL_LOOKS = 8
+_ENDS = (" in <module>\n", "  ...\n")  # the outermost call of a thread, or that more were left out
 _PY_SPY_AT_ONCE = 4
 MOST_DUMPED_BYTES = 1 << 20
 """How much of a worker's output is read: it is kept in memory, and shown."""
@@ -54,7 +55,7 @@ class StackDump:
                 size = _size(self._files[rank])
                 still[rank] = still[rank] + 1 if size == sizes[rank] > self._began[rank] else 0
                 sizes[rank] = size
-                if still[rank] >= self._still_looks or (still[rank] and _has_its_end(self._read(rank))):
+                if still[rank] >= self._still_looks or (still[rank] and self._read(rank).endswith(_ENDS)):
                     whole.add(rank)
         return {rank: text for rank in sizes if (text := self._read(rank))}
 
@@ -103,11 +104,6 @@ def _output(process: "subprocess.Popen[str]", until_s: float) -> str:
         process.kill()
         text, _ = process.communicate()
     return text if "Thread " in text else ""
-
-
-def _has_its_end(dump: str) -> bool:
-    """Whether it ends as one thread's does: with the outermost call, or the mark that more were left out."""
-    return dump.endswith((" in <module>\n", "  ...\n"))
 
 
 def _size(path: Path) -> int:

@@ -5,7 +5,6 @@ How exactly a window closes is measured by ``benchmarks.campaigns.gasps --deadli
 
 import hashlib
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,7 +44,10 @@ def checkpoints(launcher: Launcher) -> dict[str, str]:
     """Name to digest of all that lies in the checkpoint directory."""
     files = (path for path in (launcher.folder / "ck").rglob("*") if path.is_file())
     files = (path for path in files if ".faultrun" not in path.parts)  # ours, where the folder is a mount
-    return {str(path.relative_to(launcher.folder)): _digest(path) for path in files}
+    return {
+        str(path.relative_to(launcher.folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
 
 
 def after_the_deadline(run: Run, rank: int, incarnation: int) -> float:
@@ -144,7 +146,3 @@ def test_being_told_again_while_it_saves_changes_nothing_for_a_worker(launcher: 
     (left,) = run.events("WorkerExit", incarnation=0, rank=0)
     assert left["status"] in ({"is": "Exited", "code": 143}, {"is": "Signaled", "signum": signal.SIGKILL})
     assert resumed(run, 1)["global_step"] == 5
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

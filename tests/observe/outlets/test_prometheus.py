@@ -4,9 +4,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -41,18 +39,11 @@ def test_rules_and_dashboard_ask_only_for_what_is_exported(tmp_path: Path) -> No
     known = names(exposition(tmp_path, Shape(events=200, workers=2, incidents=5))) | _OF_RUNNING_RANKS
     rules = yaml.safe_load((MONITORING / "alerts.yaml").read_text())
     dashboard = json.loads((MONITORING / "grafana-dashboard.json").read_text())
-    for expression in [*_alerts(rules), *_queries(dashboard)]:
+    alerts = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    for expression in [*alerts, *(one["expr"] for panel in dashboard["panels"] for one in panel["targets"])]:
         asked = set(re.findall(r"faultrun_\w+", expression))
         assert asked
         assert asked <= known, expression
-
-
-def _alerts(rules: Mapping[str, Any]) -> list[str]:
-    return [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
-
-
-def _queries(dashboard: Mapping[str, Any]) -> list[str]:
-    return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)")

@@ -102,7 +102,7 @@ def saves_by_number(
     gone, shards, counting = _gone(seen), shards_in(seen.saves, roots), _counting(seen, roots)
     taken = set(strangers)
     for path, one in found.items():
-        if not _is_one_file(one, members):
+        if one.format not in OF_ONE_FILE or tuple(members.get(path, ())) != (path,):
             taken.update(members.get(path, ()))
             unit = _numbered_folder(path, roots) if one.format == "folder" else None
             if unit is not None:
@@ -176,10 +176,6 @@ def _together(seen: SavesSeen, roots: Sequence[str]) -> dict[str, str]:
         found.append({folder if unit is None else unit.parent for folder, unit in units})
     folders = sorted(set[str].intersection(*found)) if found else []
     return dict.fromkeys(folders, " and ".join(folders)) if len(folders) > 1 else {}
-
-
-def _is_one_file(entry: Entry, members: Mapping[str, Sequence[str]]) -> bool:
-    return entry.format in OF_ONE_FILE and tuple(members.get(entry.path, ())) == (entry.path,)
 
 
 def _of_a_save(listing: Listing, name: str, found: Mapping[str, Entry]) -> Entry | bool:

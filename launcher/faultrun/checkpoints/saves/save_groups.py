@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from faultrun.checkpoints.format import Listing, Stamp
-from faultrun.checkpoints.names import base_name, plainly_numbered, rank_told
+from faultrun.checkpoints.names import base_name, kind_of, rank_told
 from faultrun.checkpoints.saves.given_files import main_files, saved_apart, tells_inside
 from faultrun.checkpoints.saves.numbered_saves import (
     OF_ONE_FILE,
@@ -25,12 +25,13 @@ from faultrun.checkpoints.saves.numbered_saves import (
     saves_by_number,
     with_ranks,
 )
-from faultrun.checkpoints.saves.save_names import inside, masked
+from faultrun.checkpoints.saves.save_names import inside, masked, of_any_rank
 from faultrun.checkpoints.saves.steps_of_saves import at_steps
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen, SeenSave
 
 _COMPARED = 3
+_Saves = Mapping[SavePlace, Mapping[Number, NumberedSave]]
 _NAMELESS = Entry(path="", format="", kind=Kind.PERIODIC, size_bytes=0, mtime_ns=0, inode=0)
 
 
@@ -79,9 +80,9 @@ def grouped(
     beside: dict[str, tuple[str, ...]] = {}
     saves = saves_by_number(found, members, (listings, run.strangers), roots, seen, run.world_size)
     over = _over(seen, run.reached)
-    turns = {path: at for at, one in enumerate(seen.saves, 1) for path in one.paths}
+    turns = {path: at for at, one in enumerate(seen.saves, 1) for path in (*one.paths, *one.ranks)}
     best = {path for path, one in found.items() if one.kind is Kind.BEST}
-    from_before = _left_from_before(seen, turns, over).items()
+    from_before = _left_from_before(seen, turns, over, roots).items()
     left = {path: others for path, others in from_before if path not in best}
     lives = _Lives({one.path: one.files for one in listings}, run.first_seen, left)
     alike: dict[tuple[str, int | None], list[SavePlace]] = defaultdict(list)
@@ -101,27 +102,34 @@ def grouped(
     missing = _not_written(seen, found, roots, over)
     for at, one in reversed([*enumerate(seen.saves, 1)]):
         newest = at == len(seen.saves)
-        of_it = [path for path in one.paths if turns[path] == at]
+        of_it = [path for path in (*one.paths, *one.ranks) if turns[path] == at]
         old = [*missing] if newest else []
         old += [
             path for path, others in left.items() if path not in old and _in_folder_of(path, others, of_it)
         ]
-        there = old and os.path.exists(old[0])  # noqa: PTH110
-        why = f"{base_name(old[0])} {'beside it is of' if there else 'is not there, as in'} " if old else ""
-        why += "the save before: it was not finished" if old else ""
-        together = _seen_as_one([*of_it, *old], found, old)
-        if together is not None:
-            _join(together, replace(_NAMELESS, save=f"seen {at}", lacks=why), found, beside, seen)
+        why = _unfinished(old[0]) if old else ""
+        for rank, paths in _by_rank([*of_it, *old], roots).items():
+            if (together := _seen_as_one(paths, found, old)) is not None:
+                name = f"seen {at}{''.join(rank)}"
+                _join(together, replace(_NAMELESS, save=name, lacks=why), found, beside, seen)
     written = (save.files.values() for of_place in saves.values() for save in of_place.values())
-    torn = [] if over else [one for one in _of_ranks_not_written(seen) if one[0] in found]
+    torn = [] if over else [one for one in _of_ranks_not_written(seen, roots) if one[0] in found]
     for path, why in [*torn, *saved_apart(seen, found, roots, telling)]:
         found[path] = replace(found[path], lacks=found[path].lacks or why)
     loose = frozenset(chain.from_iterable(written)) - found.keys()
-    order = dict(run.order or {})
-    for path, with_it in beside.items():
-        order[path] = max(order.get(file, 0) for file in (path, *with_it))
+    order = _order(saves, beside, run.order or {})
     entries = [replace(one, written=order[one.path]) if one.path in order else one for one in found.values()]
     return Grouped(at_steps(entries, seen, roots), beside, loose)
+
+
+def _order(saves: _Saves, beside: Mapping[str, Sequence[str]], written: Mapping[str, int]) -> dict[str, int]:
+    """The order of the writing, by path: files of one save have that of the last, with those of all ranks."""
+    order, of_ranks = {**written}, defaultdict[tuple[str, str, Number], list[str]](list)
+    for place, number in ((one, number) for one in saves if one.counts for number in saves[one]):
+        of_ranks[place.folder, place.counts, number] += saves[place][number].files.values()
+    for files in (*of_ranks.values(), *([path, *others] for path, others in beside.items())):
+        order |= dict.fromkeys(files if written else (), max(written.get(one, 0) for one in files))
+    return order
 
 
 def _seen_as_one(
@@ -132,17 +140,14 @@ def _seen_as_one(
     A file of its own number (``step-30.pt`` beside ``last.pt``) is a save by itself, but for side files.
     """
     files = [path for path in paths if os.path.exists(path)]  # noqa: PTH110
-    known = [path for path in files if path in found and _is_nameless(found[path])]
-    stems = [plainly_numbered(base_name(path)).partition(".")[0] for path in known]
+    nameless = {path for path, one in found.items() if not one.save and one.kind is Kind.PERIODIC}
+    known = [path for path in files if path in nameless and found[path].format in OF_ONE_FILE]
+    stems = [of_any_rank(base_name(path)).partition(".")[0] for path in known]
     again = [one for one, stem in zip(known, stems, strict=True) if not any(map(str.isdecimal, stem))]
     again = again if main_files(again) else []  # an optimizer beside models with numbers is of these saves
     files = [path for path in files if path in (again or known) or path not in found]
     several = len(files) > 1 or (old and not set(files) <= set(old))
     return NumberedSave(files={path: path for path in files}) if several and known else None
-
-
-def _is_nameless(entry: Entry) -> bool:
-    return entry.format in OF_ONE_FILE and not entry.save and entry.kind is Kind.PERIODIC
 
 
 def _over(seen: SavesSeen, reached: int | None) -> set[str]:
@@ -154,7 +159,7 @@ def _over(seen: SavesSeen, reached: int | None) -> set[str]:
 
 
 def _left_from_before(
-    seen: SavesSeen, turns: Mapping[str, int], over: Collection[str]
+    seen: SavesSeen, turns: Mapping[str, int], over: Collection[str], roots: Sequence[str]
 ) -> dict[str, set[str]]:
     """Which files of a later save, by path of one of an earlier, never came without that until then.
 
@@ -162,14 +167,24 @@ def _left_from_before(
     """
     found: dict[str, set[str]] = defaultdict(set)
     for path, at in turns.items() if all(one.step is not None for one in seen.saves) else ():
-        for other in seen.saves[at - 1].paths:
+        save, whose = seen.saves[at - 1], _whose(path, roots)
+        others = {one: _whose(one, roots) for one in (*save.paths, *save.ranks)}
+        for other in (
+            one for one, rank in others.items() if not (any(rank) and any(whose) and rank != whose)
+        ):
             later = [masked(one) for save in seen.saves[turns[other] :] for one in save.files]
             goes_on = over or turns[other] < len(seen.saves)
-            before = [save.paths for save in seen.saves[: turns[other] - 1] if other in save.paths]
+            every = [{*save.paths, *save.ranks} for save in seen.saves[: turns[other] - 1]]
+            before = [paths for paths in every if other in paths]
             always = all(path in paths for paths in before)
             if turns[other] > at and always and (masked(path) in later or not goes_on):
                 found[path].add(other)
     return found
+
+
+def _whose(path: str, roots: Sequence[str]) -> tuple[str, ...]:
+    """The rank that each name of ``path`` says."""
+    return tuple(map(rank_told, inside(path, roots).split("/")))
 
 
 def _in_folder_of(path: str, others: Collection[str], written: Collection[str]) -> bool:
@@ -184,11 +199,14 @@ def _not_written(
 ) -> tuple[str, ...]:
     """Which files all saves before the newest wrote under one name, and this one did not: it is none.
 
-    One save tells nothing of a name with a number: the next has another. A save that shares no file with the
-    newest is of something else: another stage, the other of two that take turns. Without steps it is unknown
-    for sure which files are one save: three must say so.
+    One save tells nothing of a name with a number: the next has another. So folders that differ in a number
+    count as one. A save that shares no file with the newest is of something else: another stage, the other of
+    two that take turns. Without steps it is unknown for sure which files are one save: three must say so. Of
+    the files of ranks one is enough, unless they go with a file of no rank.
     """
-    *others, newest = (set(one.files) for one in seen.saves) if seen.saves else (set[str](),)
+    saves = seen.saves or (SeenSave(files=()),)
+    folders = {_folder_kind(one): one.rpartition("/")[0] for one in (*saves[-1].files, *saves[-1].ranks)}
+    *others, newest = ({_moved_to(folders, path) for path in (*one.files, *one.ranks)} for one in saves)
     before = [one for one in others if not one.isdisjoint(newest)]
     told = all(one.step is not None for one in seen.saves)
     before = [] if (over and len(before) == 1) or not (told or len(before) >= _COMPARED) else before
@@ -201,29 +219,53 @@ def _not_written(
     alike = [one for one in others if told and not kinds.isdisjoint(map(masked, one))]
     by_kind = set[str].intersection(*alike) if len(alike) > 1 else set[str]()
     always |= {path for path in by_kind - newest if not (over or main_files([path]))}
+    written, shared = {*map(of_any_rank, newest)}, not all(any(_whose(one, roots)) for one in newest | always)
     return tuple(
         path
         for path in sorted(always - set(seen.prepared))
         if (path not in found or found[path].kind is Kind.PERIODIC)
-        and (len(before) > 1 or not re.search(r"\d", inside(path, roots)))
+        and kind_of(path) is not Kind.BEST
+        and (shared or of_any_rank(path) not in written)
+        and (len(before) > 1 or not re.search(r"\d", of_any_rank(inside(path, roots))))
     )
 
 
-def _of_ranks_not_written(seen: SavesSeen) -> Iterator[tuple[str, str]]:
+def _folder_kind(path: str) -> tuple[str, ...]:
+    """The folder of ``path`` without numbers, and whose it is."""
+    folder = path.rpartition("/")[0]
+    return masked(folder), *map(rank_told, folder.split("/"))
+
+
+def _moved_to(folders: Mapping[tuple[str, ...], str], path: str) -> str:
+    """Where ``path`` would lie in the one of ``folders`` that differs from its own in a number at most."""
+    return f"{folders.get(_folder_kind(path), path.rpartition('/')[0])}/{base_name(path)}"
+
+
+def _of_ranks_not_written(seen: SavesSeen, roots: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Files of the newest save, and why each is none: its rank always wrote one more over with it."""
-    *before, newest = map(_by_rank, seen.saves or (SeenSave(files=()),))
-    for rank, paths in newest.items():
-        had = [one[rank] for one in before if not one.get(rank, set()).isdisjoint(paths)]
-        lost = sorted(set[str].intersection(*had) - paths) if any(rank) and len(had) > 1 else []
+    saves = seen.saves or (SeenSave(files=()),)
+    folders = {_folder_kind(one): one.rpartition("/")[0] for one in (*saves[-1].files, *saves[-1].ranks)}
+    *before, newest = ([_moved_to(folders, path) for path in (*one.paths, *one.ranks)] for one in saves)
+    for rank, paths in _by_rank(newest, roots).items():
+        own = [{path for path in one if _whose(path, roots) == rank} for one in before]
+        had = [one for one in own if not one.isdisjoint(paths)]
+        lost = sorted(set[str].intersection(*had).difference(paths)) if any(rank) and len(had) > 1 else []
         for path in paths if lost else ():
-            yield path, f"{base_name(lost[0])} beside it is of the save before: it was not finished"
+            yield path, _unfinished(lost[0])
 
 
-def _by_rank(save: SeenSave) -> dict[tuple[str, ...], set[str]]:
-    found: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for path in (*save.paths, *save.ranks):
-        found[tuple(map(rank_told, path.split("/")))].add(path)
-    return found
+def _by_rank(paths: Sequence[str], roots: Sequence[str]) -> dict[tuple[str, ...], list[str]]:
+    """What each rank loads of a save: its own files; all together where one is of no rank."""
+    found: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for path in paths:
+        found[_whose(path, roots)].append(path)
+    return found if all(map(any, found)) else {(): [*paths]}
+
+
+def _unfinished(lost: str) -> str:
+    """Why a save without the file ``lost``, which those before it had, is none."""
+    where = "beside it is of" if os.path.exists(lost) else "is not there, as in"  # noqa: PTH110
+    return f"{base_name(lost)} {where} the save before: it was not finished"
 
 
 @dataclass(frozen=True, slots=True)

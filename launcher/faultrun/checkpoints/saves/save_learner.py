@@ -113,6 +113,8 @@ class SaveLearner:
         again = save.again.pop(path, 0)
         save.pending.discard(path)
         path = path if path in save.files.values() else save.path(path)
+        if not again and path not in {*save.files.values(), *save.ranks}:  # it went with another rank's file
+            save = next((one for one in self._saves[::-1] if path in one.ranks), save)
         new = self._digests.pop(path, "") != digest or not digest
         self._digests[path] = digest
         if step is None or save.step is None:
@@ -126,7 +128,7 @@ class SaveLearner:
             save.due = (save.due or frozenset(save.files.values())) - {path}
         elif again and self._is_old(save, path):
             save.late = True  # stripped, or given its score, behind the next one
-        elif step > save.step + AT_ONCE and again and path not in save.due:
+        elif step > save.step + AT_ONCE and again and not (path in save.due and save is self._saves[-1]):
             self._once_more(path, step, again, new=new)
         elif save in self._saves and (step > save.step + AT_ONCE or self._begin_again(save, step)):
             self._split(save, path, step)
@@ -226,6 +228,8 @@ class SaveLearner:
             beside = [one for one in self._saves[after:] if one.is_at(step) and one.takes(kind, number)]
             other = beside[0] if beside else GrowingSave(step=step, at=self._writes if again else save.at)
             other.files[kind], other.moved = path, other.moved | save.moved
+            alike = {one for one in save.ranks if of_any_rank(one) == of_any_rank(path)}
+            save.ranks, other.ranks = save.ranks - alike, other.ranks | alike
             other.numbers |= set() if number is None else {number}
             self._saves[after:after] = [] if beside else [other]
             self._keep()
@@ -280,13 +284,13 @@ class SaveLearner:
             return None
         self._writes += 1
         kind, number = kind_of_file(path[len(root) :], self._shards)
-        of_number = [one for one in reversed(self._saves) if number is not None and number in one.numbers]
-        same = [one for one in reversed(self._saves) if number is not None and one.files.get(kind) == path]
+        counted, any_rank = self._saves[::-1] if number is not None else [], of_any_rank(path)
+        same = [one for one in counted if of_any_rank(one.files.get(kind, "")) == any_rank]
+        of_number = [one for one in counted if number in one.numbers]
         save = next(iter((*same, *of_number, *self._saves[-1:][: self._goes_on])), None)
         rank = save is not None and number is None and path not in {*save.files.values(), *save.ranks}
-        rank &= kind.rpartition("/")[0] == path[len(root) :].rpartition("/")[0]
         there = save.files.get(kind, "") if save is not None and (rank or save in (*same, *of_number)) else ""
-        if save is not None and there == save.path(there) and of_any_rank(there) == of_any_rank(path):
+        if save is not None and there == save.path(there) and of_any_rank(there) == any_rank:
             save.again |= {path: self._writes} if path in {there, *save.ranks} - save.pending else {}
             save.ranks |= {path} - {there}
             return save

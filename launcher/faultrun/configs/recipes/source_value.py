@@ -150,7 +150,10 @@ class SourceCode:
                 return joined(nodes, "/")
             case ast.Name(id=name) if name not in self._resolving:
                 every = list(_assigned(tree, name))
-                further = [one for one in every if _mentions(one, name)]  # made longer, by what is before it
+                named = [{getattr(part, "id", "") for part in ast.walk(one)} for one in every]
+                further = [
+                    one for one, names in zip(every, named, strict=True) if name in names
+                ]  # longer by it
                 assigned = list({ast.dump(one): one for one in further or every}.values())
                 self._resolving.add(name)
                 found = joined(assigned, "") if len(assigned) == 1 else _UNKNOWN
@@ -252,10 +255,6 @@ def _given(call: ast.Call, name: str) -> ast.expr | None:
     if name.isdecimal():
         return call.args[int(name)] if int(name) < len(call.args) else None
     return next((one.value for one in call.keywords if one.arg == name), None)
-
-
-def _mentions(node: ast.expr, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
 
 
 def _assigned(tree: ast.Module, name: str) -> Iterator[ast.expr]:

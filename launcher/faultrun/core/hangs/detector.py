@@ -102,7 +102,9 @@ def suspect(watch: Watch, stopped: frozenset[int] = frozenset(), *, share: float
 
     With a ``share`` below 1 already after that part of the time until the look.
     """
-    begun = [one for one in watch.seen if one.beat.begun and not _is_leaving(watch, one, stopped)]
+    done = {one for one in watch.seen if one.beat.phase is WorkPhase.DONE}  # they may take their time to end
+    begun = [one for one in watch.seen if one.beat.begun]
+    begun = [one for one in begun if one not in done or silence(watch, one) >= limit(watch, one, stopped)]
     mute = [one for one in watch.seen if not one.beat.begun]
     if not begun and not watch.policy.speaks:
         return None
@@ -207,11 +209,6 @@ def interval(watch: Watch) -> float:
 def _passed(watch: Watch, now_s: float, interval_s: float) -> float:
     """Observed seconds since the last look, without those in which the observer itself was frozen."""
     return max(0.0, min(now_s - watch.at_s, 2 * interval_s))
-
-
-def _is_leaving(watch: Watch, one: Seen, stopped: frozenset[int]) -> bool:
-    """Whether it is done and still may take its time to end: its next step is not waited for."""
-    return one.beat.phase is WorkPhase.DONE and silence(watch, one) < limit(watch, one, stopped)
 
 
 def _least_far(front: list[Seen]) -> list[Seen]:

@@ -33,6 +33,7 @@ def take_up(state: RunState, event: RunStarted) -> Step:
     if state.trained:
         return Step(state=state, why="the run had ended; nothing is taken up")
     incident = state.life.incident or _killed_together(state, event)
+    reached, newest = state.life.reached, state.life.newest
     fresh = RunState(
         node=event.node,
         topology=state.topology,
@@ -53,7 +54,7 @@ def take_up(state: RunState, event: RunStarted) -> Step:
         ),
         life=Life(
             drain=None if incident is None or state.given_up else Drain(incident=incident),
-            reached=-1 if state.given_up else _reached(state.life),
+            reached=-1 if state.given_up else max(reached, -1 if newest is None else newest.step),
         ),
         stop=state.stop if state.phase is Phase.NEW else None,
     )
@@ -89,11 +90,6 @@ def _killed_together(state: RunState, event: RunStarted) -> Incident | None:
         explanation=f"the supervisor and all its ranks were killed by SIGKILL {why}",
         fault_class=FaultClass.RESOURCE if starved else FaultClass.UNKNOWN,
     )
-
-
-def _reached(life: Life) -> int:
-    """How far its ranks were, also where they ended without an incident: they were told to stop."""
-    return life.reached if life.newest is None else max(life.reached, life.newest.step)
 
 
 def plan_to_go_on_from(state: RunState) -> Plan | None:

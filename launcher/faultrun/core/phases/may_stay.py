@@ -30,7 +30,8 @@ def why_not_stay(state: RunState, *dead: int, status: ExitStatus | None = None) 
         return "a rank has finished"
     if not survivors and not elsewhere(state):
         return "no other rank lives"
-    if dead and not survivors and not state.recovers_itself and not _could(state, dead):
+    could = not (state.life.rejoinable | state.life.rejoining).isdisjoint(dead)  # ranks of a run are alike
+    if dead and not survivors and not state.recovers_itself and not could:
         return "its script does not let the others stay"
     if state.recovers_itself:
         return "the run has several nodes" if elsewhere(state) else ""
@@ -89,11 +90,6 @@ def _too_often(state: RunState) -> str:
     if plan is not None and plan.incarnation - plan.started >= MOST_IN_A_LIFE:
         return f"the survivors have left {MOST_IN_A_LIFE} groups, which is enough for one process"
     return ""
-
-
-def _could(state: RunState, dead: tuple[int, ...]) -> bool:
-    """Whether one of ``dead`` could have stayed, or was on its way into a group: ranks of a run are alike."""
-    return not (state.life.rejoinable | state.life.rejoining).isdisjoint(dead)
 
 
 def unkept(state: RunState, *dead: int, why: str = "") -> str:

@@ -127,7 +127,8 @@ def hold(state: RunState) -> str:
         return f"{_ranks(bad)} marked as faulty"
     if notice.flushing:
         return "faults are still being collected (FaultFlushing)"
-    if said.repairing and notice.kind is RestartKind.POD_RESCHEDULE and _same_table(said):
+    same_table = said.used_version is not None and (said.version or 0) <= said.used_version
+    if said.repairing and notice.kind is RestartKind.POD_RESCHEDULE and same_table:
         return f"the rank table is still at version {said.used_version}"
     return ""
 
@@ -248,11 +249,6 @@ def _of(state: RunState, notice: ResetNotice, *statuses: RankStatus) -> tuple[Re
     """Entries of our world only, by its ranks: an old file may speak of a larger one."""
     asked = [(one, _rank_here(state, one.rank)) for one in notice.ranks if one.status in statuses]
     return tuple(replace(one, rank=rank) for one, rank in asked if rank is not None)
-
-
-def _same_table(said: Platform) -> bool:
-    """Whether the rank table is the one that workers last started with, where its version can be known."""
-    return said.used_version is not None and (said.version or 0) <= said.used_version
 
 
 def _described(reported: tuple[ReportedRank, ...]) -> str:

@@ -78,9 +78,7 @@ def moments(entries: Iterable[Entry]) -> list[Moment]:
 
 def _saved_together(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
     """``entries`` of one moment, apart where they were seen to be of two saves; the rest is of the oldest."""
-    folders = {one.path.rpartition("/")[0] for one in entries if one.rank is not None}
-    written = set() if len(folders) > 1 else {one.written for one in entries}
-    oldest, *newer = sorted(written - {0}) or [0]
+    oldest, *newer = sorted({one.written for one in entries} - {0}) or [0]
     yield [one for one in entries if not oldest or one.written in {oldest, 0}]
     yield from ([one for one in entries if one.written == at] for at in newer)
 

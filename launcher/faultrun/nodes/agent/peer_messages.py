@@ -42,9 +42,8 @@ class PeerMessages:
         self._answers: dict[tuple[NodeId, BootId], PeerAnswer] = {}
         self._warnings: dict[int, Alarm] = {}
         self._words: dict[tuple[NodeId, BootId], PeerWord] = {}
-        self._listener = PeerListener(
-            (setting.host, port_in(setting.host, setting.ports)), selector, self._seal, self._reply
-        )
+        at = (setting.host, port_in(setting.host, setting.ports))
+        self._listener = PeerListener(at, selector, lambda: Seal(self._run_id, self.boot), self._reply)
         self.addr = f"{f'[{setting.host}]' if ':' in setting.host else setting.host}:{self._listener.port}"
 
     @property
@@ -134,9 +133,6 @@ class PeerMessages:
         """Two may be on their way at once, and two nodes say different things: that none stays counts."""
         if (before := self._warnings.get(alarm.incarnation)) is None or before.stays:
             self._warnings = {alarm.incarnation: alarm, **dict(list(self._warnings.items())[-3:])}
-
-    def _seal(self) -> Seal:
-        return Seal(self._run_id, self.boot)
 
     def _reply(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         if _WARNS in asked:

@@ -70,16 +70,12 @@ def _to_the_busy(
         yield GoGiven(at_s=run_s, incarnation=life, master_addr=master_addr, master_port=header.master_port)
 
 
-def _begins(plan: Plan, fact: NodeFact) -> bool:
-    """Whether it has ranks to start: those that the plan keeps were given up here."""
-    return plan.is_for(fact.node, fact.boot) and not plan.keeps_on(fact.node)
-
-
 def _to_the_idle(
     fact: NodeFact, known: KnownKeys, header: PlanHeader, plan: Plan | None, run_s: float, run_ahead_s: float
 ) -> Iterator[NodesEvent]:
     """It has no workers: it looks again, or prepares what is planned."""
-    if header.incarnation > fact.incarnation and plan is not None and _begins(plan, fact):
+    begins = plan is not None and plan.is_for(fact.node, fact.boot) and not plan.keeps_on(fact.node)
+    if header.incarnation > fact.incarnation and plan is not None and begins:
         life, alarm = plan.incarnation, known.alarm(plan.incarnation)
         plan = replace(plan, start_at_s=plan.start_at_s - run_ahead_s)
         yield PlanAdopted(at_s=run_s, incarnation=life, plan=plan)

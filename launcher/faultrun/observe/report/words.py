@@ -33,7 +33,8 @@ def shown_incidents(
     if len(incidents) <= most:
         return list(incidents), ""
     newest = most // 3
-    by_cost = sorted(range(len(incidents)), key=lambda at: -_cost(incidents[at]))[: most - newest]
+    cost = [sum(map(float, one["spent"].values())) + float(one["recompute_s"]) for one in incidents]
+    by_cost = sorted(range(len(incidents)), key=lambda at: -cost[at])[: most - newest]
     chosen = sorted({*by_cost, *range(len(incidents) - newest, len(incidents))})
     note = f"The {most - newest} costliest and the {newest} newest of {len(incidents):,}."
     return [incidents[at] for at in chosen], note
@@ -141,10 +142,6 @@ def recovery(incident: Mapping[str, Any]) -> str:
     if incident["recovery_s"] is not None:
         return span(incident["recovery_s"])
     return "unknown" if incident["end"] in (RUNNING_AGAIN, SUPERVISOR_LOST) else "none"
-
-
-def _cost(incident: Mapping[str, Any]) -> float:
-    return sum(map(float, incident["spent"].values())) + float(incident["recompute_s"])
 
 
 def ranks(row: Mapping[str, Any]) -> str:

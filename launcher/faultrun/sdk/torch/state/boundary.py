@@ -145,12 +145,10 @@ class Objects:
         self._captures += 1
         if self._captures == _SOON:
             given = (name for name in states if not name.startswith(NOT_GIVEN))
-            for name in (name for name in given if states[name] == {} and not self._has_attributes(name)):
+            empty = (name for name in given if states[name] == {})
+            for name in (one for one in empty if f"{NOT_GIVEN}attributes of {one}" not in self._objects):
                 told(f"nothing of objects[{name!r}] is kept: its state_dict is empty")
         return {name: self._copied(name, state) for name, state in states.items()}
-
-    def _has_attributes(self, name: str) -> bool:
-        return f"{NOT_GIVEN}attributes of {name}" in self._objects
 
     def _copied(self, name: str, state: Any) -> Any:
         kept, new, marks = iter(self._copies.pop(name, ())), [], []
