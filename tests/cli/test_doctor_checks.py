@@ -1,6 +1,5 @@
 """How ``doctor`` judges what it found out; no machine is asked."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -17,10 +16,6 @@ GIB = 1 << 30
 NO_LIMITS = Limits(
     version="v2", memory_bytes=None, memory_used_bytes=None, cpus=None, pids=None, pids_used=None
 )
-
-
-def status_of(checks: Iterator[Check] | list[Check]) -> dict[str, CheckStatus]:
-    return {check.check: check.status for check in checks}
 
 
 def judged(limits: Limits, processors: int = 8) -> dict[str, Check]:
@@ -78,7 +73,8 @@ def test_ulimits_say_what_may_be_raised_by_whom() -> None:
     assert checks["nofile"].fix == "ulimit -n 1048576 before faultrun"
     assert checks["nproc"].fix.startswith("docker run --ulimit nproc=65536")
     assert (checks["core"].status, checks["memlock"].status) == (CheckStatus.OK, CheckStatus.WARN)
-    assert status_of(doctor.ulimit_checks(limits, 0))["memlock"] is CheckStatus.OK
+    alone = {one.check: one.status for one in doctor.ulimit_checks(limits, 0)}
+    assert alone["memlock"] is CheckStatus.OK
 
 
 @pytest.mark.parametrize(

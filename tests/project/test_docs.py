@@ -69,13 +69,10 @@ def test_the_variables_of_a_worker_are_explained() -> None:
 def test_the_tests_that_the_table_of_verdicts_names_exist() -> None:
     design = (ROOT / "launcher" / "DESIGN.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(test_\w+)`", design.partition("## Verdicts")[2].partition("\n## ")[0]))
-    written = {name for file in (ROOT / "tests").rglob("test_*.py") for name in _functions(file)}
+    texts = (file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("test_*.py"))
+    written = {name for text in texts for name in re.findall(r"^def (test_\w+)", text, re.MULTILINE)}
     assert named
     assert named <= written
-
-
-def _functions(file: Path) -> list[str]:
-    return re.findall(r"^def (test_\w+)", file.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 PAGE = DOCS / "options.md"

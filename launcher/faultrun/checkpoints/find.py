@@ -94,12 +94,8 @@ def further(catalog: Catalog, found: Findings, need: Need, *, most: int) -> tupl
         while isinstance(choice, NeedVerdicts):
             verdicts |= verify_all(catalog, [by_path[path] for path in choice.paths])
             choice = choose(entries, verdicts, need)
-    return tuple(_shortened(point) for point in points[1:])
-
-
-def _shortened(point: RecoveryPoint) -> RecoveryPoint:
-    alone = all(file.path == point.path for file in point.files)
-    return replace(point, files=()) if alone else point
+    alone = [all(file.path == point.path for file in point.files) for point in points]
+    return tuple(replace(one, files=()) if alone[at] else one for at, one in enumerate(points) if at)
 
 
 def verify_all(

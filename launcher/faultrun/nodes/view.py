@@ -12,9 +12,9 @@ from faultrun.model.incident import Card
 from faultrun.model.observed.node_fact import NodeRunning
 from faultrun.model.plan import Ledger, Plan
 from faultrun.model.spec.run_settings import RunSettings
-from faultrun.model.topology import NodeId, Topology
+from faultrun.model.topology import NodeId
 from faultrun.nodes.values.membership import BODIES, ROSTERS, CommonKeys, KnownKeys, Stated
-from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster, RosterEntry
+from faultrun.nodes.values.roster import PlanHeader, PlanPhase, Roster
 from faultrun.observe.card.card import agreed_card, headline
 from faultrun.observe.status.status import (
     ALIVE,
@@ -154,7 +154,8 @@ def _nodes(
     gone = LEFT if header is None or header.phase is PlanPhase.FINISHED else _LOST
     for entry in roster.entries:
         member = here.pop((entry.node, entry.boot), None)
-        ranks = _ranks(roster.topology, entry)
+        every = roster.topology.ranks_of(entry.node)
+        ranks = every[0], every[-1]
         if member is None:
             at = _host(entry.peer_addr)
             yield NodeRow(node=entry.node, boot=entry.boot, state=gone, address=at, ranks=ranks)
@@ -183,11 +184,6 @@ def _here(one: Stated, state: str, arrived: int, ranks: tuple[int, int] | None) 
         ranks=ranks,
         arrived=arrived,
     )
-
-
-def _ranks(topology: Topology, entry: RosterEntry) -> tuple[int, int]:
-    ranks = topology.ranks_of(entry.node)
-    return ranks[0], ranks[-1]
 
 
 def _host(address: str) -> str:

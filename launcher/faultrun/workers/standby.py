@@ -122,7 +122,7 @@ class Standby:
         old = self.launch
         stderr = new.stderr or new.stdout
         alike = new.memory_nodes == old.memory_nodes and len(new.cpus) == len(old.cpus)  # as many threads
-        if not alike or _silent(self.process.pid):
+        if not alike or state_of(self.process.pid) in ("", "t", "T", "Z", "X"):  # none would answer
             return False
         program = len(new.argv) - len(arguments)
         if new.argv[:program] != old.argv[:program]:
@@ -170,11 +170,6 @@ class Standby:
         with suppress(OSError):
             return self._channel.send(data, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL) == len(data)
         return False
-
-
-def _silent(pid: int) -> bool:
-    """Whether it is stopped, dead or gone: then none would answer."""
-    return state_of(pid) in ("", "t", "T", "Z", "X")
 
 
 def _hooked(launch: Launch, told: str) -> Launch:

@@ -190,13 +190,10 @@ def test_a_survivor_that_dies_as_the_plan_comes_ends_it_on_every_node() -> None:
     story.actions.clear()
     story.planned(keeping(0, 2, 3))
     assert (story.phase, story.performed(Spawn)) == (Phase.SWEEPING, [])
-    alarms = [(one.incarnation, one.stays) for one in training_alarms(story)]
+    raised = [one for one in story.steps[-1][1].actions if isinstance(one, RaiseAlarm)]
+    alarms = [(one.incarnation, one.stays) for one in raised]
     assert alarms == [(0, False), (1, False)]
     assert story.whys[-1].startswith("rank 0, which incarnation 1 keeps, died on node here")
-
-
-def training_alarms(story: Story) -> list[RaiseAlarm]:
-    return [action for action in story.steps[-1][1].actions if isinstance(action, RaiseAlarm)]
 
 
 def test_a_plan_that_keeps_ranks_is_not_for_a_node_that_has_given_them_up() -> None:

@@ -91,12 +91,11 @@ def test_what_a_node_gave_up_stays_given_up_when_that_node_is_lost() -> None:
 def test_every_node_reads_it_in_the_plan_that_the_store_keeps_in_parts() -> None:
     plan = replace(planned(fact(A, native_scheduler=True), fact(B)), boots=(BootId("1"), BootId("2")))
     seats = zip(plan.topology.nodes, plan.boots, strict=True)
-    roster = Roster(entries=tuple(entry(seat.node, boot) for seat, boot in seats))
+    entries = (
+        RosterEntry(node=one.node, slots=2, boot=boot, peer_addr="", machine="") for one, boot in seats
+    )
+    roster = Roster(entries=tuple(entries))
     assert roster.completes(replace(plan, topology=Topology(nodes=()), boots=())) == plan
-
-
-def entry(node: NodeId, boot: BootId) -> RosterEntry:
-    return RosterEntry(node=node, slots=2, boot=boot, peer_addr="", machine="")
 
 
 def test_a_node_that_never_could_holds_nobody_else_to_it() -> None:

@@ -273,10 +273,6 @@ def is_lawful(world: World) -> None:
     nobody_waits_for_ever(world)
 
 
-def begun(count: int, faults: int, *, trains: bool) -> World:
-    return staying(TWO, faults, WINDOWS, count, trains=trains)
-
-
 def staying(
     seats: Topology, faults: int, windows: Windows = STAYING, count: int = 2, *, trains: bool = False
 ) -> World:
@@ -311,7 +307,7 @@ def explored(start: World) -> set[World]:
 def test_a_fault_at_any_moment_ends_in_an_answer_and_starts_nothing_on_old_words(
     count: int, faults: int, trains: bool
 ) -> None:
-    known = explored(begun(count, faults, trains=trains))
+    known = explored(staying(TWO, faults, WINDOWS, count, trains=trains))
     assert any(world.finished for world in known)
     assert max(world.plan.incarnation for world in known if world.plan) == faults
     seated = {node for world in known if world.plan for node in members(world.plan)}

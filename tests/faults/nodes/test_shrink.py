@@ -57,11 +57,6 @@ def trained_by(run: Run, nodes: int) -> bool:
     return any(len(plans[line["incarnation"]]) == nodes for line in run.events("FirstStep"))
 
 
-def cards_of(one: Job, name: str) -> list[Path]:
-    """The cards of all incidents on this host."""
-    return list(one.run(name).log_dir.glob("incident_*.txt"))
-
-
 def plans_of(one: Job, name: str) -> list[str]:
     """The nodes of each incarnation that this one took part in."""
     plans = [line["plan"]["topology"]["nodes"] for line in one.run(name).events("PlanAdopted")]
@@ -113,7 +108,10 @@ def test_without_a_lost_host_and_with_it_again_it_is_the_same_training(
         sizes = [nodes for nodes, _ in groupby(plans_of(one, left[0]))]
         assert sizes == [order, order.replace(lost, ""), order], "MindSpore may crash in between"
         grown = f"node {lost} is here: 1 node more"
-        cards = {name: "".join(path.read_text() for path in cards_of(one, name)) for name in left}
+        cards = {
+            name: "".join(path.read_text() for path in one.run(name).log_dir.glob("incident_*.txt"))
+            for name in left
+        }
         assert {grown in told for told in cards.values()} == {True}
     is_the_same_training(shared)
 

@@ -232,13 +232,10 @@ def test_a_run_that_is_over_or_trains_leaves_nothing_beside_its_config(tmp_path:
     used.events(plan())
     assert len(list(config.parent.iterdir())) == 2, "it has its turn"
     phase = Phase.RUNNING if ending == "training" else Phase.FINISHED
-    event = FirstStep(at_s=1.0, incarnation=1, step=1) if ending == "training" else _finished()
+    finished = RunFinished(at_s=1.0, incarnation=1, exit_code=3, why="it gave up")
+    event = FirstStep(at_s=1.0, incarnation=1, step=1) if ending == "training" else finished
     used.preparer.tell(event, Step(state=in_phase(phase, 2), why=""))
     assert list(config.parent.iterdir()) == [config]
-
-
-def _finished() -> RunFinished:
-    return RunFinished(at_s=1.0, incarnation=1, exit_code=3, why="it gave up")
 
 
 class Hurried(RunClock):

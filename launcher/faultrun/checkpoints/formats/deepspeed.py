@@ -150,7 +150,8 @@ def _missing(path: str, names: Collection[str]) -> str:
             return f"its {name} is of step {told.global_steps}, its {models[0]} of step {first.global_steps}"
     grid = first.grid or 1 + max(map(_mp_rank, names))
     optims = [name for name in names if (found := _PART.fullmatch(name)) and found["what"] == "optim"]
-    parts = _partitions(path, optims) or first.dp_world_size or 1 + max(map(_dp_rank, names))
+    placed = [int(found["dp"] or 0) for name in names if (found := _PART.fullmatch(name))]
+    parts = _partitions(path, optims) or first.dp_world_size or 1 + max(placed, default=0)
     if grid * parts > _MOST_RANKS:
         return f"its files tell of {grid} x {parts} ranks"
     there = set(names)
@@ -206,11 +207,6 @@ def _missing_beside(siblings: Iterable[Entry], ours: Collection[str]) -> str:
 def _mp_rank(name: str) -> int:
     found = _PART.fullmatch(name) or _LAYER.fullmatch(name)
     return int(found["mp"] or 0) if found else 0
-
-
-def _dp_rank(name: str) -> int:
-    found = _PART.fullmatch(name)
-    return int(found["dp"] or 0) if found else 0
 
 
 def _count(value: Value) -> int | None:

@@ -124,7 +124,9 @@ def savings(account: Account, assumptions: Assumptions) -> Savings:
     ``assumptions`` are settled; without a launcher that restarts, only hands are compared with.
     """
     workers = {life.number: life.workers for life in account.lives}
-    known = _Known(cold_start_s=_cold_start_s(account), step_s=account.step_s, workers=workers)
+    # The quickest start of this job without a standby, from running workers to the first step.
+    cold_s = min((took_s for took_s in map(_cold_s, account.lives) if took_s is not None), default=None)
+    known = _Known(cold_start_s=cold_s, step_s=account.step_s, workers=workers)
     found, left_out, warm = [], Counter[str](), False
     for chain in chains(account):
         if chain.left_out:
@@ -156,7 +158,8 @@ class _Known:
 def _interruption(chain: FaultChain, assumed: Assumptions, known: _Known) -> Interruption:
     first, last, faults, after = chain.faults[0], chain.faults[-1], chain.counted, chain.lives_after()
     waited_s = math.fsum(_waited_s(fault) for fault in chain.faults)
-    steps, step_s = _steps_again(first), _step_s(chain, known.step_s)
+    own_s = (life.step_s for life in chain.lives if life.step_s is not None)
+    steps, step_s = _steps_again(first), next(own_s, known.step_s)
     if steps is None or (step_s is None and steps > 0):
         steps, step_s = None, 0.0
     again_here_s = math.fsum(fault.recompute_s for fault in chain.faults)
@@ -166,7 +169,9 @@ def _interruption(chain: FaultChain, assumed: Assumptions, known: _Known) -> Int
     by_launcher = None
     if assumed.launcher not in (None, UsualLauncher.NONE):
         each_s = (
-            _relaunched_s(fault, assumed) + _start_s(after, started, known)
+            assumed.relaunch_s
+            + (assumed.hang_s if fault.cause == Cause.HANG.value else 0.0)
+            + _start_s(after, started, known)
             for fault, started in chain.starts()
         )
         more = 0 if steps is None else _more_steps_again(chain, after)
@@ -196,11 +201,6 @@ def _start_s(after: LivesAfter, fault: IncidentRecord, known: _Known) -> float:
     return fault.spent.get(Spending.START, 0.0)
 
 
-def _relaunched_s(fault: IncidentRecord, assumed: Assumptions) -> float:
-    hang = fault.cause == Cause.HANG.value
-    return assumed.relaunch_s + (assumed.hang_s if hang else 0.0)
-
-
 def _more_steps_again(chain: FaultChain, after: LivesAfter) -> int:
     """What a launcher trains again beside the first time: it restarts at each fault."""
     trained = ((before, fault) for before, fault in pairwise(chain.counted) if before.end == TRAINING_AGAIN)
@@ -228,18 +228,6 @@ def _steps_again(fault: IncidentRecord) -> int | None:
     if fault.step is None or fault.periodic_step is None:
         return None
     return max(0, fault.step - max(0, fault.periodic_step))
-
-
-def _step_s(chain: FaultChain, usual_step_s: float | None) -> float | None:
-    """Seconds for a step that is trained again: as these lives took for theirs, else as usual."""
-    known = (life.step_s for life in chain.lives if life.step_s is not None)
-    return next(known, usual_step_s)
-
-
-def _cold_start_s(account: Account) -> float | None:
-    """The quickest start of this job without a standby, from running workers to the first step."""
-    starts = map(_cold_s, account.lives)
-    return min((took_s for took_s in starts if took_s is not None), default=None)
 
 
 def _cold_s(life: IncarnationRecord) -> float | None:

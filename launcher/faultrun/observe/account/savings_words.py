@@ -36,7 +36,9 @@ def what_it_saved(savings: Savings) -> str:
     if launcher is not None and device_s is not None:
         cost += f"{lasting}{span(launcher.total_s)} with {_launcher(savings)}, "
         gain += f"{_gain(savings, launcher, device_s, _launcher(savings))}, "
-    cost += f"{lasting}{span(savings.by_hand.total_s)} by hand ({_by_hand(savings)}; --assume)"
+    assumed = savings.assumptions
+    by_hand = f"assumed: {span(assumed.notice_s)} to notice, {span(assumed.restart_s)} to restart"
+    cost += f"{lasting}{span(savings.by_hand.total_s)} by hand ({by_hand}; --assume)"
     gain += _gain(savings, savings.by_hand, savings.device_s_by_hand, "a restart by hand")
     missing = f"not counted: {_left_out(savings)}" if savings.left_out else ""
     return "; ".join(filter(None, (f"{cost}: {gain}", _untrained(savings), _steps(savings), missing)))
@@ -133,11 +135,6 @@ def _gain(savings: Savings, there: Cost, device_s: float, against: str) -> str:
         less = f", which costs {span(-saved_s)} less" if saved_s <= -_NOTHING_S else ""
         return f"nothing against {against}{less}"
     return f"{device_time(device_s)} against {against}"
-
-
-def _by_hand(savings: Savings) -> str:
-    assumed = savings.assumptions
-    return f"assumed: {span(assumed.notice_s)} to notice, {span(assumed.restart_s)} to restart"
 
 
 def _launcher(savings: Savings) -> str:

@@ -86,7 +86,7 @@ class AccountClock:
         elif isinstance(line.event, RunStarted):
             # Run-seconds pass while no supervisor lives; in journals of versions before they stood still.
             counted = max(0.0, line.run_s - self._last_run_s)
-            passed = _seconds_between(self.last_utc, line.at_utc)
+            passed = seconds_between(self.last_utc, line.at_utc)
             gap_s = passed if passed > counted + _WRITING_S else counted
             self._offset_s += gap_s - counted
         self.last_utc = line.at_utc or self.last_utc
@@ -98,7 +98,8 @@ class AccountClock:
         return run_s - (self._first_run_s or 0.0) + self._offset_s
 
 
-def _seconds_between(earlier: str, later: str) -> float:
+def seconds_between(earlier: str, later: str) -> float:
+    """From one moment in UTC to another; 0 where one of them is none."""
     begin, end = moment(earlier), moment(later)
     return (end - begin).total_seconds() if begin is not None and end is not None else 0.0
 

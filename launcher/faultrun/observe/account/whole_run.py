@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from faultrun.journal.lines import moment
 from faultrun.observe.account.incarnations import IncarnationRecord
 from faultrun.observe.account.records import Account
+from faultrun.observe.account.timeline import seconds_between
 
 _TIMES = ("begin_s", "running_s", "first_step_s", "reached_s", "stuck_s", "end_s")
 
@@ -19,7 +19,7 @@ def whole_run(accounts: Sequence[Account]) -> Account:
     faults = {fault.number: fault for fault in most.faults}
     lives = {life.number: life for life in most.lives}
     for other in accounts:
-        later_s = _later_s(other, most)
+        later_s = seconds_between(most.began_utc, other.began_utc)
         for fault in other.faults:
             faults.setdefault(fault.number, replace(fault, at_s=fault.at_s + later_s))
         for life in other.lives:
@@ -32,12 +32,6 @@ def whole_run(accounts: Sequence[Account]) -> Account:
         restarts=max(one.restarts for one in accounts),
         high_step=max(steps, default=None),
     )
-
-
-def _later_s(other: Account, than: Account) -> float:
-    """How much later its first line was written."""
-    began, base = moment(other.began_utc), moment(than.began_utc)
-    return (began - base).total_seconds() if began is not None and base is not None else 0.0
 
 
 def _shifted(life: IncarnationRecord, later_s: float) -> IncarnationRecord:

@@ -192,7 +192,7 @@ class CardKeeper:
 
     def _new(self, state: RunState, refused: tuple[Refusal, ...]) -> Card:
         assert state.life.incident is not None
-        rank = state.life.incident.rank
+        rank, opened = state.life.incident.rank, state.life.incident.opened or ()
         recovery = self._spec.recovery
         return Card(
             incident=state.life.incident,
@@ -207,7 +207,7 @@ class CardKeeper:
             unsaved=grace_window.unsaved(state.life),
             handed_over=recovery.handed_over,
             told_by="" if recovery.names_it else recovery.resume_args[0] if recovery.resume_args else "",
-            opened=_torn_opened(state.life.incident, refused),
+            opened=next((f"{one.path}: {one.why}" for one in refused if one.path in opened), ""),
             looked_in=tuple(dict.fromkeys((*recovery.checkpoint_dirs, *state.run.save_folders))),
             at_local="" if self._moment is None else self._moment.isoformat(" ", "milliseconds"),
             host=self._spec.node,
@@ -232,11 +232,6 @@ class CardKeeper:
                 replace_whole(self._log_dir / f"incident_{number}.txt", text)
             data = json.dumps(encode(card), indent=2)
             replace_whole(self._log_dir / f"incident_{number}.json", f"{data}\n".encode())
-
-
-def _torn_opened(incident: Incident, refused: tuple[Refusal, ...]) -> str:
-    found = (one for one in refused if one.path in (incident.opened or ()))
-    return next((f"{one.path}: {one.why}" for one in found), "")
 
 
 def _why_refused(refused: tuple[Refusal, ...], point: RecoveryPoint | None) -> str:

@@ -199,11 +199,9 @@ def progress(account: Account) -> list[tuple[float, int]]:
         groups: dict[int, list[int]] = {}
         for at, (at_s, _) in enumerate(points):
             groups.setdefault(int(at_s / width_s), []).append(at)
-        kept = sorted({at for group in groups.values() for at in _outline(account, group)})
+        ways = [(group, sorted(group, key=lambda at: points[at][1])) for group in groups.values()]
+        kept = sorted(
+            {at for group, by_step in ways for at in (group[0], by_step[0], by_step[-1], group[-1])}
+        )
         points = tuple(points[at] for at in kept)
     return [(round(at_s, 3), step) for at_s, step in points]
-
-
-def _outline(account: Account, group: list[int]) -> set[int]:
-    by_step = sorted(group, key=lambda at: account.steps[at][1])
-    return {group[0], by_step[0], by_step[-1], group[-1]}

@@ -39,7 +39,8 @@ def markdown(report: Mapping[str, Any]) -> str:
     timelines = [row["timeline"] for row in words.shown_incidents(report["incidents"])[0]]
     parts = [name for name in PARTS if any(name in timeline for timeline in timelines)]
     bar = lambda share: max(1, round(share * _BAR))  # noqa: E731
-    return printable(_filled("page.md", report, parts=parts, bar=bar, cell=cell, code=_code))
+    code = lambda text: " ".join(str(text).split()).replace("`", "'")  # noqa: E731
+    return printable(_filled("page.md", report, parts=parts, bar=bar, cell=cell, code=code))
 
 
 def document_of_nodes(status: RunStatus) -> dict[str, Any]:
@@ -144,7 +145,3 @@ def templates() -> Environment:
 def cell(text: object) -> str:
     """One line that cannot end a table cell or begin a tag."""
     return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
-
-
-def _code(text: object) -> str:
-    return " ".join(str(text).split()).replace("`", "'")

@@ -12,7 +12,6 @@ from faultrun.journal.lines import moment
 from faultrun.journal.logdir import logs_of
 from faultrun.model.events import WorkerExit
 from faultrun.model.observed.progress import RankStep, WorkPhase, phase_of
-from faultrun.model.wire import Progress
 from faultrun.observe.account.records import what_ended
 from faultrun.observe.run_view import RunView, WorkerView
 from faultrun.observe.status.status import RankState
@@ -61,6 +60,7 @@ def rank_states(
             states.append(RankState(rank=rank, pid=None, state="missing"))
             continue
         seen, step = page[slot] if slot < len(page) else None, told.get(rank)
+        phase = WorkPhase.UNKNOWN if seen is None else phase_of(seen.phase)
         may_live = worker.end is None and processes_are_here
         usage = _usage(worker.pid, run_id) if may_live and worker.pid else None
         now_s = time.monotonic()
@@ -76,7 +76,7 @@ def rank_states(
                 step=step.step if step is not None else None,
                 by_log=step is not None and last.by_log,
                 epoch=step.epoch if step is not None else None,
-                doing=_doing(seen) if usage is not None else "",
+                doing=phase.value if usage is not None and phase is not WorkPhase.UNKNOWN else "",
                 step_age_s=age_s,
                 rate=_rate(view, pace, step, age_s if seen is not None or usage is None else 0.0),
                 rss_bytes=usage[0] if usage is not None else None,
@@ -100,11 +100,6 @@ def _what(worker: WorkerView) -> str:
     if worker.end is None:
         return ""
     return f"asked to leave: {what_ended(worker.end)}" if worker.asked else what_ended(worker.end)
-
-
-def _doing(seen: Progress | None) -> str:
-    phase = WorkPhase.UNKNOWN if seen is None else phase_of(seen.phase)
-    return "" if phase is WorkPhase.UNKNOWN else phase.value
 
 
 def _rate(view: RunView, pace: Pace, newest: RankStep | None, age_s: float | None) -> float | None:

@@ -37,7 +37,9 @@ class Mounts:
         """Whether another file system lies under a root than before, or none any more."""
         if any(_device_under(root) not in (before, None) for root, before in self._devices.items()):
             return True
-        return any(not _lies_in(_mount_of(root), before) for root, before in self._mounts.items())
+        # A folder may come to be a mount of its own, below the one that it was in.
+        mounts = ((f"{_mount_of(root)}/", before.rstrip("/")) for root, before in self._mounts.items())
+        return any(not mount.startswith(f"{before}/") for mount, before in mounts)
 
     def _keep(self) -> None:
         """All nodes wait for a survey, and a disk takes its time: what is on it need not be written again."""
@@ -84,11 +86,6 @@ def _mount_of(root: str) -> str:
     while not os.path.ismount(place):
         place = os.path.dirname(place)  # noqa: PTH120 - a string is all there is
     return place
-
-
-def _lies_in(mount: str, before: str) -> bool:
-    """A folder may come to be a mount of its own, below the one that it was in."""
-    return mount == before or mount.startswith(before.rstrip("/") + "/")
 
 
 def _kept(path: Path) -> dict[str, str]:

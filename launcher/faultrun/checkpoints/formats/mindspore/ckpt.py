@@ -116,14 +116,10 @@ def _claim(path: str, name: str, rank: int | None) -> Claim:
         rank=rank,
         epoch=int(found["epoch"]),
         step_in_epoch=int(found["step"]),
-        series=_without_rank(found["prefix"], rank) + "-",
+        # PanGu names the files of rank 3 ``pangu3-1_20.ckpt``: the series is ``pangu``.
+        series=f"{found['prefix'].removesuffix('' if rank is None else str(rank)) or found['prefix']}-",
         session=int(runs[-1]) if runs else 0,
     )
-
-
-def _without_rank(prefix: str, rank: int | None) -> str:
-    """PanGu names the files of rank 3 ``pangu3-1_20.ckpt``: the series is ``pangu``."""
-    return prefix if rank is None else prefix.removesuffix(str(rank)) or prefix
 
 
 def with_numbers(entry: Entry, numbers: dict[str, float | int]) -> Entry:
