@@ -1,7 +1,9 @@
 """Silence without the SDK: the log, the processor and the disk, all three."""
 
+from dataclasses import replace
+
 from faultrun.core.hangs import detector
-from faultrun.core.hangs.limits import Pause, Sign, Watch
+from faultrun.core.hangs.limits import Looks, Pause, Sign, Watch
 from faultrun.model.observed.hang import HangPolicy, Suspicion
 from support.stories.silent_job import warning
 
@@ -71,6 +73,20 @@ def test_a_pause_that_was_come_through_is_told_and_raises_both_limits() -> None:
     assert (job.state.over.paused_s, job.state.over.warned) == (99.0, True)
     silent = job.silent(2000)
     assert (silent[0], silent[-1]) == ((198.0, False), (990.0, True))
+
+
+def test_a_pause_that_was_seen_in_two_ways_is_told_of_once() -> None:
+    job = Job()
+    found = job.passes(100)
+    assert found is not None
+    by_log = replace(job.state, over=Pause(rank=0, paused_s=25.0, warned=True))
+    job.state = detector.warned(job.state, warning(replace(found, silent_s=45.0)))
+    job.passes(1, computes=(0, 1))
+    assert job.state.over is None, "it was warned of by its log, which is silent"
+    job.state = detector.warned(replace(by_log, over=None), warning(found))
+    over, behind = detector.told_once((by_log, job.state))
+    assert over == Pause(rank=0, paused_s=30.0, warned=True), "as long as the longer one was by then"
+    assert [(watch.over, watch.looks) for watch in behind] == [(None, Looks())] * 2
 
 
 def test_a_log_that_grows_on_any_rank_is_a_sign_of_life() -> None:

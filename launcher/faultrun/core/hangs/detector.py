@@ -15,7 +15,7 @@ Time is the observer's own: when the observer itself was frozen (SIGSTOP, a
 suspended laptop, a starved machine), the gap between two looks is not silence.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from faultrun.core.hangs.limits import (
@@ -87,10 +87,10 @@ def observe_logs(watch: Watch, signs: Iterable[Sign], now_s: float, interval_s: 
     watch = replace(watch, at_s=now_s, clock_s=clock_s, quiet=quiet, over=None)
     if _spell(watch) >= before_s:
         return watch
-    rank, paused_s = watch.looks.warned_of, round(before_s, 3)
+    paused_s = round(before_s, 3)
+    if watch.looks.warned_of is not None:  # shorter: the warning was for what another way saw
+        return watch if paused_s < watch.looks.looked_s else _ended(watch, paused_s)
     watch = replace(watch, looks=Looks())
-    if rank is not None:
-        return _told(watch, Pause(rank=rank, paused_s=paused_s, warned=True))
     if paused_s <= max(_WORTH_KEEPING_S, watch.run.longest_s):
         return watch
     lively = max(quiet, key=lambda one: one.since_s)
@@ -192,6 +192,18 @@ def warned(watch: Watch, event: HangWarned) -> Watch:
     return replace(watch, looks=watch.looks.warned(event))
 
 
+def told_once(watches: Sequence[Watch]) -> tuple[Pause | None, list[Watch]]:
+    """Which pause to tell of, where several ways of seeing saw one end; the watches go on behind it.
+
+    It is the longest that was seen. Once a warning is taken back, no other way takes it back again later.
+    """
+    if any(watch.over is not None and watch.over.warned for watch in watches):
+        watches = [_ended(watch, _spell(watch)) for watch in watches]
+    ended = [watch.over for watch in watches if watch.over is not None]
+    over = max(ended, key=lambda one: (one.warned, one.paused_s), default=None)
+    return over, [replace(watch, over=None) for watch in watches]
+
+
 def interval(watch: Watch) -> float:
     """Seconds until the next look: a quarter of the shortest limit, or when the silence can be too long."""
     if not any(one.beat.begun for one in watch.seen):
@@ -267,6 +279,14 @@ def _told(watch: Watch, over: Pause, *, trained: bool = True, in_loop: bool = Tr
     longest_s = max(watch.run.longest_s, over.paused_s if trained else 0.0)
     forgiven_s = max(watch.forgiven_s, over.paused_s if over.warned and in_loop else 0.0)
     return replace(watch, over=over, forgiven_s=forgiven_s, run=replace(watch.run, longest_s=longest_s))
+
+
+def _ended(watch: Watch, paused_s: float) -> Watch:
+    """A warning is taken back: it was a pause, of so long by logs and consumption."""
+    rank, watch = watch.looks.warned_of, replace(watch, looks=Looks())
+    if rank is None or not watch.quiet:
+        return watch
+    return _told(watch, Pause(rank=rank, paused_s=round(paused_s, 3), warned=True))
 
 
 def _spell(watch: Watch) -> float:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from faultrun.core.hangs import detector
-from faultrun.core.hangs.limits import LOGGED, Beat, Sign, Watch, silence
+from faultrun.core.hangs.limits import LOGGED, Beat, Pause, Sign, Watch, silence
 from faultrun.core.hangs.standstill import AWAKE_S, Tally, of_late, worked
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.observed.hang import (
@@ -141,17 +141,22 @@ class HangWatch:
         if self._suspicion is None:
             self._suspicion = self._suspect(pids, now_s, interval_s)
             yield from self._suspected(now_s)
-        for watch in (self._watch, self._quiet, self._logged):
-            if watch.over is not None:  # a pause that is worth a line, by either way of seeing it
-                yield PauseOver(
-                    at_s=now_s,
-                    incarnation=self._workers.incarnation,
-                    rank=watch.over.rank,
-                    paused_s=watch.over.paused_s,
-                    longest_s=watch.run.longest_s,
-                    warned=watch.over.warned,
-                )
-        self._each(lambda watch: replace(watch, over=None))
+        over, (self._watch, self._quiet, self._logged) = detector.told_once(
+            (self._watch, self._quiet, self._logged)
+        )
+        if over is not None:
+            yield self._pause(now_s, over)
+
+    def _pause(self, now_s: float, over: Pause, *, all_stood: bool = False) -> PauseOver:
+        return PauseOver(
+            at_s=now_s,
+            incarnation=self._workers.incarnation,
+            rank=over.rank,
+            paused_s=over.paused_s,
+            longest_s=max(one.run.longest_s for one in (self._watch, self._quiet, self._logged)),
+            warned=over.warned,
+            all_stood=all_stood,
+        )
 
     def _tally(self, pids: Mapping[int, int], now_s: float) -> Tally:
         """The steps of each rank, what it has printed, and its processor time."""
@@ -175,14 +180,8 @@ class HangWatch:
         parts = [part for rank in pids for part in logs.parts(rank)] if logs is not None else []
         said_s += [clock.of_utc_ns(part.stat().st_mtime_ns) for part in parts if part.exists()]
         if not any(now_s - stood_s + AWAKE_S < at_s < now_s - AWAKE_S for at_s in said_s):
-            yield PauseOver(
-                at_s=now_s,
-                incarnation=self._workers.incarnation,
-                rank=min(pids),
-                paused_s=round(stood_s, 3),
-                longest_s=self._watch.run.longest_s,
-                warned=False,
-                all_stood=True,
+            yield self._pause(
+                now_s, Pause(rank=min(pids), paused_s=round(stood_s, 3), warned=False), all_stood=True
             )
 
     def _asked(self, life: int) -> Iterable[Event]:
