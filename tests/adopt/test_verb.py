@@ -139,6 +139,7 @@ def test_the_diff_is_one_that_git_and_patch_take(tmp_path: Path, tool: list[str]
     assert told.exception is None
     assert "instead of run.sh:2" in told.stderr
     assert told.stdout.startswith("--- a/run.sh\n+++ b/run.sh\n")
+    assert not (tmp_path / "faultrun.yaml").exists()
     (tmp_path / "x.patch").write_text(told.stdout)
     done = subprocess.run([*tool, "x.patch"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -146,7 +147,7 @@ def test_the_diff_is_one_that_git_and_patch_take(tmp_path: Path, tool: list[str]
     assert by_tool == "set -e\nfaultrun train.py --lr $LR > log"
     (tmp_path / "run.sh").write_text(SHELL)
     (tmp_path / "run.sh").chmod(0o751)
-    assert asked(tmp_path, "--apply", "--force", "run.sh").exception is None
+    assert "faultrun.yaml  (already so)" in asked(tmp_path, "--apply", "run.sh").stdout
     assert (tmp_path / "run.sh").read_text() == by_tool
     assert stat.S_IMODE((tmp_path / "run.sh").stat().st_mode) == 0o751
     assert (tmp_path / "train.py").read_text() == SCRIPT
@@ -176,6 +177,8 @@ def test_without_apply_no_script_is_touched(tmp_path: Path) -> None:
         ("'torchrun",),
         ("x" * 9000,),
         ("torchrun train.py \x00",),
+        ("train.py", "--diff"),
+        ("torchrun", "train.py", "--force"),
     ],
 )
 def test_what_cannot_be_adopted_is_an_error_of_three_lines(tmp_path: Path, words: tuple[str, ...]) -> None:
@@ -246,6 +249,6 @@ def test_a_misspelt_option_is_refused_and_where_nothing_is_changed_the_reason_is
     told = faultrun("adopt", "--aply", COMMAND, cwd=tmp_path)
     assert told.returncode == 64
     assert "--apply" in told.stderr
-    told = faultrun("adopt", "--diff", COMMAND, cwd=tmp_path)
-    assert (told.returncode, told.stdout) == (0, "")
+    told = faultrun("adopt", "--diff", f"{COMMAND} --json", cwd=tmp_path)
+    assert (told.returncode, told.stdout.count("--- ")) == (0, 1)
     assert "no change of a script:\n  no shell script here holds the command" in told.stderr

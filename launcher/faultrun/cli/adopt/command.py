@@ -22,14 +22,17 @@ from faultrun.cli.console import answer
 from faultrun.cli.options.config_beside_script import CONFIG_NAME
 from faultrun.cli.verbs import example
 from faultrun.errors import ConfigError, UsageError
-from faultrun.files import replace_durably
+from faultrun.files import bytes_from, replace_durably
 from faultrun.terminal import is_terminal
 
 _HEAD_LINES = 4
+_MOST_BYTES = 4 << 20
 _INTRODUCTION = (
     "A restart goes on where training was if faultrun knows this, and no script tells it for sure.\n"
     "y takes what is offered, Enter or n leaves it open.\n"
 )
+_OWN_OPTIONS = frozenset({"--force", "--diff", "--apply", "--json"})
+_NOT_WRITTEN = "not written: --apply writes it"
 _TRIES = 3
 _STDIN, _STDERR = 0, 2
 _SDK = "how the SDK saves when a rank dies: faultrun docs make-your-script-fault-tolerant"
@@ -70,7 +73,7 @@ class _Adopted:
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND|FILE")
 @click.option("--force", is_flag=True, help="Write over a faultrun.yaml that is there.")
-@click.option("--diff", is_flag=True, help="Print the change of a shell script as a diff for git apply.")
+@click.option("--diff", is_flag=True, help="Write nothing; print a diff for git apply.")
 @click.option("--apply", "applies", is_flag=True, help="Write what --diff shows.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def adopt(words: tuple[str, ...], force: bool, diff: bool, applies: bool, as_json: bool) -> int:
@@ -83,12 +86,16 @@ def adopt(words: tuple[str, ...], force: bool, diff: bool, applies: bool, as_jso
     """
     may_ask = not as_json and is_terminal(_STDIN) and is_terminal(_STDERR)
     done = _adopted(words, may_ask=may_ask, force=force)
-    written = _written(done.path, done.page, force)
+    written = _written(done.path, done.page, force, writes=applies or not diff)
+    changes = [] if done.change is None else [done.change]
+    if done.path is not None and written == _NOT_WRITTEN:
+        before = _before(done.path, os.path.relpath(done.path)) or ""
+        changes.append(FileChange(path=done.path, before=before, after=done.page))
     if applies and done.change is not None:
         write(done.change)
     tell = (lambda text: click.echo(text, err=True)) if diff and not as_json else answer
     if as_json:
-        answer(json.dumps(_object(done, written), indent=2))
+        answer(json.dumps(_object(done, written, changes), indent=2))
     else:
         _tell(done, written, tell)
         if applies:
@@ -96,15 +103,15 @@ def adopt(words: tuple[str, ...], force: bool, diff: bool, applies: bool, as_jso
             tell(f"\nchanged: {changed}")
         if done.change is None and (diff or applies):
             _section(tell, "no change of a script:", ["no shell script here holds the command", _SDK])
-    if diff and not as_json and done.change is not None:
-        for line in unified(done.change):
-            click.echo(line)
+    if diff and not as_json:
+        click.echo(unified(changes), nl=False)
     return 0
 
 
 def _adopted(words: Sequence[str], *, may_ask: bool, force: bool) -> _Adopted:
     start = read_start(words, Path.cwd(), same_options)
     program = read_program(start.launch, start.places, os.environ)
+    _refuse_behind(words, program.script)
     path = program.script.parent / CONFIG_NAME if program.script is not None else None
     open_ones, answers = questions(start.launch, program), tuple[AdoptedOption, ...]()
     if may_ask and (force or path is None or not os.path.lexists(path)):
@@ -119,6 +126,17 @@ def _adopted(words: Sequence[str], *, may_ask: bool, force: bool) -> _Adopted:
     refused = refusal_of(proposal, program, page, start.places.root) if here else ""
     change = launch_change(start, proposal)
     return _Adopted(start=start, proposal=proposal, page=page, path=path, refused=refused, change=change)
+
+
+def _refuse_behind(words: Sequence[str], script: Path | None) -> None:
+    """Refuse options of ours that were typed behind a command whose script does not name them. UsageError."""
+    files = (Path(one) for one in (*words, script or "") if os.path.isfile(one))  # noqa: PTH113
+    texts = [bytes_from(file, 0, _MOST_BYTES) for file in files]
+    for word in sorted(_OWN_OPTIONS.intersection(words[1:])):
+        if not any(word.encode() in text for text in texts):
+            because = "there it would be an option of the script, which names none that is called so"
+            hint = f"faultrun adopt {word} {words[0]} ...; or, if it is the script's, all in quotation marks"
+            raise UsageError(f"{word} stands behind {words[0]}", because=because, hint=hint)
 
 
 def _answers_to(questions: Sequence[Question], program: KnownProgram) -> tuple[AdoptedOption, ...]:
@@ -147,7 +165,7 @@ def _say(text: str) -> None:
     click.echo(text, err=True, nl=False)
 
 
-def _written(path: Path | None, page: str, force: bool) -> str:
+def _written(path: Path | None, page: str, force: bool, *, writes: bool) -> str:
     """Write the file, unless another one is there; a word about what was done. UsageError, ConfigError."""
     if path is None:
         return ""
@@ -159,6 +177,8 @@ def _written(path: Path | None, page: str, force: bool) -> str:
             answer(line)
         because, hint = "it is there, and holds something else", "compare it above; --force writes over it"
         raise UsageError(f"{shown} is left as it is", because=because, hint=hint)
+    if not writes:
+        return _NOT_WRITTEN
     try:
         replace_durably(path, page.encode())
     except OSError as error:
@@ -226,7 +246,7 @@ def _section(tell: Callable[[str], None], title: str, lines: Sequence[str], *, f
             tell(f"  {line}")
 
 
-def _object(done: _Adopted, written: str) -> dict[str, object]:
+def _object(done: _Adopted, written: str, changes: Sequence[FileChange]) -> dict[str, object]:
     launch, proposal = done.proposal.launch, done.proposal
     in_container = done.start.container is not None
     return {
@@ -241,5 +261,5 @@ def _object(done: _Adopted, written: str) -> dict[str, object]:
         "missing": done.missing,
         "no_effect": [str(one) for one in launch.no_effect],
         "notes": done.notes,
-        "diff": "".join(f"{line}\n" for line in unified(done.change)) if done.change is not None else "",
+        "diff": unified(changes),
     }

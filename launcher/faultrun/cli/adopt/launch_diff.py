@@ -2,7 +2,7 @@
 
 import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,14 +62,16 @@ def typed_loop(start: Start, proposal: Proposal) -> str:
     return f"{start.said[: command.start]}{written_line(start, proposal)}{start.said[command.end :]}"
 
 
-def unified(change: FileChange) -> Iterator[str]:
-    """The lines of a diff that ``git apply`` and ``patch -p1`` take, from the working directory."""
-    name = os.path.relpath(change.path)
-    old, new = (text.splitlines(keepends=True) for text in (change.before, change.after))
-    for line in difflib.unified_diff(old, new, fromfile=f"a/{name}", tofile=f"b/{name}"):
-        yield line.rstrip("\n")
-        if not line.endswith("\n"):
-            yield _NO_END
+def unified(changes: Sequence[FileChange]) -> str:
+    """A diff that ``git apply`` and ``patch -p1`` take, from the working directory."""
+    lines: list[str] = []
+    for change in changes:
+        name = os.path.relpath(change.path)
+        old, new = (text.splitlines(keepends=True) for text in (change.before, change.after))
+        there = f"a/{name}" if os.path.lexists(change.path) else "/dev/null"
+        told = difflib.unified_diff(old, new, fromfile=there, tofile=f"b/{name}")
+        lines += (line if line.endswith("\n") else f"{line}\n{_NO_END}\n" for line in told)
+    return "".join(lines)
 
 
 def write(change: FileChange) -> None:
