@@ -184,6 +184,7 @@ def test_steps_done_again_are_counted_in_the_count_of_the_log_or_not_at_all(
         (logged(None, 2, 20), logged(None, 3, 1), 0),
         (logged(37, 2), logged(36, 2), 2),
         (logged(37, 2), logged(16, 1), None),
+        (logged(50, 4), logged(51, 5), 0),
         (logged(None, 2), logged(None, 2), None),
     ],
 )

@@ -104,7 +104,8 @@ def done_again(last: StartPlace, first: StartPlace, every: int) -> int | None:
     if (known or last.epoch == first.epoch) and last.step is not None and first.step is not None:
         return max(0, last.step - first.step + 1)
     later = first.epoch is not None and last.epoch is not None and first.epoch > last.epoch
-    return 0 if later and last.in_epoch is not None else None
+    further = first.step is not None and last.step is not None and first.step > last.step
+    return 0 if later and (further or last.in_epoch is not None) else None
 
 
 def place_checked(checked: ResumeChecked) -> StartPlace:

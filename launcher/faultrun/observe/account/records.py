@@ -320,8 +320,11 @@ class Account:
             when = _UNSEEN.get(unseen, "it failed")
             when = "a rank died and the others stayed" if blind[0].stayed else when
             return f"how far training was when {when} is not known"
-        if self.high_step is not None or any(life.left_off is not None for life in self.lives):
+        told = [one for life in self.lives for one in (life.left_off, life.place, life.last) if one]
+        if any(one.in_epoch is not None for one in told):
             return "the steps in its logs are counted anew in every epoch"
+        if told or self.high_step is not None:
+            return "its logs do not tell which steps were trained twice"
         if self.ended is not None and self.lives[-1].end.startswith("incident"):
             return "it failed before a step was seen"
         return "the script reports no steps"
