@@ -42,7 +42,7 @@ def test_what_people_read_and_side_files_are_no_reason_to_say_anything(
     tmp_path: Path, many: tuple[str, ...]
 ) -> None:
     put(tmp_path, "worker_0.log", "config.json", "train.py", ".hidden", "optimizer.pt", "loss.png", "x.tmp")
-    put(tmp_path, "rank_0/random-state")
+    put(tmp_path, "rank_0/random-state", "journal.jsonl", "incarnation_0/progress", "incarnation_0/signals_0")
     put(tmp_path, *(f"{one}/events.out.tfevents.17.host" for one in many))
     (tmp_path / "empty").touch()
     assert said(tmp_path) == ""

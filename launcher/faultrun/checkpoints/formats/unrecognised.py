@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from itertools import islice
+from pathlib import Path
 
 from faultrun.checkpoints.format import Format, Listing, Stamp
 from faultrun.checkpoints.listing import claimed, walk
@@ -16,6 +17,7 @@ from faultrun.checkpoints.names import base_name, is_side, is_unfinished, shown
 from faultrun.model.checkpoint import Refusal
 
 _MOST_DIRECTORIES = 1000
+_OWN = re.compile(r"(.+)/(?:(?:incarnation|incident)_\d+|original|edited|etcd|compile_cache)(?:/.*)?")
 _NUMBER = re.compile(r"\d+")
 _OF_PEOPLE = re.compile(
     r"\..*|.*\.(?:log|txt|md|rst|out|err|json|jsonl|ya?ml|toml|ini|cfg|conf|xml|html?|csv|tsv|py|sh|ipynb|lock|pid"
@@ -31,7 +33,7 @@ def unknown_files(roots: Sequence[str], formats: Sequence[Format]) -> str:
         (stamp.size_bytes, listing.join(name))
         for root in roots
         for listing in islice(walk(root), _MOST_DIRECTORIES)
-        if not isinstance(listing, Refusal)
+        if not isinstance(listing, Refusal) and not _is_own(listing.path)
         for name, stamp in _unclaimed(listing, root, formats).items()
     ]
     if not found:
@@ -45,6 +47,12 @@ def unknown_files(roots: Sequence[str], formats: Sequence[Format]) -> str:
         f"{there} in {shown(example[: -len(name) - 1])}; if that is a checkpoint, try "
         f"--checkpoint_pattern={shlex.quote(pattern_of(name))} or a recipe (faultrun recipes)"
     )
+
+
+def _is_own(folder: str) -> bool:
+    """Whether it is one that faultrun fills: it lies in a log_dir, which may hold checkpoints, too."""
+    found = _OWN.fullmatch(folder)
+    return found is not None and Path(found[1], "journal.jsonl").exists()
 
 
 def _unclaimed(listing: Listing, root: str, formats: Sequence[Format]) -> dict[str, Stamp]:
