@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from faultrun.checkpoints.format import Stamp
+from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.events import Event, FirstStep, IncarnationStarted
 from faultrun.model.observed.dying_gasp import SaveSeen
 from faultrun.model.observed.saves import FirstSaveTold, SavesSeen, SeenSave
-from faultrun.supervisor.checkpoints.checkpoint_words import tell_first_save
+from faultrun.supervisor.checkpoints.checkpoint_words import first_save_words, tell_first_save
 from faultrun.supervisor.checkpoints.first_save import FirstSaveWatch
 from faultrun.supervisor.checkpoints.save_watch import SaveWatch
 from faultrun.supervisor.hangs.log_watch import LogPlace
@@ -177,3 +180,18 @@ def test_a_dying_gasp_is_none_of_the_scripts_and_says_nothing_of_its_format(tmp_
     told = FirstSaveTold(at_s=0.0, incarnation=1, path="")
     seen_saves = SavesSeen(saves=(SeenSave(files=(str(gasp),)),))
     assert tell_first_save(told, a_spec(), catalog_of(tmp_path), (), whole=True, seen=seen_saves) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "step", "said"),
+    [(10, 10, r"'m(?P<step>\d+)_last\.pt'"), (0, 10, "REGEX"), (17, 10, "REGEX")],
+)
+def test_a_number_is_advised_as_the_step_where_it_is_seen_to_be_one(
+    number: int, step: int, said: str
+) -> None:
+    name = f"m{number}_last.pt"
+    entry = Entry(path=name, format="torch", kind=Kind.PERIODIC, size_bytes=1, mtime_ns=0, inode=0)
+    told = FirstSaveTold(at_s=0.0, incarnation=1, path=name, instead=("other.pt",))
+    saves = SavesSeen(saves=(SeenSave(files=(name,), step=step, number=number),))
+    words = first_save_words(told, a_spec(), entry, saves)
+    assert f"--checkpoint_pattern={said} says which" in words

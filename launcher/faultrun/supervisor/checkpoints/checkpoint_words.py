@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from faultrun.checkpoints.catalog import Catalog
@@ -13,6 +14,7 @@ from faultrun.checkpoints.formats.unrecognised import pattern_of, unknown_files
 from faultrun.checkpoints.names import base_name, step_in
 from faultrun.checkpoints.reading import naming
 from faultrun.checkpoints.saves.given_files import main_files, other_kinds
+from faultrun.checkpoints.saves.save_names import masked
 from faultrun.core import template
 from faultrun.core.recovery.candidate_order import own_saves
 from faultrun.errors import ConfigError
@@ -28,6 +30,7 @@ NOT_WATCHED = (
     " what belongs to a save, and what a script loads"
 )
 _MOST_FILES = 4
+_ENOUGH = 3
 
 
 def tell_first_save(
@@ -61,10 +64,10 @@ def tell_first_save(
     others = () if by_pattern else other_kinds(newest.path, seen)
     instead = tuple(path for path in (*(mains or beside), *others) if path != newest.path)
     told = replace(told, path=newest.path, beside=beside, instead=instead)
-    return replace(told, words=f"{first_save_words(told, spec, newest)}{'' if whole else NOT_WATCHED}")
+    return replace(told, words=f"{first_save_words(told, spec, newest, seen)}{'' if whole else NOT_WATCHED}")
 
 
-def first_save_words(told: FirstSaveTold, spec: RunSpec, newest: Entry) -> str:
+def first_save_words(told: FirstSaveTold, spec: RunSpec, newest: Entry, seen: SavesSeen) -> str:
     """What would be handed over after a fault, as what, and what belongs to it; or which option tells.
 
     ``newest`` is that checkpoint: of some only presence and size can be checked. Reads configurations.
@@ -77,10 +80,19 @@ def first_save_words(told: FirstSaveTold, spec: RunSpec, newest: Entry) -> str:
     if newest.format == "pattern":
         line += "; what its layout does not show cannot be checked, but that it is there"
     if told.instead:
-        pattern = shlex.quote(pattern_of(base_name(told.path)))
         line += f"; that is a guess among {1 + len(told.instead)} files that the script saves: "
-        line += f"--checkpoint_pattern={pattern} says which one the script loads"
+        line += f"--checkpoint_pattern={_pattern(base_name(told.path), seen)} says which one the script loads"
     return line
+
+
+def _pattern(name: str, seen: SavesSeen) -> str:
+    """What to try for names like this one: a number that was not seen to grow with saves may be a rank's."""
+    kinds = [(one, masked(base_name(one.files[0]))) for one in seen.saves]
+    told = [(one.step or 0, one.number or 0) for one, kind in kinds if kind == masked(name)]
+    grows = all(step < later and number < larger for (step, number), (later, larger) in pairwise(told))
+    is_step = grows and (len(told) >= _ENOUGH or any(step == number for step, number in told))
+    known = is_step or name == masked(name) or step_in(name) is not None
+    return shlex.quote(pattern_of(name)) if known else "REGEX"
 
 
 def saved_elsewhere(path: str, recovery: Recovery) -> str:
