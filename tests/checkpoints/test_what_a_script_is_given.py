@@ -102,7 +102,7 @@ def test_a_script_is_given_the_newest_save_of_what_it_resumes_from(
     ("saves", "logged", "position"),
     [
         (each(3, "model_{n}.pt"), 10, "step 36"),
-        (each(3, "model_{k}.pt"), 1, "step 36"),
+        (each(3, "model_{k}.pt"), 1, "about step 36"),
         (each(3, "checkpoint_{k}/model.pt"), 1, "about step 36"),
         (in_parts(4, 15, "e{p}_s{i}.pt", epoch="p", step="i"), 1, "about step 36 (epoch 2)"),
         (in_parts(4, 100, "e{p}_s{i}.pt", epoch="p", step="i"), 10, "step 36 (epoch 0)"),

@@ -6,6 +6,7 @@ each, and remembered; ``core/recovery/choose.py`` decides.
 
 import gc
 import os
+import re
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,6 +29,7 @@ from faultrun.checkpoints.verifier import ScannedPath, Verifier, as_entry, faile
 from faultrun.model.checkpoint import Depth, Entry, Refusal, Verdict
 from faultrun.model.observed.saves import NOTHING_SEEN
 
+_NUMBER = re.compile(r"\d+")
 _USUAL, _MANY_OBJECTS = gc.get_threshold(), 100_000
 _AHEAD_FILES, _AHEAD_BYTES = 16, 16 << 20
 """To read these is cheaper than to have all ranks wait for it; more belongs to those who train."""
@@ -117,8 +119,9 @@ class Catalog:
             path: [*map(as_entry(ours), others)] for path, others in saves.beside.items()
         }
         gc.set_threshold(*_USUAL)
+        entries = _as_seen(saves.entries, {one.path: one.global_step for one in ours})
         return Scan(
-            entries=tuple(with_stages(saves.entries) if self.order is None else saves.entries),
+            entries=tuple(with_stages(entries) if self.order is None else entries),
             refused=(*pile.refused, *pile.linked.values()),
             unfinished=tuple(pile.unfinished),
             left_alone=tuple(aside),
@@ -340,3 +343,12 @@ class Catalog:
             for entry in series:
                 self._verifier.known[entry.path].unreadable = failed(entry, err)
             return series
+
+
+def _as_seen(entries: Sequence[Entry], told: Mapping[str, int | None]) -> list[Entry]:
+    """``entries``, marked where the step is only that of the furthest rank as they were seen written."""
+    known = {one.path: {*told.values(), *map(int, _NUMBER.findall(one.path))} for one in entries}
+    return [
+        one if (step := one.global_step) is None or step in known[one.path] else replace(one, seen_step=step)
+        for one in entries
+    ]

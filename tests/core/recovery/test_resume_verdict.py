@@ -69,12 +69,9 @@ def test_who_begins_before_it_is_said_to_with_the_likely_reason(recovery: Recove
 @pytest.mark.parametrize(
     ("first", "point", "origin", "began"),
     [
-        (
-            logged(2, epoch=3),
-            replace(AT_80, epoch=None),
-            None,
-            Began.UNKNOWN,
-        ),  # the second step of its third epoch, perhaps
+        (logged(2, epoch=3), replace(AT_80, epoch=None), None, Began.UNKNOWN),  # step 2 of epoch 3, perhaps
+        (logged(74), replace(AT_80, named_step=80), logged(1), Began.UNKNOWN),  # 80 is of the furthest rank
+        (logged(11), replace(AT_80, named_step=80), logged(1), Began.ELSEWHERE),
         (logged(2, epoch=3), AT_80, logged(2, epoch=3), Began.ELSEWHERE),
         (logged(None, 3, 2), AT_80, logged(None, 1, 1), Began.AS_CHOSEN),  # the checkpoint is of epoch 1
         (logged(None, 1, 1), AT_80, logged(None, 1, 1), Began.ELSEWHERE),

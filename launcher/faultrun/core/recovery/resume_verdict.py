@@ -173,7 +173,9 @@ def _from(place: StartPlace, point: RecoveryPoint, origin: StartPlace | None, op
         return Began.UNKNOWN if unread else Began.AS_CHOSEN
     if place.by_log and opened.chosen and not opened.others:
         return Began.UNKNOWN  # it was loaded, whatever the script counts in its log
-    if place.sure and chosen is not None:
+    # A step that was only seen is that of the furthest rank, and a script may be right to begin before it.
+    near = point.named_step is not None and beyond is not None and -2 * beyond <= (chosen or 0)
+    if place.sure and chosen is not None and not near:
         return Began.ELSEWHERE
     if place == origin:
         return Began.ELSEWHERE
@@ -208,7 +210,7 @@ def _why(
 
 def _chosen(point: RecoveryPoint) -> str:
     if point.global_step is not None:
-        return f"step {point.global_step}"
+        return f"{'' if point.named_step is None else 'about '}step {point.global_step}"
     return f"epoch {point.epoch}" if point.epoch is not None else point.path
 
 
