@@ -9,7 +9,7 @@ import os
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from heapq import nlargest
@@ -119,7 +119,7 @@ class Catalog:
             path: [*map(as_entry(ours), others)] for path, others in saves.beside.items()
         }
         gc.set_threshold(*_USUAL)
-        entries = _as_seen(saves.entries, {one.path: one.global_step for one in ours})
+        entries = _as_seen(saves.entries, {one.global_step for one in ours} | {None})
         return Scan(
             entries=tuple(with_stages(entries) if self.order is None else entries),
             refused=(*pile.refused, *pile.linked.values()),
@@ -345,10 +345,8 @@ class Catalog:
             return series
 
 
-def _as_seen(entries: Sequence[Entry], told: Mapping[str, int | None]) -> list[Entry]:
+def _as_seen(entries: Sequence[Entry], told: Collection[int | None]) -> list[Entry]:
     """``entries``, marked where the step is only that of the furthest rank as they were seen written."""
-    known = {one.path: {*told.values(), *map(int, _NUMBER.findall(one.path))} for one in entries}
-    return [
-        one if (step := one.global_step) is None or step in known[one.path] else replace(one, seen_step=step)
-        for one in entries
-    ]
+    seen = (one for one in entries if one.global_step not in told)
+    found = {one.path for one in seen if one.global_step not in map(int, _NUMBER.findall(one.path))}
+    return [replace(one, seen_step=one.global_step) if one.path in found else one for one in entries]
