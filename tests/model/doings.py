@@ -69,7 +69,9 @@ def decided(setting: Setting, state: State, at: int, verdict: Verdict) -> Iterat
         elif not (_is_asked_in_time(state, at) if move.kind == "end" else _waits(setting, state, at, move)):
             new = _stays(node, at, move) if move.kind == "stay" else told(node, move)
             if new != node:
-                yield Step(f"{at}: {_words(move)}", set_node(state, at, new))
+                words = f"is told {move.kind} {move.number}"
+                words = f"fences itself: {move.words}" if move.kind == "fence" else words
+                yield Step(f"{at}: {words}", set_node(state, at, new))
 
 
 def after_the_wait(setting: Setting, state: State, at: int, late: Verdict) -> Iterator[Step]:
@@ -77,10 +79,6 @@ def after_the_wait(setting: Setting, state: State, at: int, late: Verdict) -> It
     for move in late.moves:
         if move.kind == "write" and any(operation[0] == "plan" for operation in move.then):
             yield from _write(setting, state, at, move)
-
-
-def _words(move: Move) -> str:
-    return f"fences itself: {move.words}" if move.kind == "fence" else f"is told {move.kind} {move.number}"
 
 
 def told(node: Node, move: Move) -> Node:

@@ -101,9 +101,9 @@ def verdict(
     ``late``: whoever is missing was waited for, and ``least`` nodes are enough.
     """
     if "drained" in away and view.keys is not None:
-        view = view._replace(keys=tuple(_idle(key) for key in view.keys))
+        view = view._replace(keys=tuple(_ended(key, "joined") for key in view.keys))
     if "all_done" in away and view.keys and any(key.word.status == "done" for key in view.keys):
-        view = view._replace(keys=tuple(_done(key) for key in view.keys))
+        view = view._replace(keys=tuple(_ended(key, "done") for key in view.keys))
     if "unfreed" in away and view.keys is not None and view.plan:
         view = view._replace(keys=tuple(_free(view.plan, key) for key in view.keys))
     if "one_boot" in away and view.keys is not None:
@@ -138,9 +138,9 @@ def verdict(
     return Verdict(moves, judgement.alive_until_s <= NOW_S, waits)
 
 
-def _done(key: Key) -> Key:
-    """As if its ranks had come to their end."""
-    return key._replace(word=key.word._replace(status="done")) if is_busy(key.word) else key
+def _ended(key: Key, status: str) -> Key:
+    """As if its ranks had come to their end ("done"), or its workers were gone ("joined")."""
+    return key._replace(word=key.word._replace(status=status)) if is_busy(key.word) else key
 
 
 def _free(plan: int, key: Key) -> Key:
@@ -149,11 +149,6 @@ def _free(plan: int, key: Key) -> Key:
     if key.word.status != "running" or key.node not in seats:
         return key
     return key._replace(word=key.word._replace(status="replacing", kept=seats.index(key.node)))
-
-
-def _idle(key: Key) -> Key:
-    """As if its workers were gone."""
-    return key._replace(word=key.word._replace(status="joined")) if is_busy(key.word) else key
 
 
 def _without_a_look(away: frozenset[str], members: int, least: int, view: View, move: Move) -> Move:

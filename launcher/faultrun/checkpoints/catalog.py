@@ -348,5 +348,5 @@ class Catalog:
 def _as_seen(entries: Sequence[Entry], told: Collection[int | None]) -> list[Entry]:
     """``entries``, marked where the step is only that of the furthest rank as they were seen written."""
     seen = (one for one in entries if one.global_step not in told)
-    found = {one.path for one in seen if one.global_step not in map(int, _NUMBER.findall(one.path))}
+    found = {one.path for one in seen if one.global_step not in {*map(int, _NUMBER.findall(one.path))}}
     return [replace(one, seen_step=one.global_step) if one.path in found else one for one in entries]

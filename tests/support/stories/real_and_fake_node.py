@@ -235,12 +235,9 @@ class Asked:
         found: list[E] = []
         while len(found) < count:
             for event in self.node.world.wait():
-                assert not _is_watchdog(event), f"no {kind.__name__} came, only {self.events}"
+                late = isinstance(event, TimerFired) and event.incarnation == _WATCHDOG
+                assert not late, f"no {kind.__name__} came, only {self.events}"
                 self.events.append(event)
                 if isinstance(event, kind):
                     found.append(event)
         return found
-
-
-def _is_watchdog(event: Event) -> bool:
-    return isinstance(event, TimerFired) and event.incarnation == _WATCHDOG

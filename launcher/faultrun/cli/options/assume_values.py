@@ -48,9 +48,6 @@ def defaults_in_words() -> str:
     """The defaults as a person would write them."""
     usual = Assumptions()
     times = {name: getattr(usual, field) for name, (field, _) in _NAMES.items() if field.endswith("_s")}
-    written = ", ".join(f"{name}={_time(value_s)}" for name, value_s in times.items())
+    text = {one: f"{one / _MINUTE_S:g}min" if one >= _MINUTE_S else f"{one:g}s" for one in times.values()}
+    written = ", ".join(f"{name}={text[value_s]}" for name, value_s in times.items())
     return f"{written}; launcher=torchrun for torch, else none; devices: one a worker"
-
-
-def _time(value_s: float) -> str:
-    return f"{value_s / _MINUTE_S:g}min" if value_s >= _MINUTE_S else f"{value_s:g}s"

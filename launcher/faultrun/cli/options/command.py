@@ -46,6 +46,7 @@ _MORE = (
 _HELP_ALL = "help_all"
 _LITERALS = frozenset({"true", "false", "1", "0"})
 
+_SCRIPT = "SCRIPT [SCRIPT_ARGS...]"
 _CONTEXT: dict[str, object] = {
     "allow_interspersed_args": False,
     "help_option_names": ["-h", "--help"],
@@ -129,10 +130,13 @@ def run_command(start: Callable[[Asked], object]) -> RunCommand:
     def callback(words: tuple[str, ...], **values: object) -> object:
         return start(Asked(options=_as_texts(values), words=words))
 
+    script = click.Argument(
+        ["words"], nargs=-1, type=click.UNPROCESSED, metavar=_SCRIPT, shell_complete=files
+    )
     return RunCommand(
         RUN,
         callback=callback,
-        params=[*_parameters(), _script_argument(), _help_all_option()],
+        params=[*_parameters(), script, _help_all_option()],
         context_settings=_CONTEXT,
         short_help="Start workers and keep them training (the verb may be left out).",
         options_metavar="[OPTIONS]",
@@ -238,12 +242,6 @@ def _parameters() -> list[click.Parameter]:
             offers = completer(option)
             made.append(click.Option(names, type=str, default=None, multiple=several, shell_complete=offers))
     return made
-
-
-def _script_argument() -> click.Argument:
-    return click.Argument(
-        ["words"], nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [SCRIPT_ARGS...]", shell_complete=files
-    )
 
 
 def _help_all_option() -> click.Option:

@@ -17,7 +17,7 @@ from faultrun.nodes.etcd.transactions import in_etcds_terms
 from faultrun.nodes.values import membership
 from faultrun.nodes.values.membership import CommonKeys, KnownKeys, NodeKeys, Stated
 from faultrun.nodes.values.roster import Alarm, Leadership, PlanHeader, Roster, Statement
-from faultrun.nodes.values.transaction import StoredValue, Transaction
+from faultrun.nodes.values.transaction import Transaction
 
 ROOT = "/faultrun"
 VALUES = (Alarm, Leadership, Plan, PlanHeader, Roster, Statement)
@@ -136,7 +136,8 @@ class RunKeys:
 
     def commit(self, transaction: Transaction, lease: int) -> store.WriteOutcome:
         """Try it. EtcdError: nothing was written."""
-        write = in_etcds_terms(transaction, root=self._root, lease=lease, encode=_text)
+        text = lambda value: json.dumps(encode(value), separators=(",", ":"))  # noqa: E731
+        write = in_etcds_terms(transaction, root=self._root, lease=lease, encode=text)
         return store.transact(self._gateway, write)
 
 
@@ -152,7 +153,3 @@ def _value(kv: KeyValue, as_type: Any) -> Any:
     with suppress(ValueError, CodecError):
         return decode(json.loads(kv.value), as_type)
     return None
-
-
-def _text(value: StoredValue) -> str:
-    return json.dumps(encode(value), separators=(",", ":"))

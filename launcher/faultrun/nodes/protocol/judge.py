@@ -58,7 +58,7 @@ from faultrun.nodes.values.membership import (
     Remembered,
     Tell,
 )
-from faultrun.nodes.values.roster import PlanHeader, PlanPhase
+from faultrun.nodes.values.roster import PlanPhase
 from faultrun.nodes.values.transaction import Put, Transaction, Unchanged
 
 _LONGEST_MEMORY = 16
@@ -190,17 +190,17 @@ def _decided(case: JudgeInput) -> tuple[tuple[Act, ...], Waiting | None]:
     following = coordinated(case.rules, given, run_s, wait_is_over=wait_is_over)
     if isinstance(following, Transaction):
         # The wait is over only once that is written: else it would begin anew where the store is slow.
-        lasts = wait_is_over and (case.header is None or _still_waits(case.header))
-        lasts = lasts or following.what == NOTES_A_SAVE
+        phase, fewer = (
+            (PlanPhase.GO, False) if case.header is None else (case.header.phase, case.header.fewer)
+        )
+        first = phase is PlanPhase.GO or (
+            phase is PlanPhase.LOOK and not fewer
+        )  # of the writes after the wait
+        lasts = (wait_is_over and first) or following.what == NOTES_A_SAVE
         said = None if case.common.coordinator is None else case.common.coordinator.waiting
         return (Commit(transaction=following),), said if lasts else None
     waits = replace(following, reason=following.reason[:LONGEST_WORDS]) if following.missing else None
     return _said(case.common, waits), waits
-
-
-def _still_waits(header: PlanHeader) -> bool:
-    """Whether a write that follows such a header is the first after the wait: it may be refused."""
-    return header.phase is PlanPhase.GO or (header.phase is PlanPhase.LOOK and not header.fewer)
 
 
 def _coordinator_input(case: JudgeInput) -> CoordinatorInput | None:
