@@ -21,6 +21,7 @@ from faultrun.checkpoints.formats import faultrun_manifest
 from faultrun.checkpoints.listing import Named, claimed, links_out, unfinished_files, walk
 from faultrun.checkpoints.reading import each_of, sampled_digest
 from faultrun.checkpoints.registry import Registry, load_registry
+from faultrun.checkpoints.saves.growing_save import AT_ONCE
 from faultrun.checkpoints.saves.save_groups import SavesOfRun, grouped
 from faultrun.checkpoints.saves.stages import with_stages
 from faultrun.checkpoints.scan_result import Pile, Scan
@@ -100,6 +101,9 @@ class Catalog:
         marks = frozenset[str]().union(*map(faultrun_manifest.marks_of, self.places))
         entries = [self._as_of_now(one, marks) for one in self._reconciled(described)]
         self._memory.save()
+        came = (self._left_alone.reached or 0) - AT_ONCE
+        at = {path: one.step for one in self.seen.saves for path in one.files}
+        self._verifier.passed = {path for path, step in at.items() if step is not None and step < came}
         written = self._written(entries)
         aside = [one for one in entries if self._left_alone.holds(one, written=one.path in written)]
         left = {one.path for one in aside}

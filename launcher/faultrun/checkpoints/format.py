@@ -95,6 +95,8 @@ class Look:
 
     depth: Depth = Depth.CHECKSUM
     siblings: Sequence[Entry] = ()
+    trained_past: bool = False
+    """Training was seen to go on after the save."""
     meter: Meter = field(default=no_meter)
 
 

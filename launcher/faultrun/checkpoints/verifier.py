@@ -47,6 +47,8 @@ class Verifier:
     known: dict[str, ScannedPath] = field(default_factory=dict)
     series: dict[tuple[str, str, str], list[Entry]] = field(default_factory=dict)
     beside: dict[str, list[Entry]] = field(default_factory=dict)
+    passed: set[str] = field(default_factory=set)
+    """Files after whose writing training was seen to go on."""
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Whether ``entry`` is whole, to the depth of ``look``, and so is all that was saved with it.
@@ -83,7 +85,8 @@ class Verifier:
         listed = self.known.get(entry.path)
         if listed is not None and listed.unreadable:
             return Verdict(whole=False, why=listed.unreadable, depth=Depth.STRUCTURE)
-        verdict = self._judge(entry, replace(look, siblings=self._siblings(entry)))
+        passed = listed is not None and not self.passed.isdisjoint(listed.members)
+        verdict = self._judge(entry, replace(look, siblings=self._siblings(entry), trained_past=passed))
         if ahead and not verdict.proved:
             return verdict
         if verdict.whole and not verdict.proved:

@@ -34,7 +34,7 @@ _SETTINGS = frozenset({"config.json", "generation_config.json", "adapter_config.
 _BY_RANK = re.compile(r"(?:(?<=_rank_|state_|tates_)|(?<=_rank))\d+")
 _BY_NUMBER = re.compile(r"(?<=model|mizer|duler|mpler)_(\d+)(?=\.)")
 _OF_RANK = re.compile(r"rng_state_\d+\.pth|random_states_\d+\.pkl")
-_OF_TRAINER = frozenset({"scheduler.pt", "rng_state.pth"})
+_OF_ACCELERATE = frozenset({"optimizer.bin", "scheduler.bin", "sampler.bin", "pytorch_model_fsdp.bin"})
 _OF_TRAINING = frozenset(
     {"optimizer", "scheduler", "rng_state", "random_states", "optim_state_dict", "optimizer_state_dict"}
 )
@@ -73,24 +73,13 @@ def is_folder(path: str, files: Iterable[str], members: Sequence[str], parts: Co
 
 
 def unfinished(path: str, names: Collection[str], parts: Collection[str]) -> str:
-    """What shows that it never became a checkpoint; '' for one that did, or that lost something later."""
+    """What shows that it never became a checkpoint; '' for one that did, or of which only others can tell."""
     if _INCOMPLETE in names:
         return f"it has {_INCOMPLETE}: the save was cut short"
-    roles = set(map(_role, names))
-    if not (parts or any(map(is_model, names))):
-        return ""
     named_by_step = _NAMED_BY_STEP.fullmatch(base_name(path)) is not None
-    if not (parts or named_by_step or _stems(roles) & _OF_TRAINING) and (
-        roles & {TRAINER, "training_args.bin"}
-    ):
+    with_others = parts or named_by_step or not _OF_TRAINING.isdisjoint(map(stem_of, names))
+    if any(map(is_model, names)) and not with_others and {TRAINER, "training_args.bin"} & set(names):
         return "it is a model that was exported: it has no optimizer and no random states"
-    if TRAINER in names:
-        return ""
-    if roles & {"training_args.bin", "rng_state.pth"}:
-        return f"it has no {TRAINER}, which is written last: the save was not finished"
-    by_accelerate = any(map(is_dcp_part, parts)) or roles & {"optimizer.bin", "scheduler.bin", "sampler.bin"}
-    if by_accelerate and "random_states.pkl" not in roles:
-        return "it has no random_states_0.pkl, which is written last: the save was not finished"
     return ""
 
 
@@ -103,7 +92,7 @@ def counts_saves(path: str, members: Iterable[str]) -> int | None:
 
 def is_model_only(members: Iterable[str], parts: Collection[str]) -> bool:
     """Whether nothing of the training but the model was saved, as ``save_only_model`` has it."""
-    return not parts and not _stems(map(_role, members)) & _OF_TRAINING
+    return not parts and _OF_TRAINING.isdisjoint(map(stem_of, members))
 
 
 def ranks_of(names: Iterable[str]) -> int | None:
@@ -124,26 +113,36 @@ def missing_within(members: Sequence[str], parts: Sequence[str]) -> str:
         return "it has no file of the model"
     there = set(members)
     wanted = (one for name in members for one in (*_other_shards(name), *_other_ranks(name)))
-    if gap := next((one for one in wanted if one not in there), ""):
-        return f"it has no {gap}"
-    roles = set(map(_role, members))
-    stems = _stems(roles) | set(map(_role, filter(is_dcp_part, parts)))
-    if any(_DEEPSPEED_PART.fullmatch(one) for one in parts):
-        return ""
-    together = {"optimizer"} if stems & {"scheduler", "pytorch_model_fsdp"} else set()
-    if roles & _OF_TRAINER:
-        together = {"optimizer", "scheduler", *({"rng_state"} if TRAINER in roles else ())}
-    lacking = sorted(together - stems)
-    return f"it has no file of the {lacking[0]}, which is saved with the others" if lacking else ""
+    return next((f"it has no {one}" for one in wanted if one not in there), "")
 
 
-def missing_beside(sibling: str, theirs: Iterable[str], ours: Collection[str]) -> str:
+def expected(members: Iterable[str], parts: Sequence[str]) -> list[str]:
+    """What Trainer and accelerate save with such files and is not there, by its name without numbers.
+
+    A script may save under the same names and nothing else: only other saves, or that training went on after
+    this one, tell whether that is so here. Neither of the two calls a model ``model.pt``.
+    """
+    roles, directories = set(map(_role, members)), set(filter(is_dcp_part, parts))
+    stems, wanted = set(map(stem_of, (*roles, *directories))), set[str]()
+    if TRAINER in roles and roles & {"scheduler.pt", "rng_state.pth"}:
+        wanted = {"optimizer", "scheduler", "rng_state"}
+    elif roles & {"training_args.bin", "rng_state.pth"}:
+        wanted = {"trainer_state"}
+    elif TRAINER not in roles and (directories or roles & _OF_ACCELERATE):
+        wanted = {"random_states"}
+    if stems & {"trainer_state", "random_states"} and stems & {"scheduler", "pytorch_model_fsdp"}:
+        wanted.add("optimizer")
+    if any(map(_DEEPSPEED_PART.fullmatch, parts)):
+        wanted -= {"optimizer", "scheduler", "rng_state"}
+    return [] if roles & {"model.pt", "model.pth"} else sorted(wanted - stems)
+
+
+def missing_beside(sibling: str, theirs: Sequence[str], ours: Iterable[str]) -> str:
     """What ``sibling``, another checkpoint of the series, has and this one lacks.
 
     Random states are counted by ``fewer_ranks``; DeepSpeed's shards are of no use without each other.
     """
     there = set(map(_compared_as, ours))
-    theirs = list(theirs)
     for name in (*members_of(theirs), *parts_of(theirs)):
         if _compared_as(name) not in there:
             return f"it has no {name}, which {base_name(sibling)} has"
@@ -159,6 +158,11 @@ def fewer_ranks(sibling: str, theirs: Iterable[str], ours: Iterable[str]) -> str
     if 0 < here < there:
         return f"it has the random states of {here} ranks, {base_name(sibling)} those of {there}"
     return ""
+
+
+def stem_of(name: str) -> str:
+    """What the file is for, without its extension and rank."""
+    return _role(name).partition(".")[0].removesuffix("_rank")
 
 
 def _other_shards(name: str) -> Iterable[str]:
@@ -190,8 +194,3 @@ def _compared_as(name: str) -> str:
 def _role(name: str) -> str:
     """The name without numbers: what the file is for."""
     return re.sub(r"[-_]?\d+(?:-of-\d+)?", "", name)
-
-
-def _stems(roles: Iterable[str]) -> set[str]:
-    """What the files are for, without their extensions and ranks."""
-    return {role.partition(".")[0].removesuffix("_rank") for role in roles}

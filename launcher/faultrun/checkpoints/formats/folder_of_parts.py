@@ -18,12 +18,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from faultrun.checkpoints.format import Claim, Format, Listing, Look, Unreadable
+from faultrun.checkpoints.format import Claim, Listing, Look, Unreadable
 from faultrun.checkpoints.formats.deepspeed import DEEPSPEED
 from faultrun.checkpoints.formats.deepspeed import members_of as deepspeeds_of
 from faultrun.checkpoints.formats.folder_members import (
     TRAINER,
     counts_saves,
+    expected,
     fewer_ranks,
     is_folder,
     is_model,
@@ -33,13 +34,14 @@ from faultrun.checkpoints.formats.folder_members import (
     missing_within,
     parts_of,
     ranks_of,
+    stem_of,
     unfinished,
 )
 from faultrun.checkpoints.formats.folder_times import check_one_save
 from faultrun.checkpoints.formats.safetensors import SAFETENSORS, verify_index
 from faultrun.checkpoints.formats.torch.dcp import TORCH_DCP
 from faultrun.checkpoints.formats.torch.saved_file import TORCH_FILE
-from faultrun.checkpoints.names import base_name, claim_directory, is_dcp_part
+from faultrun.checkpoints.names import claim_directory, is_dcp_part
 from faultrun.checkpoints.reading import names_in, opened, read_json, within
 from faultrun.model.checkpoint import Depth, Entry, Verdict
 
@@ -47,7 +49,6 @@ _TRAINER_HEAD_BYTES = 4096
 _TRAINER_STEP = re.compile(rb'"global_step": (\d{1,15})[,\s}]')
 _TRAINER_EPOCH = re.compile(rb'"epoch": (\d{1,9})(?:\.\d+)?[,\s}]')
 _MOST_JSON_BYTES = 64 << 20
-_OPTIMIZERS = ("optimizer.bin", "optimizer.pt")
 
 
 class CheckpointFolder:
@@ -87,12 +88,17 @@ class CheckpointFolder:
         """Look for what is missing, then into every file. May raise Unreadable for a damaged one."""
         names = names_in(entry.path)
         members, parts = members_of(names), parts_of(names)
-        missing = missing_within(members, parts) or _less_than(entry, look.siblings, {*members, *parts})
+        doubted = expected(members, parts)
+        missing = missing_within(members, parts) or _less_than(entry, look, {*members, *parts}, doubted)
         if missing:
             return Verdict(whole=False, why=missing, depth=Depth.NAME, provisional=True)
         proved = [_verify_inside(entry, name, look) for name in members]
         proved += [_verify_inside(entry, name, replace(look, siblings=()), part=True) for name in parts]
         check_one_save(entry.path, members)
+        if doubted and not (look.siblings or look.trained_past):
+            why = f"it has no file of the {doubted[0]}, which Trainer and accelerate save with the others: "
+            why += "no other save tells whether this script does"
+            return Verdict(whole=False, why=why, depth=Depth.STRUCTURE, provisional=True, unverifiable=True)
         why = f"{len(members) + len(parts)} files, all complete"
         why += "; the model only, as save_only_model has it" if is_model_only(members, parts) else ""
         depth = Depth.CHECKSUM if all(proved) else Depth.STRUCTURE
@@ -104,15 +110,14 @@ class CheckpointFolder:
 FOLDER = CheckpointFolder()
 
 
-def _less_than(entry: Entry, siblings: Sequence[Entry], names: set[str]) -> str:
-    """What an earlier sibling has and this one lacks; a later one may hold more, as of an edited script."""
-    for nth, sibling in enumerate(siblings):
-        if not _is_earlier(sibling, entry):
-            continue
-        theirs = names_in(sibling.path)
+def _less_than(entry: Entry, look: Look, names: set[str], doubted: Sequence[str]) -> str:
+    """What an earlier sibling has and this one lacks; a later one, that may hold more, if ``doubted``."""
+    for nth, sibling in enumerate(look.siblings):
+        earlier = _is_earlier(sibling, entry)
+        theirs = [one for one in names_in(sibling.path) if earlier or stem_of(one) in doubted]
         missing = missing_beside(sibling.path, theirs, names)
         # After a world has shrunk all the later ones have fewer: only the nearest counts.
-        missing = missing or (fewer_ranks(sibling.path, theirs, names) if nth == 0 else "")
+        missing = missing or (fewer_ranks(sibling.path, theirs, names) if earlier and nth == 0 else "")
         if missing:
             return missing
     return ""
@@ -138,7 +143,8 @@ def _verify_inside(entry: Entry, name: str, look: Look, *, part: bool = False) -
         return False
     with within(name):
         if part:
-            verdict = _format_of(inner.path).verify(inner, look)
+            deepspeed = DEEPSPEED if deepspeeds_of(names_in(inner.path)) else FOLDER
+            verdict = (TORCH_DCP if is_dcp_part(name) else deepspeed).verify(inner, look)
         elif name.endswith(".json"):
             read_json(inner.path, _MOST_JSON_BYTES)
             return True
@@ -147,12 +153,6 @@ def _verify_inside(entry: Entry, name: str, look: Look, *, part: bool = False) -
         if not verdict.whole:
             raise Unreadable(verdict.why)
     return verdict.depth is Depth.CHECKSUM
-
-
-def _format_of(part: str) -> Format:
-    if is_dcp_part(base_name(part)):
-        return TORCH_DCP
-    return DEEPSPEED if deepspeeds_of(names_in(part)) else FOLDER
 
 
 def _with_trainer_state(entry: Entry) -> Entry:
@@ -169,7 +169,7 @@ def _with_updates(entry: Entry, names: Sequence[str]) -> Entry:
     with suppress(Unreadable):
         if "optimizer_0" in names:
             return replace(TORCH_DCP.read(replace(entry, path=f"{entry.path}/optimizer_0")), path=entry.path)
-        for name in _OPTIMIZERS:
+        for name in ("optimizer.bin", "optimizer.pt"):
             if name in names:
                 return replace(entry, global_step=TORCH_FILE.updates_in(f"{entry.path}/{name}"))
     return entry
