@@ -95,6 +95,8 @@ class Look:
 
     depth: Depth = Depth.CHECKSUM
     siblings: Sequence[Entry] = ()
+    gone: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The files, by folder, of other saves of its series that were seen and are not there any more."""
     trained_past: bool = False
     """Training was seen to go on after the save."""
     meter: Meter = field(default=no_meter)

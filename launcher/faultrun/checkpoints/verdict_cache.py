@@ -190,7 +190,9 @@ class LeftAlone:
         """
         if _is_in(self._known, entry) or _is_in(self._for_now, entry) or self._has_grown(entry):
             return True
-        return not (written or self._may_repeat(entry)) and self._is_copy(entry)
+        step, told = entry.global_step, entry.identity.tells
+        may_repeat = told and (step is None or self.reached is None or step <= self.reached)
+        return not (written or may_repeat) and self._is_copy(entry)
 
     def add(self, entries: Iterable[tuple[Entry, str]]) -> None:
         """Remember these with their digests, in this process; ``keep`` makes it last."""
@@ -221,10 +223,6 @@ class LeftAlone:
         # A line that was cut by a full disk or a kill must not swallow the first of these.
         _append(self._path, "\n" + "".join(map(_line, self._unkept)), sync=True)
         self._unkept.clear()
-
-    def _may_repeat(self, entry: Entry) -> bool:
-        step = entry.global_step
-        return entry.identity.tells and (step is None or self.reached is None or step <= self.reached)
 
     def _has_grown(self, entry: Entry) -> bool:
         """Whether it is another file, with more behind what was there."""

@@ -14,6 +14,7 @@ from faultrun.checkpoints.formats.by_contents import verify_contents
 from faultrun.checkpoints.listing import combined, stamp_of
 from faultrun.checkpoints.names import base_name, place_of
 from faultrun.checkpoints.reading import compare_digest, stored_digest
+from faultrun.checkpoints.saves.save_names import masked
 from faultrun.checkpoints.verdict_cache import Memory, stamp_in
 from faultrun.files import is_open_for_writing
 from faultrun.model.checkpoint import Depth, Entry, Kind, Verdict
@@ -47,8 +48,8 @@ class Verifier:
     known: dict[str, ScannedPath] = field(default_factory=dict)
     series: dict[tuple[str, str, str], list[Entry]] = field(default_factory=dict)
     beside: dict[str, list[Entry]] = field(default_factory=dict)
-    passed: set[str] = field(default_factory=set)
-    """Files after whose writing training was seen to go on."""
+    seen: dict[str, bool] = field(default_factory=dict)
+    """Files that the run was seen to save, and whether training went on after that."""
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Whether ``entry`` is whole, to the depth of ``look``, and so is all that was saved with it.
@@ -75,6 +76,14 @@ class Verifier:
         near = nsmallest(_SIBLINGS, own, key=lambda one: abs(one.mtime_ns - entry.mtime_ns))
         return [*near, *nsmallest(_SIBLINGS, others, key=lambda one: one.rank or 0)]
 
+    def _gone(self, entry: Entry) -> dict[str, list[str]]:
+        """The files of folders named like that of ``entry``, which are not there any more."""
+        found: dict[str, list[str]] = {}
+        for folder, _, name in (path.rpartition("/") for path in self.seen):
+            if masked(folder) == masked(entry.path) and stamp_of(folder) is None:
+                found.setdefault(folder, []).append(name)
+        return found
+
     def _verified(self, entry: Entry, look: Look, *, ahead: bool = False) -> Verdict:
         """``ahead``: others write, so only what its own checksums prove is worth remembering."""
         if self._stamp(entry) != stamp_in(entry):
@@ -85,8 +94,9 @@ class Verifier:
         listed = self.known.get(entry.path)
         if listed is not None and listed.unreadable:
             return Verdict(whole=False, why=listed.unreadable, depth=Depth.STRUCTURE)
-        passed = listed is not None and not self.passed.isdisjoint(listed.members)
-        verdict = self._judge(entry, replace(look, siblings=self._siblings(entry), trained_past=passed))
+        passed = listed is not None and {*map(self.seen.get, listed.members)} - {None} == {True}
+        look = replace(look, siblings=self._siblings(entry), gone=self._gone(entry), trained_past=passed)
+        verdict = self._judge(entry, look)
         if ahead and not verdict.proved:
             return verdict
         if verdict.whole and not verdict.proved:

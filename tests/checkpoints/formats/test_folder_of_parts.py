@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faultrun.checkpoints.find import Findings
+from faultrun.checkpoints.find import Findings, scan_and_choose
 from faultrun.checkpoints.registry import builtin_formats
 from faultrun.core.recovery.choose import Chosen, NoneUsable, NothingFound
-from support.checkpoints.catalogs import survey_of
+from faultrun.core.recovery.need import Need, World
+from faultrun.model.observed.saves import SavesSeen, SeenSave
+from support.checkpoints.catalogs import catalog_of, survey_of
 from support.checkpoints.torch_files import ZIP
 from support.places import DATA
 
@@ -21,6 +23,7 @@ MODEL = (DATA / "safetensors" / "model.safetensors").read_bytes()
 TORCH = ZIP.read_bytes()
 TRAINER = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "training_args.bin")
 ACCELERATE = ("model.safetensors", "optimizer.bin", "scheduler.bin", "sampler.bin", "random_states_0.pkl")
+UNKNOWN = "it has no file of the {}, and no other save tells whether its script saves one"
 DEEPSPEED = (
     "mp_rank_00_model_states.pt",
     "zero_pp_rank_0_mp_rank_00_optim_states.pt",
@@ -31,7 +34,7 @@ DEEPSPEED = (
 def put(folder: Path, *names: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        (folder / name).write_bytes(MODEL if name.endswith(".safetensors") else TORCH)
+        (folder / name).write_bytes({"safetensors": MODEL, "json": b"{}"}.get(name.rpartition(".")[2], TORCH))
     return folder
 
 
@@ -59,6 +62,14 @@ def refusals(root: Path) -> list[str]:
     return [f"{Path(one.path).name}: {one.why}" for one in choice.refused]
 
 
+def choice_of_one_that_saved(root: Path, folder: Path, *names: str) -> Chosen | NoneUsable | NothingFound:
+    """The choice of a run that was seen to save these files at step 10, and to train on."""
+    catalog = catalog_of(root, builtin_formats())
+    catalog.seen = SavesSeen(saves=(SeenSave(files=tuple(f"{folder}/{one}" for one in names), step=10),))
+    catalog.reached(13)
+    return scan_and_choose(catalog, Need(world=World(size=1))).choice
+
+
 def test_the_directory_is_the_checkpoint_and_tells_its_step_and_epoch(tmp_path: Path) -> None:
     for step in (10, 20):
         trainer(tmp_path, step)
@@ -80,23 +91,39 @@ def test_one_torn_file_refuses_the_directory_by_the_files_name(tmp_path: Path, n
 
 
 @pytest.mark.parametrize("alone", [True, False])
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("model.safetensors", "it has no file of the model"),
-        ("optimizer.pt", "it has no file of the optimizer, which is saved with the others"),
-        ("scheduler.pt", "it has no file of the scheduler, which is saved with the others"),
-        ("rng_state.pth", "it has no file of the rng_state, which is saved with the others"),
-    ],
-)
-def test_a_file_that_is_gone_refuses_the_directory(
-    tmp_path: Path, name: str, why: str, *, alone: bool
-) -> None:
+@pytest.mark.parametrize("name", [*TRAINER[:4], "trainer_state.json"])
+def test_a_file_that_is_gone_refuses_the_directory(tmp_path: Path, name: str, *, alone: bool) -> None:
     if not alone:
         trainer(tmp_path, 10)
     (trainer(tmp_path, 20) / name).unlink()
+    why = UNKNOWN.format(name.partition(".")[0]) if alone else f"it has no {name}, which checkpoint-10 has"
+    why = "it has no file of the model" if name == "model.safetensors" else why
     assert refusals(tmp_path) == [f"checkpoint-20: {why}"]
     assert alone or chosen(tmp_path) == "checkpoint-10"
+
+
+@pytest.mark.parametrize("folder", ["checkpoint-{}", "step_{}"])
+@pytest.mark.parametrize("names", [
+    "model.pt scheduler.pt", "model.pt optimizer.pt rng_state.pth", "model.pt optimizer.pt scheduler.pt",
+    "pytorch_model.bin optimizer.pt scheduler.pt trainer_state.json", "pytorch_model.bin scheduler.bin",
+    "pytorch_model.bin optimizer.pt scheduler.pt training_args.bin", "pytorch_model.bin rng_state.pth",
+    "pytorch_model.bin optimizer.bin scheduler.bin", "pytorch_model_fsdp.bin random_states_0.pkl",
+    "model.safetensors sampler.bin", "model.safetensors scheduler.bin random_states_0.pkl",
+])  # fmt: skip
+def test_other_saves_tell_what_a_script_saves(tmp_path: Path, names: str, folder: str) -> None:
+    every = names.split()
+    first, *others = (put(tmp_path / folder.format(step), *every) for step in (10, 20, 30))
+    assert chosen(tmp_path) == others[1].name
+    (others[1] / every[-1]).unlink()
+    assert chosen(tmp_path) == others[0].name
+    for save in others:
+        shutil.rmtree(save)
+    assert not isinstance(survey(tmp_path).choice, NothingFound), "files that are there are no beginning"
+    assert isinstance(choice_of_one_that_saved(tmp_path, first, *every), Chosen)
+    first.rename(tmp_path / folder.format(40))
+    (tmp_path / folder.format(40) / every[-1]).unlink()
+    seen = choice_of_one_that_saved(tmp_path, first, *every)
+    assert every[-1].endswith(".json") or not isinstance(seen, Chosen), "what was seen is gone, and told"
 
 
 def test_siblings_show_what_is_missing_where_the_files_there_do_not(tmp_path: Path) -> None:
@@ -108,15 +135,22 @@ def test_siblings_show_what_is_missing_where_the_files_there_do_not(tmp_path: Pa
     assert refusals(tmp_path)[1] == "checkpoint-20: it has no scaler.pt, which checkpoint-10 has"
 
 
-def test_a_save_that_was_cut_short_is_unfinished_and_no_part_of_it_is_a_checkpoint(tmp_path: Path) -> None:
-    (trainer(tmp_path, 20) / "trainer_state.json").unlink()
-    put(tmp_path / "acc" / "checkpoint_3", *ACCELERATE[:-1])
+def test_a_model_in_a_numbered_folder_may_be_an_export_and_is_no_beginning(tmp_path: Path) -> None:
+    put(tmp_path / "final", "model.safetensors", "training_args.bin")
+    assert isinstance(survey(tmp_path).choice, NothingFound)
+    put(tmp_path / "step_20", "model.safetensors", "training_args.bin")
+    assert "it is a model that was exported" in refusals(tmp_path)[0]
+
+
+def test_a_save_that_was_cut_short_is_no_checkpoint_and_no_part_of_it_is_one(tmp_path: Path) -> None:
     (trainer(tmp_path, 40) / "checkpoint-is-incomplete.txt").touch()
-    found = survey(tmp_path)
-    assert isinstance(found.choice, NothingFound)
-    assert {Path(one.path).name: one.why.partition(" ")[0] for one in found.scan.unfinished} == {
-        "checkpoint-20": "it", "checkpoint_3": "it", "checkpoint-40": "it",
-    }  # fmt: skip
+    assert isinstance(survey(tmp_path).choice, NothingFound)
+    put(tmp_path / "acc" / "checkpoint_3", *ACCELERATE[:-1])
+    assert refusals(tmp_path) == [f"checkpoint_3: {UNKNOWN.format('random_states')}"]
+    (trainer(tmp_path, 20) / "trainer_state.json").unlink()
+    later = trainer(tmp_path, 30)
+    (later / "optimizer.pt").write_bytes(TORCH[:-5])
+    assert "checkpoint-20: it has no trainer_state.json, which checkpoint-30 has" in refusals(tmp_path)
 
 
 def test_what_lost_its_model_and_its_end_mark_is_refused_and_not_begun_anew(tmp_path: Path) -> None:
@@ -231,17 +265,10 @@ def test_fsdps_two_files(tmp_path: Path) -> None:
     assert chosen(tmp_path) == "1800/model_state_dict.pt", "a script that saves nothing else"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "optimizer.pt",
-        "optimizer_100.pt",
-        "rng_state_3.pth",
-        "scheduler-5.pt",
-        "optim_state_dict.pt",
-        "scaler.pth",
-    ],
-)
+@pytest.mark.parametrize("name", [
+    "optimizer.pt", "optimizer_100.pt", "rng_state_3.pth", "scheduler-5.pt", "optim_state_dict.pt",
+    "scaler.pth",
+])  # fmt: skip
 def test_a_side_file_is_never_chosen_whatever_lies_beside_it(tmp_path: Path, name: str) -> None:
     put(tmp_path, name)
     assert not isinstance(survey(tmp_path).choice, Chosen)

@@ -8,7 +8,7 @@ files. Opens nothing.
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from faultrun.checkpoints.names import base_name, is_dcp_part, is_side
+from faultrun.checkpoints.names import base_name, is_dcp_part, is_side, step_in
 
 TRAINER = "trainer_state.json"
 """Trainer's end mark: rank 0 writes it last."""
@@ -73,12 +73,20 @@ def is_folder(path: str, files: Iterable[str], members: Sequence[str], parts: Co
 
 
 def unfinished(path: str, names: Collection[str], parts: Collection[str]) -> str:
-    """What shows that it never became a checkpoint; '' for one that did, or of which only others can tell."""
+    """What shows that it never became a checkpoint; '' for one that may be one."""
     if _INCOMPLETE in names:
         return f"it has {_INCOMPLETE}: the save was cut short"
-    named_by_step = _NAMED_BY_STEP.fullmatch(base_name(path)) is not None
-    with_others = parts or named_by_step or not _OF_TRAINING.isdisjoint(map(stem_of, names))
-    if any(map(is_model, names)) and not with_others and {TRAINER, "training_args.bin"} & set(names):
+    return exported(path, names, parts) if step_in(base_name(path)) is None else ""
+
+
+def exported(path: str, names: Collection[str], parts: Collection[str]) -> str:
+    """Why it looks like a model that Trainer exported; '' if it does not."""
+    alone = any(map(is_model, names)) and is_model_only(names, parts)
+    if (
+        alone
+        and {TRAINER, "training_args.bin"} & set(names)
+        and not _NAMED_BY_STEP.fullmatch(base_name(path))
+    ):
         return "it is a model that was exported: it has no optimizer and no random states"
     return ""
 

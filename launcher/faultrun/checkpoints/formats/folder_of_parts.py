@@ -25,6 +25,7 @@ from faultrun.checkpoints.formats.folder_members import (
     TRAINER,
     counts_saves,
     expected,
+    exported,
     fewer_ranks,
     is_folder,
     is_model,
@@ -74,7 +75,12 @@ class CheckpointFolder:
         names = names_in(entry.path)
         entry = replace(entry, world_size=ranks_of(names), fits_any_world=True)
         if TRAINER in names:
-            return _with_trainer_state(entry)
+            with opened(f"{entry.path}/{TRAINER}") as file:
+                head = file.read(0, min(file.size_bytes, _TRAINER_HEAD_BYTES))
+            head = head.partition(b'"log_history"')[0]  # the numbers stand before the log, which grows
+            step, epoch = _TRAINER_STEP.search(head), _TRAINER_EPOCH.search(head)
+            global_step = int(step[1]) if step else entry.global_step
+            return replace(entry, global_step=global_step, epoch=int(epoch[1]) if epoch else entry.epoch)
         registered = [name for name in names if name.startswith("custom_checkpoint_")]
         models = [name for name in names if is_model(name) and not name.endswith(".safetensors")]
         for name in (*registered, *(name for name in models if "-of-" not in name)):
@@ -95,9 +101,10 @@ class CheckpointFolder:
         proved = [_verify_inside(entry, name, look) for name in members]
         proved += [_verify_inside(entry, name, replace(look, siblings=()), part=True) for name in parts]
         check_one_save(entry.path, members)
-        if doubted and not (look.siblings or look.trained_past):
-            why = f"it has no file of the {doubted[0]}, which Trainer and accelerate save with the others: "
-            why += "no other save tells whether this script does"
+        why = exported(entry.path, members, parts)
+        if doubted and not (why or look.siblings or look.trained_past):
+            why = f"it has no file of the {doubted[0]}, and no other save tells whether its script saves one"
+        if why:
             return Verdict(whole=False, why=why, depth=Depth.STRUCTURE, provisional=True, unverifiable=True)
         why = f"{len(members) + len(parts)} files, all complete"
         why += "; the model only, as save_only_model has it" if is_model_only(members, parts) else ""
@@ -120,7 +127,8 @@ def _less_than(entry: Entry, look: Look, names: set[str], doubted: Sequence[str]
         missing = missing or (fewer_ranks(sibling.path, theirs, names) if earlier and nth == 0 else "")
         if missing:
             return missing
-    return ""
+    gone = (missing_beside(path, theirs, names) for path, theirs in look.gone.items())
+    return "" if look.siblings else next(filter(None, gone), "")
 
 
 def _is_earlier(one: Entry, other: Entry) -> bool:
@@ -128,7 +136,7 @@ def _is_earlier(one: Entry, other: Entry) -> bool:
     if one.save_number is not None and other.save_number is not None:
         return one.save_number < other.save_number
     if one.global_step is not None and other.global_step is not None:
-        return one.global_step < other.global_step
+        return (one.global_step, one.mtime_ns) < (other.global_step, other.mtime_ns)
     return one.mtime_ns < other.mtime_ns
 
 
@@ -153,15 +161,6 @@ def _verify_inside(entry: Entry, name: str, look: Look, *, part: bool = False) -
         if not verdict.whole:
             raise Unreadable(verdict.why)
     return verdict.depth is Depth.CHECKSUM
-
-
-def _with_trainer_state(entry: Entry) -> Entry:
-    """The numbers stand before the log, which grows with the training."""
-    with opened(f"{entry.path}/{TRAINER}") as file:
-        head = file.read(0, min(file.size_bytes, _TRAINER_HEAD_BYTES)).partition(b'"log_history"')[0]
-    step, epoch = _TRAINER_STEP.search(head), _TRAINER_EPOCH.search(head)
-    global_step = int(step[1]) if step else entry.global_step
-    return replace(entry, global_step=global_step, epoch=int(epoch[1]) if epoch else entry.epoch)
 
 
 def _with_updates(entry: Entry, names: Sequence[str]) -> Entry:

@@ -71,7 +71,10 @@ class Megatron:
             return _verify_places(entry, places, look)
         if _COMMON not in names:
             return Verdict(whole=False, why=f"it has no {_COMMON}", depth=Depth.NAME)
-        if _json(entry.path).get("sharded_backend") not in ("torch_dist", "fsdp_dtensor"):
+        with within(_LAST):
+            told = read_json(f"{entry.path}/{_LAST}", _MOST_JSON_BYTES)
+        backend = told.get("sharded_backend") if isinstance(told, dict) else None
+        if backend not in ("torch_dist", "fsdp_dtensor"):
             raise Unreadable(f"its {_LAST} names no layout that is known here")
         proved = verified_inside(entry, _COMMON, look)
         verdict = TORCH_DCP.verify(entry, look)
@@ -136,12 +139,6 @@ def _arguments(table: Table) -> Table:
     arguments = table.get("args")
     state = arguments.state if isinstance(arguments, Instance) else None
     return state if isinstance(state, Table) else Table()
-
-
-def _json(path: str) -> dict[str, object]:
-    with within(_LAST):
-        told = read_json(f"{path}/{_LAST}", _MOST_JSON_BYTES)
-    return told if isinstance(told, dict) else {}
 
 
 def _count(value: Value) -> int | None:

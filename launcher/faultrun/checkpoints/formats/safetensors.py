@@ -172,7 +172,8 @@ def verify_index(path: str, index: str, look: Look) -> int:
     for tensor, shard in _weight_map(path, index, look).items():
         if index.endswith(_INDEX):
             if shard not in shards:
-                shards[shard] = _shard_header(path, shard, look)
+                with within(f"shard {shard}"), opened(f"{path}/{shard}", look.meter) as file:
+                    shards[shard] = _read_header(file)
             if tensor not in shards[shard].names:
                 raise Unreadable(f"its shard {shown(shard)} lacks {shown(tensor)}")
     return len(shards)
@@ -189,11 +190,6 @@ def _weight_map(path: str, index: str, look: Look) -> dict[str, str]:
         ):
             return shard_of
         raise Unreadable("does not say which shard holds which tensor")
-
-
-def _shard_header(path: str, shard: str, look: Look) -> _Header:
-    with within(f"shard {shard}"), opened(f"{path}/{shard}", look.meter) as file:
-        return _read_header(file)
 
 
 def _read_header(file: OpenFile) -> _Header:

@@ -119,7 +119,8 @@ def saves_by_number(
             for name in (*listing.files, *gone.get(listing.path, ()))
             if listing.join(name) not in taken and (told := _of_a_save(listing, name, found))
         }
-        counts = _counts_files(files) or masked(inside(listing.path, roots)) in counting
+        steps = {told for told in map(step_in, map(plainly_numbered, files)) if told is not None}
+        counts = len(steps) > 1 or masked(inside(listing.path, roots)) in counting
         unit = None if counts else _numbered_folder(listing.path, roots)
         ranks = {name: one.rank for name, one in files.items() if one is not True}
         if any(rank is None and (unit or re.search(r"\d", name)) for name, rank in ranks.items()):
@@ -212,11 +213,6 @@ def _numbered_folder(path: str, roots: Sequence[str]) -> _Unit | None:
             return _Unit(path, counts, (number,), inside)
         inside = f"{rank_left_open(name)}/{inside}"
     return None
-
-
-def _counts_files(files: Iterable[str]) -> bool:
-    """Whether the files of one folder tell different steps or epochs themselves."""
-    return len({told for told in map(step_in, map(plainly_numbered, files)) if told is not None}) > 1
 
 
 def _varying(files: Iterable[str]) -> _Masks:

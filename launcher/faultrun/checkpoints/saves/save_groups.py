@@ -140,8 +140,8 @@ def _seen_as_one(
     A file of its own number (``step-30.pt`` beside ``last.pt``) is a save by itself, but for side files.
     """
     files = [path for path in paths if os.path.exists(path)]  # noqa: PTH110
-    nameless = {path for path, one in found.items() if not one.save and one.kind is Kind.PERIODIC}
-    known = [path for path in files if path in nameless and found[path].format in OF_ONE_FILE]
+    there = [found[path] for path in files if path in found and found[path].kind is Kind.PERIODIC]
+    known = [one.path for one in there if one.format in OF_ONE_FILE and not one.save]
     stems = [of_any_rank(base_name(path)).partition(".")[0] for path in known]
     again = [one for one, stem in zip(known, stems, strict=True) if not any(map(str.isdecimal, stem))]
     again = again if main_files(again) else []  # an optimizer beside models with numbers is of these saves

@@ -304,7 +304,9 @@ class SaveLearner:
             return None  # something is put into the folder of an older save
         if save is not None and not inside and self._counts_anew(save, kind):
             save = None
-        self._forget_prepared(kind)
+        # What was written before a first step was told is a save, too, once saves have such files.
+        left = tuple(one for one in self._known.prepared if self._kind(one)[0] != kind)
+        self._known = replace(self._known, prepared=left)
         if save is None or not save.takes(kind, number):
             save = GrowingSave(at=self._writes)
             self._forget_seldom()
@@ -349,8 +351,3 @@ class SaveLearner:
             once = [path for kind, path in files if kind not in newest.files and "#" not in kind]
             prepared = tuple(dict.fromkeys((*self._known.prepared, *once)))[:MOST_FILES]
             self._known = replace(self._known, prepared=prepared)
-
-    def _forget_prepared(self, kind: str) -> None:
-        """What was written before a first step was told is a save, too, once saves have such files."""
-        left = tuple(one for one in self._known.prepared if self._kind(one)[0] != kind)
-        self._known = replace(self._known, prepared=left)

@@ -181,7 +181,9 @@ def none_usable(
         hint = f"--worker_num={as_many}, as many as wrote them{_made_to_fit(found.scan.entries)}"
     if unverifiable:
         what = f"no checkpoint in {roots} can be verified" if unverifiable == count else what
-        because = f"{count} found, {unverifiable} of them not torn, but nothing can prove them whole"
+        because = (
+            f"{count} found, {unverifiable} of them not known to be torn, but nothing can prove them whole"
+        )
         hint = "the same command with --trust, to resume from what cannot be verified"
     if shared:
         hint = "a --checkpoint_dir for each run; or --resume=always, to take the newest of any run"

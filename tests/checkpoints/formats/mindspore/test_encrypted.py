@@ -99,7 +99,9 @@ def test_a_run_that_finds_nothing_else_ends_and_names_the_option_that_helps(tmp_
     assert isinstance(answer, NothingWhole)
     what, because, hint = answer.why.splitlines()
     assert what == f"no checkpoint in {tmp_path} can be verified"
-    assert because.startswith("  because: 2 found, 2 of them not torn, but nothing can prove them whole; ")
+    assert because.startswith(
+        "  because: 2 found, 2 of them not known to be torn, but nothing can prove them whole; "
+    )
     assert because.endswith(
         "net-1_20.ckpt: cannot be verified: encrypted (1 complete frame; what is in them only its key shows)"
     )

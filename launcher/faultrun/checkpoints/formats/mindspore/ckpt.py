@@ -83,7 +83,10 @@ class MindSporeCkpt:
             if numbers is None:
                 outline = outline_of(file)
                 numbers = outline.numbers
-                self._remember(layout, outline.offsets)
+                # Files of one series and size have their numbers at the same places: only one must be walked.
+                if len(self._layouts) >= _MAX_LAYOUTS:
+                    self._layouts.clear()
+                self._layouts[layout] = outline.offsets
         return with_numbers(entry, numbers)
 
     def reconcile(self, entries: Sequence[Entry]) -> Sequence[Entry]:
@@ -93,12 +96,6 @@ class MindSporeCkpt:
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Structure, siblings, checksum, and the label of breakpoint files. May raise Unreadable."""
         return verify_records(entry, look, required=_APPENDED)
-
-    def _remember(self, layout: tuple[str, str, int], offsets: dict[str, int]) -> None:
-        """Files of one series and size have their numbers at the same places: only one must be walked."""
-        if len(self._layouts) >= _MAX_LAYOUTS:
-            self._layouts.clear()
-        self._layouts[layout] = offsets
 
 
 MINDSPORE_CKPT = MindSporeCkpt()
