@@ -102,8 +102,8 @@ class Catalog:
         entries = [self._as_of_now(one, marks) for one in self._reconciled(described)]
         self._memory.save()
         came = (self._left_alone.reached or 0) - AT_ONCE
-        at = {path: one.step for one in self.seen.saves for path in one.paths}
-        self._verifier.seen = {path: step is not None and step < came for path, step in at.items()}
+        past = {path for one in self.seen.saves for path in one.paths if (one.step or came) < came}
+        self._verifier.seen = {path: path in past for one in self.seen.saves for path in one.paths}
         written = self._written(entries)
         aside = [one for one in entries if self._left_alone.holds(one, written=one.path in written)]
         left = {one.path for one in aside}

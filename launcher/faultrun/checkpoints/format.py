@@ -98,7 +98,7 @@ class Look:
     gone: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The files, by folder, of other saves of its series that were seen and are not there any more."""
     trained_past: bool = False
-    """Training was seen to go on after the save."""
+    """Training was seen to go on after a save under this name."""
     meter: Meter = field(default=no_meter)
 
 

@@ -49,7 +49,7 @@ class Verifier:
     series: dict[tuple[str, str, str], list[Entry]] = field(default_factory=dict)
     beside: dict[str, list[Entry]] = field(default_factory=dict)
     seen: dict[str, bool] = field(default_factory=dict)
-    """Files that the run was seen to save, and whether training went on after that."""
+    """Files that the run was seen to save, and whether training went on after one of these saves."""
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Whether ``entry`` is whole, to the depth of ``look``, and so is all that was saved with it.
@@ -94,7 +94,7 @@ class Verifier:
         listed = self.known.get(entry.path)
         if listed is not None and listed.unreadable:
             return Verdict(whole=False, why=listed.unreadable, depth=Depth.STRUCTURE)
-        passed = listed is not None and {*map(self.seen.get, listed.members)} - {None} == {True}
+        passed = listed is not None and any(map(self.seen.get, listed.members))
         look = replace(look, siblings=self._siblings(entry), gone=self._gone(entry), trained_past=passed)
         verdict = self._judge(entry, look)
         if ahead and not verdict.proved:
