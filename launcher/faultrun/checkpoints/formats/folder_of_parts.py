@@ -90,6 +90,16 @@ class CheckpointFolder:
                 return told
         return entry if entry.global_step is not None else _with_updates(entry, names)
 
+    def reconcile(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Count saves where others of the series do: one that lost its random states does not show it."""
+        found = [*entries]
+        for at, one in enumerate(found if any(one.save_number is not None for one in found) else ()):
+            number = counts_saves(one.path, ("random_states_0.pkl",))
+            if one.save_number is None and one.global_step == number:
+                counted = replace(one, global_step=None, save_number=number)
+                found[at] = _with_updates(counted, names_in(one.path))
+        return found
+
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Look for what is missing, then into every file. May raise Unreadable for a damaged one."""
         names = names_in(entry.path)

@@ -122,18 +122,13 @@ def _claim(path: str, name: str, rank: int | None) -> Claim:
 def with_numbers(entry: Entry, numbers: dict[str, float | int]) -> Entry:
     """Return ``entry`` with the epoch and the largest global step that its contents vouch for."""
     epoch = _count(numbers, "epoch_num")
-    running = [_count(numbers, "global_step"), _running_step_num(entry, numbers)]
-    known = [step for step in running if step is not None]
+    step_num, gasp = _count(numbers, "step_num"), entry.kind is Kind.GASP
+    if gasp and step_num == entry.step_in_epoch and epoch != 1:
+        step_num = None  # it starts anew in each epoch (``exception_save``)
+    known = [step for step in (_count(numbers, "global_step"), step_num) if step is not None]
     step = _step_in_epoch(entry, numbers)
     epoch, reached = entry.epoch if epoch is None else epoch, max(known, default=entry.global_step)
     return replace(entry, epoch=epoch, step_in_epoch=step, global_step=reached)
-
-
-def _running_step_num(entry: Entry, numbers: dict[str, float | int]) -> int | None:
-    """``step_num`` if it counts on over epochs; None if it starts anew in each (``exception_save``)."""
-    step_num = _count(numbers, "step_num")
-    within_epoch = entry.kind is Kind.GASP and step_num == entry.step_in_epoch
-    return None if within_epoch and _count(numbers, "epoch_num") != 1 else step_num
 
 
 def _step_in_epoch(entry: Entry, numbers: dict[str, float | int]) -> int | None:
