@@ -107,14 +107,13 @@ def grouped(
         old += [
             path for path, others in left.items() if path not in old and _in_folder_of(path, others, of_it)
         ]
-        why = _unfinished(old[0]) if old else ""
         for rank, paths in _by_rank([*of_it, *old], roots).items():
-            if (together := _seen_as_one(paths, found, old)) is not None:
-                name = f"seen {at}{''.join(rank)}"
-                _join(together, replace(_NAMELESS, save=name, lacks=why), found, beside, seen)
+            lost = [path for path in old if path in paths]
+            if (together := _seen_as_one(paths, found, lost)) is not None:
+                told = replace(_NAMELESS, save=f"seen {at}{''.join(rank)}", lacks=_unfinished(lost))
+                _join(together, told, found, beside, seen)
     written = (save.files.values() for of_place in saves.values() for save in of_place.values())
-    torn = [] if over else [one for one in _of_ranks_not_written(seen, roots) if one[0] in found]
-    for path, why in [*torn, *saved_apart(seen, found, roots, telling)]:
+    for path, why in [*saved_apart(seen, found, roots, telling)]:
         found[path] = replace(found[path], lacks=found[path].lacks or why)
     loose = frozenset(chain.from_iterable(written)) - found.keys()
     order = _order(saves, beside, run.order or {})
@@ -128,7 +127,9 @@ def _order(saves: _Saves, beside: Mapping[str, Sequence[str]], written: Mapping[
     for place, number in ((one, number) for one in saves if one.counts for number in saves[one]):
         of_ranks[place.folder, place.counts, number] += saves[place][number].files.values()
     for files in (*of_ranks.values(), *([path, *others] for path, others in beside.items())):
-        order |= dict.fromkeys(files if written else (), max(written.get(one, 0) for one in files))
+        order |= dict.fromkeys(
+            files if written else (), max((written.get(one, 0) for one in files), default=0)
+        )
     return order
 
 
@@ -219,13 +220,14 @@ def _not_written(
     alike = [one for one in others if told and not kinds.isdisjoint(map(masked, one))]
     by_kind = set[str].intersection(*alike) if len(alike) > 1 else set[str]()
     always |= {path for path in by_kind - newest if not (over or main_files([path]))}
-    written, shared = {*map(of_any_rank, newest)}, not all(any(_whose(one, roots)) for one in newest | always)
+    written, ranks = {*map(of_any_rank, newest)}, {_whose(one, roots) for one in newest}
+    shared = not all(any(_whose(one, roots)) for one in newest | always)
     return tuple(
         path
         for path in sorted(always - set(seen.prepared))
         if (path not in found or found[path].kind is Kind.PERIODIC)
         and kind_of(path) is not Kind.BEST
-        and (shared or of_any_rank(path) not in written)
+        and (shared or of_any_rank(path) not in written or _whose(path, roots) in ranks)
         and (len(before) > 1 or not re.search(r"\d", of_any_rank(inside(path, roots))))
     )
 
@@ -241,19 +243,6 @@ def _moved_to(folders: Mapping[tuple[str, ...], str], path: str) -> str:
     return f"{folders.get(_folder_kind(path), path.rpartition('/')[0])}/{base_name(path)}"
 
 
-def _of_ranks_not_written(seen: SavesSeen, roots: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Files of the newest save, and why each is none: its rank always wrote one more over with it."""
-    saves = seen.saves or (SeenSave(files=()),)
-    folders = {_folder_kind(one): one.rpartition("/")[0] for one in (*saves[-1].files, *saves[-1].ranks)}
-    *before, newest = ([_moved_to(folders, path) for path in (*one.paths, *one.ranks)] for one in saves)
-    for rank, paths in _by_rank(newest, roots).items():
-        own = [{path for path in one if _whose(path, roots) == rank} for one in before]
-        had = [one for one in own if not one.isdisjoint(paths)]
-        lost = sorted(set[str].intersection(*had).difference(paths)) if any(rank) and len(had) > 1 else []
-        for path in paths if lost else ():
-            yield path, _unfinished(lost[0])
-
-
 def _by_rank(paths: Sequence[str], roots: Sequence[str]) -> dict[tuple[str, ...], list[str]]:
     """What each rank loads of a save: its own files; all together where one is of no rank."""
     found: dict[tuple[str, ...], list[str]] = defaultdict(list)
@@ -262,10 +251,10 @@ def _by_rank(paths: Sequence[str], roots: Sequence[str]) -> dict[tuple[str, ...]
     return found if all(map(any, found)) else {(): [*paths]}
 
 
-def _unfinished(lost: str) -> str:
-    """Why a save without the file ``lost``, which those before it had, is none."""
-    where = "beside it is of" if os.path.exists(lost) else "is not there, as in"  # noqa: PTH110
-    return f"{base_name(lost)} {where} the save before: it was not finished"
+def _unfinished(lost: Sequence[str]) -> str:
+    """Why a save without the files ``lost``, which those before it had, is none; '' for no file."""
+    where = "beside it is of" if lost and os.path.exists(lost[0]) else "is not there, as in"  # noqa: PTH110
+    return f"{base_name(lost[0])} {where} the save before: it was not finished" if lost else ""
 
 
 @dataclass(frozen=True, slots=True)
