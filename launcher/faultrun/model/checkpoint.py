@@ -50,6 +50,12 @@ class Identity:
         """Whether it claims any point of training."""
         return self.told != (None, None, None)
 
+    def told_by(self, step: int | None, epoch: int | None) -> bool:
+        """Whether a training at ``step``, or in ``epoch`` where that is not known, has come so far."""
+        if self.global_step is not None and step is not None:
+            return self.global_step <= step
+        return self.epoch is not None and epoch is not None and self.epoch <= epoch
+
     def same_as(self, other: "Identity") -> bool:
         """Whether the one was not written to since it was the other.
 

@@ -34,6 +34,7 @@ def test_a_mount_that_drops_is_waited_for_and_resumed_from(launcher: Launcher) -
         SAVES
         + """
 if life == 0:
+    say("step 5 loss 1")
     save(5)
     die()
 if life == 1:

@@ -3,28 +3,41 @@
 import signal
 import sys
 
+import pytest
+
 from faultrun.core.humanize import span
 from support.checkpoints.ckpt_bytes import ckpt
 from support.runs import Launcher, Run
 
 SAVES = """
+import glob, time
 os.makedirs("ckpt", exist_ok=True)
 if life == 0 and rank == 0:
     with open("ckpt/net-1_80.ckpt", "wb") as file:
         file.write(bytes.fromhex("CONTENT"))
 """.replace("CONTENT", ckpt(1, 80).hex())
 
-TRAINS = """
+TRAINS = f"""
+import time
 for step in range(first, first + 3):
-    say(f"step {step} loss 0.5")
+    say(f"step {{step}} loss 0.5")
+open(f"trained_{{rank}}", "w").close()
+while not os.path.exists("trained_1"):
+    time.sleep(0.01)
+{SAVES}
 train()
 """
 
-ASKS = 'first = int(os.environ.get("FAULTRUN_RESUME_STEP") or 0) + 1'
+ASKS = 'first = int(os.environ.get("FAULTRUN_RESUME_STEP") or 77) + 1'
+
+NOTED = """
+while "net-1_80" not in "".join(open(path).read() for path in glob.glob(".ckpt.faultrun/.saves*")):
+    time.sleep(0.01)
+"""
 
 
 def killed_once(launcher: Launcher, code: str, *options: str) -> Run:
-    run = launcher.run(f"{SAVES}\n{code}\n{TRAINS}", "--checkpoint_dir=ckpt", *options).trains([0, 1])
+    run = launcher.run(f"{code}\n{TRAINS}", "--checkpoint_dir=ckpt", *options).trains([0, 1])
     run.kill(1)
     run.event("RecoveryTimed", incarnation=1)
     run.signal(signal.SIGTERM)
@@ -45,7 +58,7 @@ def test_a_script_that_goes_on_behind_its_checkpoint_has_its_resume_proved(launc
 
 
 def test_a_checkpoint_that_nobody_tells_the_script_of_is_never_claimed(launcher: Launcher) -> None:
-    run = killed_once(launcher, "first = 1")
+    run = killed_once(launcher, "first = 78 if life == 0 else 1")
     assert (
         f"not handed over: no option tells the script of {launcher.folder}/ckpt/net-1_80.ckpt (step 80)"
         in run.text
@@ -54,6 +67,21 @@ def test_a_checkpoint_that_nobody_tells_the_script_of_is_never_claimed(launcher:
         "the script began at step 1 by its log although step 80 lies there: nothing tells the script"
         in run.card(1)
     )
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+def test_what_was_fetched_before_the_first_step_is_no_save_whatever_it_tells(
+    launcher: Launcher, steps: int
+) -> None:
+    code = f'for step in range({steps}): say(f"step {{step + 1}} loss 0.5")\ntrain()'
+    run = launcher.run(f"{SAVES}\n{NOTED}\n{code}", "--checkpoint_dir=ckpt").trains([0, 1])
+    if steps:
+        run.event("FirstStepLogged", incarnation=0)
+    run.kill(1)
+    run.trains([0, 1], incarnation=1).signal(signal.SIGTERM)
+    assert run.ends() == 143
+    assert run.events("RecoveryPointChosen")[-1]["point"] is None
+    assert "net-1_80.ckpt: written before the first step of training" in run.card(1)
 
 
 SAVES_A_STEP = f"""

@@ -124,6 +124,10 @@ def test_what_a_run_wrote_before_it_trained_is_no_save_of_another(folder: Folder
     assert (folder.of(mine), folder.order(mine)) == ({"net-1_1.ckpt"}, ["net-1_1.ckpt"])
     os.utime(f"{folder.root}/net-1_1.ckpt")
     assert folder.order(mine) is None, "no save has its time"
+    mine.note(folder.saved("net-1_0.ckpt"))
+    os.utime(early[0])
+    mine.note(SavesSeen(prepared=early))
+    assert folder.order(mine) == ["net-1_1.ckpt", "net-1_0.ckpt"], "it is older, whatever its time is"
 
 
 def test_what_a_run_of_that_name_may_have_missed_is_not_gone_on_with(folder: Folder) -> None:

@@ -55,8 +55,9 @@ class SavesSeen:
 
     @property
     def order(self) -> dict[str, int]:
-        """Where each file, and each folder by its newest file, stands among all as they were written."""
-        return order_of((*((path,) for path in self.past), *((*one.paths, *one.ranks) for one in self.saves)))
+        """Where each file, and each folder by its newest, stands as they were written, early ones first."""
+        saves = ((*one.paths, *one.ranks) for one in self.saves)
+        return order_of((self.prepared, *((path,) for path in self.past), *saves))
 
     def outside(self, folders: Iterable[str]) -> "SavesSeen":
         """The saves that have no file in ``folders``: those are another run's."""

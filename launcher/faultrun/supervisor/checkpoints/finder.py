@@ -131,13 +131,27 @@ class CheckpointFinder:
                 return self._none_whole(request, found, replicas, unverifiable)
 
     def _written_early(self, request: FindRecoveryPoint, seen: SavesSeen) -> list[Entry]:
-        """What the script wrote before it began to train, and tells no step: fetched weights, a cache."""
+        """What the script wrote before it began to train: fetched weights, a cache.
+
+        What tells a step is a save even so, if the run had come to it by the first step that was told then.
+        """
         asked = self._spec.recovery.resume is Resume.ALWAYS or self._spec.recovery.formats
-        several = len(self._spec.topology.nodes) > 1
-        if asked or several or not (seen.prepared and self._saves.whole):
+        if asked or len(self._spec.topology.nodes) > 1:
             return []
-        prepared, entries = {*seen.prepared} - {request.expects}, self._catalog.scan().entries
-        return [one for one in entries if one.path in prepared and not one.identity.tells]
+        first = self._saves.early if self._saves.whole else {}
+        prepared, found = {*seen.prepared} - {request.expects}, list[Entry]()
+        for one in self._catalog.scan().entries:
+            early = [
+                path for path in self._catalog.files_of(one) if path in first and path != request.expects
+            ]
+            no_save = self._saves.whole and (one.path in prepared or not prepared.isdisjoint(early))
+            if one.identity.tells and early:
+                no_save = not one.identity.told_by(*first[early[0]])
+            elif one.identity.tells:  # an earlier supervisor saw it
+                beyond = request.reached is not None and not one.identity.told_by(request.reached, None)
+                no_save = one.path in prepared and beyond and not seen.saves
+            found += [one] if no_save and one.run_id is None else []
+        return found
 
     def _of_other_runs(self, resumed: str) -> dict[Entry, str]:
         """What others wrote here while we were away and do not say so in it, with the name of the run."""

@@ -58,9 +58,11 @@ class SaveWatch(SavesKnown):
         self._finder: CheckpointFinder | None = None
         self._life, self._began_s, self._since_ns, self._next_s = -1, 0.0, time.time_ns(), 0.0
         self._running = self._trained = self._steps = self._sorting = self._settling = False
-        self._begun = self._covered = self._sees = self._met = False
+        self._begun = self._covered = self._sees = self._met = self._over = False
         self._found: list[FileSeen] = []
         self._early: dict[str, LogPlace] = {}
+        self._early_in: dict[str, int] = {}
+        self._first: dict[int, tuple[int | None, int | None]] = {}
         self._times: Counter[str] = Counter()
         self._opened = OpenedFiles()
         self._unstepped: list[tuple[GrowingSave, str, LogPlace]] = []
@@ -78,6 +80,12 @@ class SaveWatch(SavesKnown):
     def began(self) -> bool:
         """Whether workers of this supervisor have been started."""
         return self._life >= 0
+
+    @property
+    def early(self) -> dict[str, tuple[int | None, int | None]]:
+        """The step and epoch that were told first after each file from before that; None: not told."""
+        with self._lock:
+            return {path: self._first.get(life, (None, None)) for path, life in self._early_in.items()}
 
     @property
     def opened(self) -> tuple[str, ...] | None:
@@ -132,9 +140,12 @@ class SaveWatch(SavesKnown):
                 self._reactor.post(CheckpointsOpened(at_s=self._reactor.now(), incarnation=life, paths=paths))
             case FirstStep() | FirstStepLogged() if event.incarnation == self._life and not self._trained:
                 self._hear_all()
+                epoch = event.epoch if isinstance(event, FirstStepLogged) else None
+                self._first[self._life] = (event.step, epoch)
                 self._trains()
         if self._running and step.state.phase is not Phase.RUNNING:
             self._hear_all()  # what a rank wrote last, before it is looked for a checkpoint
+            self._over = True
             self._settle()
         self._running = step.state.phase is Phase.RUNNING
 
@@ -151,7 +162,7 @@ class SaveWatch(SavesKnown):
             self._learner.begins_life(kept=kept)
         self._began_s = self._reactor.now()
         self._early, self._trained, self._covered = {}, kept, self._begun
-        self._steps = False
+        self._steps = self._over = False
         self._described, self._times = frozenset(), Counter()
         self._watch.tell_reads(not kept)
         if first and self._errands is not None:
@@ -218,6 +229,7 @@ class SaveWatch(SavesKnown):
     def _wrote(self, path: str) -> None:
         root = self._root_of(path)
         with self._lock:
+            self._early_in.pop(path, None)
             if not root or (save := self._learner.wrote(path, root=root)) is None:
                 self._wrote_elsewhere(path)
                 return
@@ -269,9 +281,12 @@ class SaveWatch(SavesKnown):
             self._learner.met_again(digests)
 
     def _sort_early(self) -> None:
-        """What was written before a first step was read: a script may train faster than its log is read."""
+        """What was written before a first step was read: a script may train faster than its log is read.
+
+        Of a life that is over none may ever be.
+        """
         with self._lock:
-            early = dict(self._early) if self._trained and not self._sorting else {}
+            early = dict(self._early) if (self._trained or self._over) and not self._sorting else {}
             self._sorting |= bool(early)
         if not early:
             return
@@ -282,6 +297,7 @@ class SaveWatch(SavesKnown):
                     self._learner.saved_at(save, path, step, digest)
                 elif root and step is None:
                     self._learner.before_training((path,))
+                    self._early_in[path] = self._life
                 elif step is not None:
                     self._elsewhere[path] = None
             self._early = {path: at for path, at in self._early.items() if early.get(path) is not at}

@@ -49,6 +49,11 @@ class SavesKnown:
         """Whether they are watched by now."""
         return False
 
+    @property
+    def early(self) -> Mapping[str, tuple[int | None, int | None]]:
+        """The step and epoch that were told first after each file from before that; None: not told."""
+        return {}
+
     def seen(self) -> SavesSeen:
         """The newest saves, and what is of none."""
         return NOTHING_SEEN
@@ -127,8 +132,8 @@ class SavesOfRuns:
     def order(self, there: Mapping[str, Stamp], seen: SavesSeen) -> dict[str, int] | None:
         """In which order our saves were written, by path; None where some are missing, or none is known.
 
-        Files that were ``seen`` to be of one save stand together. What of ``there`` is newer than all of them
-        was written while it was not watched.
+        Files that were ``seen`` to be of one save stand together; early ones come first. What of ``there`` is
+        newer than all of them was written while it was not watched.
         """
         names = {name for own in self._own.values() for name in own if not name.startswith(_EARLY)}
         if not names or _MISSED in names:
@@ -142,10 +147,17 @@ class SavesOfRuns:
         if not own:  # all were written to, or touched, since: only contents tell whether by a later save
             return seen.order if seen.saves and seen.saves[-1].step is None else None
         newest_ns = max(own)[0]
-        later = [(stamp.mtime_ns, path) for path, stamp in there.items() if stamp.mtime_ns > newest_ns]
+        early = {
+            f"{self._roots[root]}/{name}"
+            for root, listed in self._own.items()
+            for name, at_ns in self._by_root(f"{root}/{one.lstrip(_EARLY)}" for one in listed).get(root, [])
+            if listed.get(f"{_EARLY}{name}") == at_ns != listed.get(name)
+        }
+        unseen = there.keys() - early
+        later = [(at_ns, path) for path in unseen if (at_ns := there[path].mtime_ns) > newest_ns]
         ordered = own if len(self._own) == 1 else sorted(own)
         saves = {path: nth for nth, one in enumerate(seen.saves) for path in (*one.paths, *one.ranks)}
-        items: dict[str | int, tuple[str, ...]] = {}
+        items: dict[str | int, tuple[str, ...]] = {_EARLY: tuple(early)}
         for _, path in (*ordered, *sorted(later)):
             one = saves.get(path, path)
             items[one] = (*items.pop(one, ()), path)
