@@ -180,8 +180,11 @@ def test_beside_another_run_only_what_says_whose_it_is_is_resumed_from(tmp_path:
     assert step_of(alone) == 10
     Forked(lambda: OtherRuns([f"{tmp_path}/ckpt"], "another").others(), keep=()).end(60)
     put(tmp_path, 900)
-    refused = answers(NothingWhole, looking.find(AGAIN, 0.0))
+    opened = replace(AGAIN, opened=(f"{tmp_path}/ckpt/net-1_900.ckpt",))
+    refused = answers(NothingWhole, looking.find(opened, 0.0))
     assert "may be another run's: run another saves there too" in refused.why
+    assert refused.refused[0].path in opened.opened
+    assert "opened" not in refused.refused[0].why, "the other run may have read it"
     assert "a --checkpoint_dir for each run" in refused.why
     gasp(tmp_path / "ckpt/rank_0/gasp.pt", 7)
     answer = answers(RecoveryPointChosen, looking.find(AGAIN, 0.0))

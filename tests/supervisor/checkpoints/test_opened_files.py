@@ -24,3 +24,6 @@ def test_a_reader_before_any_rank_lives_is_another_and_nobody_can_tell_what_the_
     assert opened.read("ck/a-1.pt", lives=True)
     assert not opened.read("ck/a-2.pt", lives=False), "we look for a checkpoint"
     assert opened.paths == ("ck/a-1.pt",)
+    opened.begin(None, shared=True)
+    assert not opened.read("ck/a-1.pt", lives=True), "another run saves and reads here"
+    assert [opened.paths, opened.at_start] == [None, (BY_OTHERS,)]

@@ -76,7 +76,7 @@ class CheckpointFinder:
         """The recovery point, why there is none, or why the run cannot go on."""
         try:
             found = self._find(request, at_s)
-            if request.opened and isinstance(found, RecoveryPointChosen | NothingWhole):
+            if request.opened and not self._beside and isinstance(found, RecoveryPointChosen | NothingWhole):
                 found = replace(found, refused=tuple(as_opened(one, request.opened) for one in found.refused))
             return found
         finally:
@@ -214,6 +214,11 @@ class CheckpointFinder:
         own = {one for one in entries if one.run_id == self._spec.run_id and not one.finished}
         alone = len(self._spec.topology.nodes) == 1
         return own | self._lists.ours(self._catalog) if alone and self._lists is not None else own
+
+    @property
+    def shared(self) -> bool:
+        """Whether another run saved in these folders, or does, at the last look."""
+        return bool(self._beside)
 
     @property
     def _has_namesake(self) -> bool:

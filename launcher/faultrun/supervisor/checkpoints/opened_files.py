@@ -1,7 +1,7 @@
 """What was read of checkpoints before a life began to train. Asks no process.
 
 The kernel names no process. What is read while no rank lives is read by others (an evaluation, a copy to
-another store): then it is unknown what the script of that life has opened.
+another store), and another run in the folder reads, too: then it is unknown what the script has opened.
 """
 
 from faultrun.checkpoints.saves.save_names import is_of_a_save
@@ -17,9 +17,9 @@ class OpenedFiles:
         self._paths: dict[str, None] = {}
         self._waits = self._by_others = False
 
-    def begin(self, point: RecoveryPoint | None) -> None:
-        """A life is planned that is to begin at ``point``."""
-        self.point, self._paths, self._waits, self._by_others = point, {}, True, False
+    def begin(self, point: RecoveryPoint | None, *, shared: bool = False) -> None:
+        """A life is planned that is to begin at ``point``; ``shared``: with another run in the folder."""
+        self.point, self._paths, self._waits, self._by_others = point, {}, True, shared
 
     @property
     def paths(self) -> tuple[str, ...] | None:
