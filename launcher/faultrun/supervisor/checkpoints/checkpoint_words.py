@@ -142,12 +142,6 @@ def as_opened(refused: Refusal, opened: Collection[str]) -> Refusal:
     return replace(refused, why=f"{refused.why}; the script opened it{led}")
 
 
-def of_no_save(entry: Entry) -> Refusal:
-    """Why a file that the script wrote before it began to train is no recovery point."""
-    why = "written before the first step of training: no save of this run"
-    return Refusal(path=entry.path, global_step=entry.global_step, why=why)
-
-
 def gone(expected: str, places: Sequence[str], because: str) -> str:
     """Why a run that had the checkpoint ``expected`` does not go on from what lies in ``places``."""
     what = f"the checkpoints in {' '.join(places)} are gone"

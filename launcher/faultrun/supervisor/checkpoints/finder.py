@@ -11,7 +11,7 @@ from faultrun.checkpoints.format import Stamp
 from faultrun.checkpoints.formats.unrecognised import unknown_files
 from faultrun.core.recovery import choose
 from faultrun.core.recovery.candidate_order import own_saves
-from faultrun.core.recovery.need import Need, last_resorts, need_of, world_size
+from faultrun.core.recovery.need import last_resorts, need_of, world_size
 from faultrun.core.recovery.reshardable import written_by
 from faultrun.errors import LogDirError
 from faultrun.files import DISK_FULL
@@ -24,7 +24,6 @@ from faultrun.supervisor.checkpoints.checkpoint_words import (
     as_opened,
     gone,
     none_usable,
-    of_no_save,
     tell_first_save,
 )
 from faultrun.supervisor.checkpoints.mounts import Mounts, unreadable
@@ -97,35 +96,46 @@ class CheckpointFinder:
             return answer
         self._catalog.reached(request.reached)
         self._catalog.take_back(request.resumed)
-        early, theirs = self._written_early(request, seen), self._of_other_runs(request.resumed)
+        lists = None if self._spec.recovery.resume is Resume.ALWAYS else self._lists
+        theirs = {} if lists is None else lists.of_others(self._catalog, request.resumed)
+        early = self._written_early(request, seen)
         self._catalog.pass_over((*early, *theirs))
         self._others = tuple(sorted({*theirs.values()}))
         replicas = known_replicas(self._spec, world_size(self._spec, request))
         need = need_of(self._spec, request, replicas.groups, self._beside, namesake=self._has_namesake)
         found = scan_and_choose(self._catalog, *last_resorts(need), progress=self._meter)
-        self._never_trust_later(found, need)
+        if (
+            need.doubt.after_fault
+        ):  # what is doubtful now is so for ever; a stop without a fault clears nothing
+            with suppress(OSError):  # it is known as long as we live, and kept with the next one
+                self._catalog.leave_alone(one for one in found.scan.entries if one.doubtful and not one.known)
         trusted = (one for one in found.scan.entries if not (need.doubt.after_fault and one.doubtful))
         self._catalog.know(trusted, request.incarnation)
         self._catalog.tidy(found.scan)
+        own = [one for one in found.scan.entries if one.run_id == self._spec.run_id]
         match found.choice:
             case choose.Chosen(point=point):
                 mounts.see(self._catalog.places)
                 self._gone_since_s = None
                 chosen = self._chosen(request, at_s, point=point, refused=(*found.refused, *replicas.refused))
                 older = replace(need, disks=replace(need.disks, partly=bool(point.part_of)))
-                more = further(self._catalog, found, older, most=self._most_points(need))
+                most = _OLDER if need.world.groups is None else min(_OLDER, _FILES // need.world.size)
+                more = further(self._catalog, found, older, most=most * need.disks.several)
                 if point.fixed_by:  # nor does the run shrink from it; what is older may serve fewer
                     fewer = replace(need, world=replace(need.world, size=need.world.size - 1, groups=None))
                     more = (*more, *further(self._catalog, found, fewer, most=1))
                 return replace(chosen, periodic_step=self._periodic_step(found), more_points=more)
-            case choose.NothingFound() if self._ended_elsewhere(found):
-                return self._chosen(request, at_s, refused=found.refused)
+            case choose.NothingFound() if need.disks.several and own and all(one.finished for one in own):
+                return self._chosen(
+                    request, at_s, refused=found.refused
+                )  # as other nodes noted: it ended well
             case choose.NothingFound() if request.expects or mounts.changed():
                 return self._gone(request, found.refused, found.scan.unfinished)
             case choose.NothingFound():
-                no_saves = tuple(map(of_no_save, early))
-                return self._chosen(request, at_s, refused=(*no_saves, *found.refused))
-            case choose.NoneUsable() if not found.scan.entries and self._unreadable():
+                why = "written before the first step of training: no save of this run"
+                none = (Refusal(path=one.path, global_step=one.global_step, why=why) for one in early)
+                return self._chosen(request, at_s, refused=(*none, *found.refused))
+            case choose.NoneUsable() if not found.scan.entries and any(map(unreadable, self._catalog.places)):
                 return self._gone(request, found.refused, found.scan.unfinished)
             case choose.NoneUsable(unverifiable=unverifiable):
                 return self._none_whole(request, found, replicas, unverifiable)
@@ -153,12 +163,6 @@ class CheckpointFinder:
             found += [one] if no_save and one.run_id is None else []
         return found
 
-    def _of_other_runs(self, resumed: str) -> dict[Entry, str]:
-        """What others wrote here while we were away and do not say so in it, with the name of the run."""
-        if self._lists is None or self._spec.recovery.resume is Resume.ALWAYS:
-            return {}
-        return self._lists.of_others(self._catalog, resumed)
-
     def note(self, seen: SavesSeen) -> None:
         """Have other runs, and later lives of this one, know that these are our saves, in this order."""
         if self._lists is not None and self._saves.began:
@@ -168,17 +172,6 @@ class CheckpointFinder:
         """``known``, with what an earlier supervisor of this run saw of its newest saves, on one node."""
         several = len(self._spec.topology.nodes) > 1
         return known if self._lists is None or several else self._lists.last_seen(known)
-
-    def _ended_elsewhere(self, found: Findings) -> bool:
-        """Whether other nodes noted beside the saves that the run ended well: they need not come back."""
-        own = [entry for entry in found.scan.entries if entry.run_id == self._spec.run_id]
-        return len(self._spec.topology.nodes) > 1 and bool(own) and all(entry.finished for entry in own)
-
-    def _most_points(self, need: Need) -> int:
-        """How many older ones to look for: none on one node; fewer where each names many files."""
-        if len(self._spec.topology.nodes) == 1:
-            return 0
-        return _OLDER if need.world.groups is None else min(_OLDER, _FILES // need.world.size)
 
     def _new_run(self, request: FindRecoveryPoint, at_s: float) -> FindAnswer | None:
         """The answer for a new run that finds none of its own; None if it does, or the run continues.
@@ -200,7 +193,7 @@ class CheckpointFinder:
             self._catalog.leave_alone(others if first else ())
         except OSError as error:
             return self._cannot_note(request, error)
-        if not scan.entries and self._unreadable():
+        if not scan.entries and any(map(unreadable, self._catalog.places)):
             # Strangers' checkpoints that are seen only later would be taken for ours.
             return self._gone(request, scan.refused, scan.unfinished)
         self._knows_strangers, self._left_alone = True, len(others) if first else 0
@@ -266,12 +259,6 @@ class CheckpointFinder:
             return Verdict(whole=False, why="no checkpoint in a known format", depth=Depth.NAME)
         return self._catalog.verify(entry)
 
-    def _never_trust_later(self, found: Findings, need: Need) -> None:
-        """A gasp that is doubtful now is doubtful for ever; a stop without a fault does not clear it."""
-        if need.doubt.after_fault:
-            with suppress(OSError):  # it is known as long as we live, and kept with the next one
-                self._catalog.leave_alone(one for one in found.scan.entries if one.doubtful and not one.known)
-
     def _chosen(
         self,
         request: FindRecoveryPoint,
@@ -306,15 +293,6 @@ class CheckpointFinder:
         """Not of a folder that a save named: only our own are looked for there."""
         return unknown_files(self._catalog.roots, self._catalog.registry.formats)
 
-    def _unreadable(self) -> bool:
-        return any(unreadable(place) for place in self._catalog.places)
-
-    def _missing(self) -> list[str]:
-        found = ((place, unreadable(place)) for place in self._catalog.places)
-        return [
-            f"{place} {why or 'does not exist'}" for place, why in found if why or not Path(place).exists()
-        ]
-
     def _gone(
         self, request: FindRecoveryPoint, refused: tuple[Refusal, ...], unfinished: Sequence[Refusal]
     ) -> NothingWhole:
@@ -322,7 +300,9 @@ class CheckpointFinder:
         now_s = self._clock.now()
         if self._gone_since_s is None:
             self._gone_since_s = now_s
-        because = "; ".join(self._missing())
+        there = ((place, unreadable(place)) for place in self._catalog.places)
+        missing = ((one, why) for one, why in there if why or not Path(one).exists())
+        because = "; ".join(f"{place} {why or 'does not exist'}" for place, why in missing)
         if not because and self._mounts is not None and self._mounts.changed():
             because = "another file system lies there than before"
         because = because or "nothing there is a checkpoint of this run"

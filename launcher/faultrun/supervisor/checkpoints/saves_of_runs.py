@@ -68,7 +68,7 @@ class SavesOfRuns:
 
     def __init__(self, roots: Sequence[str], neighbours: OtherRuns, script: str) -> None:
         self._neighbours, name = neighbours, f"{_PREFIX}{neighbours.name}"
-        self._script = _named(script)
+        self._script = json.dumps(script).encode()
         self._roots = {os.path.realpath(root): str(Path(root).absolute()) for root in roots}
         self._lists = {os.path.realpath(root): beside(root) / name for root in roots}
         self._own = {root: _listed(path) for root, path in self._lists.items()}
@@ -232,7 +232,8 @@ class SavesOfRuns:
 
 def end_lists(roots: Iterable[str], run_id: str, script: str) -> list[str]:
     """Note in the lists of this run that it ended well. Returns where that could not be noted and why."""
-    found = ((root, _end(beside(root).glob(f"{_PREFIX}{run_id}@*"), _named(script))) for root in roots)
+    name, own = f"{_PREFIX}{run_id}@*", json.dumps(script).encode()
+    found = ((root, _end(beside(root).glob(name), own)) for root in roots)
     return [f"{root}: {trouble}" for root, trouble in found if trouble]
 
 
@@ -251,10 +252,6 @@ def _end(lists: Iterable[Path], script: bytes) -> str:
 
 def _seen_of(path: Path) -> Path:
     return path.with_name(_SEEN + path.name.removeprefix(_PREFIX))
-
-
-def _named(script: str) -> bytes:
-    return json.dumps(script).encode()
 
 
 def _is_open(path: Path, script: bytes) -> bool:
