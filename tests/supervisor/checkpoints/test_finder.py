@@ -1,7 +1,9 @@
 """Which checkpoint a run resumes from, by ``--resume`` and by what happened; real MindSpore files."""
 
 import json
+import os
 import shutil
+import time
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +14,13 @@ import pytest
 from faultrun.checkpoints.catalog import Catalog
 from faultrun.checkpoints.formats.faultrun_manifest import mark_finished
 from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
+from faultrun.model.observed.saves import SavesSeen, SeenSave
 from faultrun.model.spec.output import Logs
 from faultrun.model.spec.run_spec import Recovery, Resume
 from faultrun.model.topology import NodeId, NodeSlots, Topology
 from faultrun.supervisor.checkpoints.finder import CheckpointFinder
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
+from faultrun.supervisor.checkpoints.saves_of_runs import SavesOfRuns
 from faultrun.supervisor.reactor import RunClock
 from faultrun.workers.forked_helper import Forked
 from support.checkpoints.ckpt_bytes import ckpt, save
@@ -189,6 +193,27 @@ def test_beside_another_run_only_what_says_whose_it_is_is_resumed_from(tmp_path:
     gasp(tmp_path / "ckpt/rank_0/gasp.pt", 7)
     answer = answers(RecoveryPointChosen, looking.find(AGAIN, 0.0))
     assert (step_of(answer), answer.neighbours) == (7, ("run another",))
+
+
+def test_what_was_saved_while_another_run_was_not_there_is_our_own(tmp_path: Path) -> None:
+    dirs, spec = (
+        (f"{tmp_path}/ckpt",),
+        replace(a_spec(), recovery=Recovery(checkpoint_dirs=(f"{tmp_path}/ckpt",))),
+    )
+    neighbours = OtherRuns(dirs, spec.run_id)
+    lists = SavesOfRuns(dirs, neighbours, spec.command.script)
+
+    def resumes_after(step: int) -> int | None:
+        put(tmp_path, step)
+        files = [f"{tmp_path}/ckpt/net-1_{one}.ckpt" for one in range(10, step + 1, 10)]
+        os.utime(files[-1], (time.time() + step - 25,) * 2)  # clocks tick in milliseconds
+        lists.note(SavesSeen(saves=tuple(SeenSave(files=(path,)) for path in files)))
+        looking = CheckpointFinder(spec, Catalog(dirs, settle_s=0.0), RunClock(), neighbours=neighbours)
+        return step_of(looking.find(AGAIN, 0.0))
+
+    assert resumes_after(10) == 10
+    Forked(lambda: OtherRuns(dirs, "another").others(), keep=()).end(60)
+    assert [resumes_after(20), resumes_after(30)] == [10, 30], "the other one came before 20 and is gone"
 
 
 def test_the_newest_save_that_the_script_made_itself_is_told_beside_the_gasp(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def _unfit(entry: Entry, moment: Moment, need: Need, own: "re.Pattern[str] | Non
         return f"rank {widest} saved this step too, so it was written by more than {need.world.size} ranks"
     if need.world.resized and (why := fixed_by(entry, widest, need.world.groups, need.world.resharded)):
         return why.removeprefix(f"{entry.path} ")
-    if need.whose.shared_with and entry.run_id is None:
+    if need.whose.shared_with and entry.run_id is None and entry.path not in need.whose.ours:
         return f"may be another run's: {need.whose.shared_with} saves there too, and it names no run"
     if need.whose.namesake and entry.run_id == need.whose.run_id:
         return f"may be another run's: {need.whose.shared_with} saves there too, and has this run's id"

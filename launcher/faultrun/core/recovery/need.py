@@ -1,6 +1,6 @@
 """What a recovery point must serve, and what will do where nothing whole serves all of it. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from faultrun.core.recovery.replica_groups import Group
@@ -36,12 +36,14 @@ class Whose:
     """Says which run's saves count. ``run_id`` None accepts every run.
 
     ``shared_with``: other runs that save in the same place; a checkpoint that names no run may be theirs.
-    So may one that names this run, where one of them has the same id (``namesake``).
+    So may one that names this run, where one of them has the same id (``namesake``). ``ours`` are paths of
+    those that this run is known to have written all the same.
     """
 
     run_id: str | None = None
     shared_with: str = ""
     namesake: bool = False
+    ours: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +90,11 @@ def need_of(
     request: FindRecoveryPoint,
     groups: tuple[Group, ...] | None,
     beside: Sequence[str],
+    ours: Collection[str] = (),
     *,
     namesake: bool,
 ) -> Need:
-    """What a recovery point that is asked for must serve; the runs ``beside`` save in the same place."""
+    """What a recovery point that is asked for must serve; runs ``beside`` save there, but not ``ours``."""
     recovery, size = spec.recovery, world_size(spec, request)
     resume_any, several = recovery.resume is Resume.ALWAYS, len(spec.topology.nodes) > 1
     return Need(
@@ -108,6 +111,7 @@ def need_of(
             run_id=None if resume_any else spec.run_id,
             shared_with="" if resume_any else ", ".join(beside),
             namesake=namesake and not resume_any,
+            ours=ours,
         ),
         doubt=Doubt(
             quarantine=request.quarantine,

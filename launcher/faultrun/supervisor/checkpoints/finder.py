@@ -102,7 +102,8 @@ class CheckpointFinder:
         self._catalog.pass_over((*early, *theirs))
         self._others = tuple(sorted({*theirs.values()}))
         replicas = known_replicas(self._spec, world_size(self._spec, request))
-        need = need_of(self._spec, request, replicas.groups, self._beside, namesake=self._has_namesake)
+        ours, namesake = self._certain(), self._has_namesake
+        need = need_of(self._spec, request, replicas.groups, self._beside, ours, namesake=namesake)
         found = scan_and_choose(self._catalog, *last_resorts(need), progress=self._meter)
         if (
             need.doubt.after_fault
@@ -208,6 +209,12 @@ class CheckpointFinder:
         alone = len(self._spec.topology.nodes) == 1
         return own | self._lists.ours(self._catalog) if alone and self._lists is not None else own
 
+    def _certain(self) -> set[str]:
+        """Paths of what this run wrote while it was alone, on one node, where another one came and went."""
+        if not self._beside or self._lists is None or len(self._spec.topology.nodes) > 1:
+            return set()
+        return self._lists.certain(self._catalog)
+
     @property
     def shared(self) -> bool:
         """Whether another run saved in these folders, or does, at the last look."""
@@ -229,7 +236,17 @@ class CheckpointFinder:
         """
         at_s, seen = self._clock.now(), self._look_around()
         told = FirstSaveTold(at_s=at_s, incarnation=incarnation, path="")
-        return tell_first_save(told, self._spec, self._catalog, elsewhere, whole=self._saves.whole, seen=seen)
+        found = tell_first_save(
+            told, self._spec, self._catalog, elsewhere, whole=self._saves.whole, seen=seen
+        )
+        if not self._beside or found is None or found.path in {"", *self._certain()}:
+            return found
+        who, entries = ", ".join(self._beside), self._catalog.scan().entries
+        doubtful = self._spec.recovery.resume is not Resume.ALWAYS and any(
+            one.path == found.path and one.run_id is None for one in entries
+        )
+        words = f"{found.words}; but it may be another run's: {who} saves there too, so it would be refused"
+        return replace(found, words=words) if doubtful else found
 
     def _look_around(self) -> SavesSeen:
         """Who else saves here now, and what was seen of our own saves."""

@@ -33,7 +33,8 @@ class OtherRuns:
     the log_dir, or what several nodes meet by. ``namesakes`` are those of the last look that have our id.
     ``several``: other nodes of this run hold its name as well as we could. A node that does not have it asks
     again each time, for they may be gone; without flock that shows only of those of this machine. Who holds a
-    name no longer than ``moment_s`` only looks.
+    name no longer than ``moment_s`` only looks. What is older than ``until_s``, by the folder's clock, may be
+    of another that was there; ``alone``: since then there is none.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class OtherRuns:
         moment_s: float = _MOMENT_S,
     ) -> None:
         self.namesakes: tuple[str, ...] = ()
+        self.until_s, self.alone = 0.0, True
         self._run_id = run_id
         self.name = f"{run_id}{_APART}{apart}"
         """Ours, as others find it."""
@@ -71,6 +73,7 @@ class OtherRuns:
             with suppress(OSError):
                 self._hold(registry, wait_s=None)
         found: dict[str, str] = {}
+        before = len(self._came)
         for registry, first in self._first.items():
             with suppress(OSError):
                 for name in self._names(registry):
@@ -79,6 +82,10 @@ class OtherRuns:
                         found[name] = f"{_shown(name)} ({holder})"
                     if name not in first and registry / name not in self._traces:
                         self._came.add(name)
+        alone, self.alone = self.alone, not found and len(self._came) == before
+        for registry in self._first if not (alone and self.alone) else ():
+            with suppress(OSError):
+                self.until_s = max(self.until_s, _now(registry))
         self.namesakes = tuple(filter(self.is_namesake, found))
         return tuple(found.get(name, _shown(name)) for name in sorted(self._came | found.keys()))
 

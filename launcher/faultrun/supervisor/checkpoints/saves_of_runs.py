@@ -102,13 +102,15 @@ class SavesOfRuns:
         return replace(known, saves=newest.saves, opened=newest.opened) if newer else known
 
     def _list(self, seen: SavesSeen, *, whole: bool) -> None:
-        if not whole or self._neighbours.others():
-            for root in self._lists:
-                self._add(root, {_MISSED: 0})
+        self._neighbours.others()
+        for root in self._lists if self._neighbours.until_s or not whole else ():
+            self._add(root, {_MISSED: 0})
+        if not (whole and self._neighbours.alone):
             return
         files = (*seen.past, *(path for one in seen.saves for path in (*one.paths, *one.ranks)))
         for root, found in self._by_root(files).items():
-            self._add(root, dict(sorted(found, key=lambda one: one[1])))  # of one look, by their times
+            ours = [one for one in found if one[1] > self._neighbours.until_s * 1e9]
+            self._add(root, dict(sorted(ours, key=lambda one: one[1])))  # of one look, by their times
         for root, found in self._by_root(seen.prepared).items():
             self._add(root, {f"{_EARLY}{name}": at_ns for name, at_ns in found})
 
@@ -171,6 +173,16 @@ class SavesOfRuns:
     def ours(self, catalog: Catalog) -> set[Entry]:
         """Checkpoints that do not say whose they are and this run wrote, or one that it goes on with."""
         return {one for one, who in self._writers(catalog) if who == ""}
+
+    def certain(self, catalog: Catalog) -> set[str]:
+        """Checkpoints with all files as we wrote them while no other run was here; none while one is."""
+        entries = catalog.scan().entries if self._neighbours.alone else ()
+        found = ((one.path, self._by_root(catalog.files_of(one))) for one in entries)
+        return {
+            path
+            for path, by_root in found
+            if by_root and all(self._own[root].items() >= {*files} for root, files in by_root.items())
+        }
 
     def _writers(self, catalog: Catalog) -> Iterator[tuple[Entry, str | None]]:
         """Who wrote each checkpoint that does not say so: "" we, None if unknown, else the run in words.
