@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from faultrun.checkpoints.format import Stamp
+from faultrun.core.recovery.need import Whose
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.events import Event, FirstStep, IncarnationStarted
 from faultrun.model.observed.dying_gasp import SaveSeen
@@ -100,7 +101,7 @@ class Loop(AtOnce):
         self.waiting: list[Callable[[], Iterable[Event]]] = []
         self.as_a_log_is_read: list[Callable[[], object]] = []
         self.noted: list[SavesSeen] = []
-        self.shared = False
+        self.beside = ()
         self.note, self.last_seen, self.first_save = self.noted.append, lambda known: known, lambda *_: None
 
     def send(self, task: Callable[[], Iterable[Event]]) -> None:
@@ -180,7 +181,10 @@ def test_a_dying_gasp_is_none_of_the_scripts_and_says_nothing_of_its_format(tmp_
     gasp = save(tmp_path / "net-2_15_breakpoint.ckpt", ckpt(2, 15, global_step=55))
     told = FirstSaveTold(at_s=0.0, incarnation=1, path="")
     seen_saves = SavesSeen(saves=(SeenSave(files=(str(gasp),)),))
-    assert tell_first_save(told, a_spec(), catalog_of(tmp_path), (), whole=True, seen=seen_saves) is None
+    assert (
+        tell_first_save(told, a_spec(), catalog_of(tmp_path), (), Whose(), whole=True, seen=seen_saves)
+        is None
+    )
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,9 @@ def _checked(fields: dict[str, Any], name: str) -> Manifest:
             raise Unreadable(f"its manifest has no usable {number}")
     if fields["rank"] >= fields["world_size"]:
         raise Unreadable(f"its manifest is of rank {fields['rank']} among {fields['world_size']}")
-    fields |= {"kind": _kind(fields.get("kind", Kind.GASP.value)), "replica_group": tuple(sorted(set(group)))}
+    if (kind := fields.get("kind", Kind.GASP.value)) not in [one.value for one in Kind]:
+        raise Unreadable("its manifest names an unknown kind")
+    fields |= {"kind": Kind(kind), "replica_group": tuple(sorted(set(group)))}
     fields["files"] = _files(fields) if fields.get("files") is not None else None
     return Manifest(**{one: fields[one] for one in Manifest.__slots__})
 
@@ -270,13 +272,6 @@ def _other_names(folder: str, files: Mapping[str, FilePart]) -> str:
         return f"it has no {shown(missing)}, which its manifest lists"
     extra = next((name for name in sorted(there) if name not in files), "")
     return f"it has {shown(extra)}, which its manifest does not list" if extra else ""
-
-
-def _kind(word: object) -> Kind:
-    try:
-        return Kind(word)
-    except ValueError as err:
-        raise Unreadable("its manifest names an unknown kind") from err
 
 
 def _is_count(value: object) -> bool:

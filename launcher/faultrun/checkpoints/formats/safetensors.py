@@ -225,11 +225,9 @@ def _parse_object(text: bytes) -> dict[str, object]:
         parsed = json.loads(
             text, object_pairs_hook=_distinct, parse_int=_short_int, parse_constant=_no_constant
         )
-    except (ValueError, RecursionError) as error:
+        return {**parsed}
+    except (TypeError, ValueError, RecursionError) as error:
         raise Unreadable("its header is damaged") from error
-    if not isinstance(parsed, dict):
-        raise Unreadable("its header is damaged")
-    return parsed
 
 
 def _tensor(name: str, fields: object, data_at: int) -> _Tensor:

@@ -109,7 +109,14 @@ def choose(
         if need.world.elastic:
             point = replace(point, fixed_by=_fixed_by(answer, moment, need))
         if len(point.files) < need.world.size:
-            point = replace(point, part_of=_state_of(answer[0][1]))
+            one = answer[0][1]
+            told = (
+                one.run_id,
+                *one.life,
+                one.world_size,
+                *(() if one.incarnation is not None else (one.session,)),
+            )
+            point = replace(point, part_of=" ".join(map(str, told)))
         return Chosen(point=point, refused=(*refused, *foreign))
     if not ours and not broken:
         return NothingFound(refused=tuple(foreign))
@@ -171,7 +178,9 @@ def _unfit(entry: Entry, moment: Moment, need: Need, own: "re.Pattern[str] | Non
         return entry.lacks or "the option that tells each rank its file names another"
     serves_any = serves_any_world(entry, need.world.groups, need.world.resharded)
     if entry.world_size not in (None, need.world.size) and not serves_any:
-        return f"written by {entry.world_size} ranks, this run has {need.world.size}{_why_not_any(entry)}"
+        shard = entry.replica_group and not entry.replicated
+        held = f"; its state is sharded: this file holds that of {rank_names(entry.replica_group)} only"
+        return f"written by {entry.world_size} ranks, this run has {need.world.size}{held if shard else ''}"
     if (widest := moment.last_rank.get(entry.series, 0)) >= need.world.size and not serves_any:
         return f"rank {widest} saved this step too, so it was written by more than {need.world.size} ranks"
     if need.world.resized and (why := fixed_by(entry, widest, need.world.groups, need.world.resharded)):
@@ -192,11 +201,6 @@ def _fixed_by(service: "_Service", moment: Moment, need: Need) -> str:
     last, more = moment.last_rank, (need.world.groups, need.world.resharded)
     whys = (fixed_by(entry, last.get(entry.series, 0), *more) for _, entry in service)
     return next(filter(None, whys), "")
-
-
-def _why_not_any(entry: Entry) -> str:
-    held, shard = rank_names(entry.replica_group), entry.replica_group and not entry.replicated
-    return f"; its state is sharded: this file holds that of {held} only" if shard else ""
 
 
 def _serve(
@@ -296,12 +300,6 @@ def _coherent_sets(fit: Sequence[Entry], groups: Sequence[Group]) -> Iterator[Se
 def _life(entry: Entry) -> tuple[object, ...]:
     """What files of one state have in common; telling nothing is not the same as telling the same."""
     return (entry.run_id, entry.life, entry.epoch, entry.world_size)
-
-
-def _state_of(entry: Entry) -> str:
-    """What files of one state on the disks of several nodes have in common, beside step and epoch."""
-    told = (entry.run_id, *entry.life, entry.world_size)
-    return " ".join(map(str, told if entry.incarnation is not None else (*told, entry.session)))
 
 
 def _pick(

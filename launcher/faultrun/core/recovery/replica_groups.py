@@ -38,7 +38,8 @@ def agree_on_groups(
             continue
         for member in sorted(claims[rank]):
             if (known := group_of.setdefault(member, claims[rank])) != claims[rank]:
-                return Disagreement(why=_contradiction(rank, claims[rank], member, known))
+                said = f"rank {rank} says {_text(claims[rank])}, but rank {member} is also in {_text(known)}"
+                return Disagreement(why=f"the group_info lists contradict each other: {said}")
 
     if uncovered := sorted(set(range(world_size)) - set(group_of)):
         why = f"rank {uncovered[0]} is in no group_info list, neither its own nor a peer's"
@@ -54,13 +55,6 @@ def _impossible(rank: int, members: frozenset[int], world_size: int) -> str:
     if rank not in members:
         return f"the list of rank {rank} does not name rank {rank} itself"
     return ""
-
-
-def _contradiction(rank: int, claimed: frozenset[int], member: int, known: frozenset[int]) -> str:
-    return (
-        f"the group_info lists contradict each other: rank {rank} says {_text(claimed)}, "
-        f"but rank {member} is also in {_text(known)}"
-    )
 
 
 def _text(members: frozenset[int]) -> str:

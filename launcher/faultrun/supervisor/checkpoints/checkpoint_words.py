@@ -17,6 +17,7 @@ from faultrun.checkpoints.saves.given_files import main_files, other_kinds
 from faultrun.checkpoints.saves.save_names import masked
 from faultrun.core import template
 from faultrun.core.recovery.candidate_order import own_saves
+from faultrun.core.recovery.need import Whose
 from faultrun.errors import ConfigError
 from faultrun.model.checkpoint import Entry, Kind, Refusal
 from faultrun.model.observed.saves import FirstSaveTold, SavesSeen
@@ -38,6 +39,7 @@ def tell_first_save(
     spec: RunSpec,
     catalog: Catalog,
     elsewhere: Sequence[str],
+    whose: Whose,
     *,
     whole: bool,
     seen: SavesSeen,
@@ -64,7 +66,10 @@ def tell_first_save(
     others = () if by_pattern else other_kinds(newest.path, seen)
     instead = tuple(path for path in (*(mains or beside), *others) if path != newest.path)
     told = replace(told, path=newest.path, beside=beside, instead=instead)
-    return replace(told, words=f"{first_save_words(told, spec, newest, seen)}{'' if whole else NOT_WATCHED}")
+    doubt = f"; but it may be another run's: {whose.shared_with} saves there too, so it would be refused"
+    doubted = whose.shared_with and newest.run_id is None and newest.path not in whose.ours
+    more = f"{doubt if doubted else ''}{'' if whole else NOT_WATCHED}"
+    return replace(told, words=f"{first_save_words(told, spec, newest, seen)}{more}")
 
 
 def first_save_words(told: FirstSaveTold, spec: RunSpec, newest: Entry, seen: SavesSeen) -> str:

@@ -11,7 +11,7 @@ from faultrun.checkpoints.format import Stamp
 from faultrun.checkpoints.formats.unrecognised import unknown_files
 from faultrun.core.recovery import choose
 from faultrun.core.recovery.candidate_order import own_saves
-from faultrun.core.recovery.need import last_resorts, need_of, world_size
+from faultrun.core.recovery.need import Whose, last_resorts, need_of, world_size
 from faultrun.core.recovery.reshardable import written_by
 from faultrun.errors import LogDirError
 from faultrun.files import DISK_FULL
@@ -43,7 +43,7 @@ FindAnswer = RecoveryPointChosen | NothingWhole | PrepareFailed
 
 
 class CheckpointFinder:
-    """Looks through the checkpoints, in a helper thread.
+    """Looks through the checkpoints, in a helper thread; ``beside`` are other runs there at the last look.
 
     ``meter`` is told how far a verification is. Files that do not say whose they are
     may be the ``neighbours``'.
@@ -66,7 +66,7 @@ class CheckpointFinder:
         script = spec.command.script
         self._lists = None if neighbours is None else SavesOfRuns(catalog.roots, neighbours, script)
         self._others: tuple[str, ...] = ()
-        self._beside: tuple[str, ...] = ()
+        self.beside: tuple[str, ...] = ()
         self._mounts: Mounts | None = None
         self._gone_since_s: float | None = None
         self._knows_strangers, self._left_alone = False, 0
@@ -75,7 +75,7 @@ class CheckpointFinder:
         """The recovery point, why there is none, or why the run cannot go on."""
         try:
             found = self._find(request, at_s)
-            if request.opened and not self._beside and isinstance(found, RecoveryPointChosen | NothingWhole):
+            if request.opened and not self.beside and isinstance(found, RecoveryPointChosen | NothingWhole):
                 found = replace(found, refused=tuple(as_opened(one, request.opened) for one in found.refused))
             return found
         finally:
@@ -103,11 +103,9 @@ class CheckpointFinder:
         self._others = tuple(sorted({*theirs.values()}))
         replicas = known_replicas(self._spec, world_size(self._spec, request))
         ours, namesake = self._certain(), self._has_namesake
-        need = need_of(self._spec, request, replicas.groups, self._beside, ours, namesake=namesake)
+        need = need_of(self._spec, request, replicas.groups, self.beside, ours, namesake=namesake)
         found = scan_and_choose(self._catalog, *last_resorts(need), progress=self._meter)
-        if (
-            need.doubt.after_fault
-        ):  # what is doubtful now is so for ever; a stop without a fault clears nothing
+        if need.doubt.after_fault:  # what is doubtful now is so for ever, also after a stop
             with suppress(OSError):  # it is known as long as we live, and kept with the next one
                 self._catalog.leave_alone(one for one in found.scan.entries if one.doubtful and not one.known)
         trusted = (one for one in found.scan.entries if not (need.doubt.after_fault and one.doubtful))
@@ -211,14 +209,8 @@ class CheckpointFinder:
 
     def _certain(self) -> set[str]:
         """Paths of what this run wrote while it was alone, on one node, where another one came and went."""
-        if not self._beside or self._lists is None or len(self._spec.topology.nodes) > 1:
-            return set()
-        return self._lists.certain(self._catalog)
-
-    @property
-    def shared(self) -> bool:
-        """Whether another run saved in these folders, or does, at the last look."""
-        return bool(self._beside)
+        lists = self._lists if self.beside and len(self._spec.topology.nodes) == 1 else None
+        return set() if lists is None else lists.certain(self._catalog)
 
     @property
     def _has_namesake(self) -> bool:
@@ -236,22 +228,14 @@ class CheckpointFinder:
         """
         at_s, seen = self._clock.now(), self._look_around()
         told = FirstSaveTold(at_s=at_s, incarnation=incarnation, path="")
-        found = tell_first_save(
-            told, self._spec, self._catalog, elsewhere, whole=self._saves.whole, seen=seen
-        )
-        if not self._beside or found is None or found.path in {"", *self._certain()}:
-            return found
-        who, entries = ", ".join(self._beside), self._catalog.scan().entries
-        doubtful = self._spec.recovery.resume is not Resume.ALWAYS and any(
-            one.path == found.path and one.run_id is None for one in entries
-        )
-        words = f"{found.words}; but it may be another run's: {who} saves there too, so it would be refused"
-        return replace(found, words=words) if doubtful else found
+        beside = () if self._spec.recovery.resume is Resume.ALWAYS else self.beside
+        doubt, whole = Whose(shared_with=", ".join(beside), ours=self._certain()), self._saves.whole
+        return tell_first_save(told, self._spec, self._catalog, elsewhere, doubt, whole=whole, seen=seen)
 
     def _look_around(self) -> SavesSeen:
         """Who else saves here now, and what was seen of our own saves."""
         if self._neighbours is not None:
-            self._beside, self._catalog.foreign = self._neighbours.others(), self._neighbours.folders_below()
+            self.beside, self._catalog.foreign = self._neighbours.others(), self._neighbours.folders_below()
         self._catalog.seen = self._saves.seen().outside(self._catalog.foreign)
         self._catalog.order = self._order(self._catalog.seen)
         return self._catalog.seen
@@ -293,7 +277,7 @@ class CheckpointFinder:
             refused=refused[:_SHOWN],
             left_alone=self._left_alone,
             unknown_files=unknown,
-            neighbours=self._beside,
+            neighbours=self.beside,
             others=self._others,
             took_s=now_s - at_s,
         )
@@ -350,7 +334,7 @@ class CheckpointFinder:
     ) -> NothingWhole:
         refused, roots = (*found.refused, *replicas.refused), " ".join(self._catalog.places)
         as_many = written_by(found.scan.entries, world_size(self._spec, request))
-        words = none_usable(found, refused, roots, as_many, unverifiable, shared=bool(self._beside))
+        words = none_usable(found, refused, roots, as_many, unverifiable, shared=bool(self.beside))
         return NothingWhole(
             at_s=self._clock.now(), incarnation=request.incarnation, refused=refused[:_SHOWN], why=words
         )

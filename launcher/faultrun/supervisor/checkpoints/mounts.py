@@ -24,7 +24,10 @@ class Mounts:
         self._path = log_dir / MOUNTS_FILE
         self._devices = _devices(roots)
         self._on_disk: dict[str, str] | None = None
-        self._mounts = _mounts(roots) | ({} if anew else _kept(self._path))
+        self._mounts = _mounts(roots)
+        with suppress(OSError, ValueError, AttributeError):
+            kept = {} if anew else json.loads(self._path.read_text()).items()
+            self._mounts |= {str(root): str(mount) for root, mount in kept}
         self._keep()
 
     def see(self, roots: Sequence[str]) -> None:

@@ -133,8 +133,8 @@ class SaveWatch(SavesKnown):
             case PlanAdopted() if step.state.plan is not None:
                 self._hear_all()
                 self._learner.elsewhere = step.state.plan.seen
-                shared = self._finder is not None and self._finder.shared
-                self._opened.begin(step.state.plan.point, shared=shared)
+                beside = self._finder is not None and self._finder.beside
+                self._opened.begin(step.state.plan.point, shared=bool(beside))
                 self._starts(step.state.plan.incarnation, kept=bool(step.state.plan.kept))
             case IncarnationStarted(incarnation=life) if life == self._life and self._could_see(step.state):
                 paths = self._opened.at_start

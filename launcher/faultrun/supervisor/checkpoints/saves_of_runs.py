@@ -176,8 +176,8 @@ class SavesOfRuns:
 
     def certain(self, catalog: Catalog) -> set[str]:
         """Checkpoints with all files as we wrote them while no other run was here; none while one is."""
-        entries = catalog.scan().entries if self._neighbours.alone else ()
-        found = ((one.path, self._by_root(catalog.files_of(one))) for one in entries)
+        scan = catalog.scan().entries if self._neighbours.alone else ()
+        found = ((one.path, self._by_root(catalog.files_of(one))) for one in scan)
         return {
             path
             for path, by_root in found
