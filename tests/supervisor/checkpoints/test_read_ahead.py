@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from faultrun.model.events import Event, FirstStep, IncarnationStarted, WorkerExit
 from faultrun.model.exits import Signaled
 from faultrun.model.topology import NodeId
@@ -86,23 +88,15 @@ def test_who_is_busy_is_not_given_more() -> None:
     assert [round(at) for at in clock.looks] == [2]
 
 
-def test_nothing_is_looked_at_any_more_once_a_worker_has_died() -> None:
+@pytest.mark.parametrize(("ranks", "looks"), [(1, []), (3, [0])])
+def test_once_workers_have_died_one_more_look_is_made_while_others_save(ranks: int, looks: list[int]) -> None:
     clock = Clock(took_s=0.001)
-    ahead, story = training(clock)
-    died = story.now(WorkerExit, node=NodeId("a"), rank=0, pid=1, status=Signaled(signum=9))
-    ahead.tell(*died.steps[-1])
-    clock.passes(until_s=9)
-    assert clock.looks == []
-
-
-def test_while_others_save_what_is_there_is_looked_at_once_more() -> None:
-    clock = Clock(took_s=0.001)
-    ahead, story = training(clock, ranks=3)
-    for rank in (0, 1):
+    ahead, story = training(clock, ranks=ranks)
+    for rank in range(ranks)[:2]:
         died = story.now(WorkerExit, node=NodeId("a"), rank=rank, pid=rank + 1, status=Signaled(signum=9))
         ahead.tell(*died.steps[-1])
     clock.passes(until_s=9)
-    assert clock.looks == [0]
+    assert clock.looks == looks
 
 
 def test_where_there_are_too_many_to_remember_nobody_looks_before_the_next_life() -> None:

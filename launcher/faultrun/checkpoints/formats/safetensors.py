@@ -222,10 +222,9 @@ def _read_header(file: OpenFile) -> _Header:
 def _parse_object(text: bytes) -> dict[str, object]:
     """Parse a JSON object that another program wrote. Raises Unreadable; no name may come twice."""
     try:
-        parsed = json.loads(
-            text, object_pairs_hook=_distinct, parse_int=_short_int, parse_constant=_no_constant
-        )
-        return {**parsed}
+        return {
+            **json.loads(text, object_pairs_hook=_distinct, parse_int=_short_int, parse_constant=_no_constant)
+        }
     except (TypeError, ValueError, RecursionError) as error:
         raise Unreadable("its header is damaged") from error
 
