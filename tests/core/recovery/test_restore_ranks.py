@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 from faultrun.core.recovery.choose import Choice, Chosen, choose
 from faultrun.core.recovery.need import Doubt, Need, World
 from faultrun.core.recovery.replica_groups import Group
-from faultrun.model.checkpoint import Depth, Entry, RankFile, RecoveryPoint, Verdict
+from faultrun.model.checkpoint import Depth, RankFile, RecoveryPoint, Verdict
 from support.checkpoints.entries import candidate
 
 PAIRS = tuple(frozenset({rank, rank + 8}) for rank in range(8))
 
 
-def file_of(rank: int, step: int) -> Entry:
-    return candidate(f"rank_{rank}/{step}", step, rank=rank)
-
-
 def decision(groups: tuple[Group, ...], lost: set[int], held: dict[int, set[int]]) -> Choice:
     """The choice once every file is known to be whole; ``held`` are the steps of each rank."""
-    files = [file_of(rank, step) for rank, steps in held.items() for step in sorted(steps)]
+    files = [
+        candidate(f"rank_{rank}/{step}", step, rank=rank)
+        for rank, steps in held.items()
+        for step in sorted(steps)
+    ]
     whole = Verdict(whole=True, why="all there", depth=Depth.CHECKSUM)
     world_size = sum(map(len, groups))
     need = Need(world=World(size=world_size, groups=groups), doubt=Doubt(lost_ranks=frozenset(lost)))

@@ -48,7 +48,7 @@ def test_an_unknown_message_brings_mindspores_scheduler_for_the_rest_of_the_run(
     run.trains(range(2), incarnation=1)
     assert "a message called b'13'; MindSpore's own scheduler process serves the rest of the run" in run.text
     assert "not counted" in run.card(1)
-    assert schedulers(launcher) == 1
+    assert sum(b"MS_ROLE=MS_SCHED" in environment(pid) for pid in marked(launcher.mark)) == 1
     log = run.log_dir / "incarnation_1" / "scheduler.log"
     wait_until(lambda: "stand-in scheduler MS_SCHED" in log.read_text(), while_runs=run.pid, what="its word")
     run.kill(1)
@@ -56,7 +56,3 @@ def test_an_unknown_message_brings_mindspores_scheduler_for_the_rest_of_the_run(
     assert len(run.events("SchedulerFailed")) == 1
     # the last life may be over before its scheduler has said a word
     assert (run.log_dir / "incarnation_2" / "scheduler.log").exists()
-
-
-def schedulers(launcher: Launcher) -> int:
-    return sum(b"MS_ROLE=MS_SCHED" in environment(pid) for pid in marked(launcher.mark))

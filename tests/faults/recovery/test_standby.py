@@ -39,7 +39,12 @@ def ready(run: Run, incarnation: int, *ranks: int) -> list[int]:
 
     wait_until(all_ready, while_runs=run.pid, within_s=SLOW_S, what=f"standbys {ranks}")
     workers = {run.worker(rank) for rank in ranks}
-    return [pid for pid in children(run.pid) if pid not in workers and is_standby(pid)]
+    return [
+        pid
+        for pid in children(run.pid)
+        if pid not in workers
+        and any(one.startswith(b"FAULTRUN_STANDBY_CHANNEL=") for one in environment(pid))
+    ]
 
 
 def prints(run: Run, rank: int, incarnation: int) -> None:
@@ -50,10 +55,6 @@ def prints(run: Run, rank: int, incarnation: int) -> None:
         within_s=SLOW_S,
         what=f"rank {rank} of incarnation {incarnation}",
     )
-
-
-def is_standby(pid: int) -> bool:
-    return any(one.startswith(b"FAULTRUN_STANDBY_CHANNEL=") for one in environment(pid))
 
 
 def held(pid: int) -> Counter[str] | None:
