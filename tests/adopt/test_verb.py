@@ -178,8 +178,7 @@ def test_without_apply_no_script_is_touched(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_adopted_is_an_error_of_three_lines(tmp_path: Path, words: tuple[str, ...]) -> None:
     written(tmp_path, train__py="print(1)\n")
-    error = refused(tmp_path, *words)
-    assert error.exit_code in (64, 78)
+    assert refused(tmp_path, *words).exit_code in (64, 78)
     assert not (tmp_path / "faultrun.yaml").exists()
 
 

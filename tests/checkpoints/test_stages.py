@@ -32,8 +32,7 @@ def test_a_folder_of_best_models_is_no_stage() -> None:
 
 
 def test_a_copy_of_older_saves_is_no_stage() -> None:
-    found = stages("ckpt/step_110", "ckpt/step_120", "old/step_90", "old/step_100")
-    assert not any(found.values())
+    assert not any(stages("ckpt/step_110", "ckpt/step_120", "old/step_90", "old/step_100").values())
 
 
 def test_three_stages_follow_one_another() -> None:

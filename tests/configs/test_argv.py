@@ -65,8 +65,7 @@ def test_argparse_reads_the_new_value_whatever_was_there(args: str, value: str, 
 @settings(max_examples=50, deadline=None)
 @given(WORDS, hostile_text)
 def test_other_arguments_keep_their_order(args: str, value: str) -> None:
-    new = resume_args(args, [f"--unheard_of={value}"])
-    assert new == (*args, f"--unheard_of={value}")
+    assert resume_args(args, [f"--unheard_of={value}"]) == (*args, f"--unheard_of={value}")
 
 
 @pytest.mark.parametrize("option", ["pre_trained", "", "--", "-", "- x", "=x", "/path"])

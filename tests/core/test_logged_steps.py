@@ -161,8 +161,7 @@ def test_training_is_told_from_what_comes_before_it_and_beside_it(
 
 @pytest.mark.parametrize("before", [one for one in BEFORE if one])
 def test_preparation_alone_is_no_training(before: list[str]) -> None:
-    seen = read(unread(), before)
-    assert seen.first(ended=False) is None
+    assert read(unread(), before).first(ended=False) is None
 
 
 def timm(epoch: int, at: int) -> str:

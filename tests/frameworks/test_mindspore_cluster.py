@@ -126,8 +126,7 @@ def test_hosts_are_told_by_rank_once_all_are_known() -> None:
 
 
 def test_the_cluster_has_formed_when_every_rank_was_told_every_address() -> None:
-    cluster = formed(3)
-    assert cluster.complete
+    assert formed(3).complete
     half = MindSporeCluster(2)
     half.receive(0, joins(0))
     half.receive(1, joins(1))

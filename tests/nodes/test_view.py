@@ -109,8 +109,7 @@ def test_a_run_whose_incarnation_is_over_is_draining() -> None:
     status = seen(HEADER, stated("a", 3), alarms=(over,))
     assert status.phase == "draining"
     assert "  over        incarnation 2: rank 3 failed" in lines(status)
-    older = seen(HEADER, stated("a", 3), alarms=(replace(over, incarnation=1),))
-    assert older.phase == "running"
+    assert seen(HEADER, stated("a", 3), alarms=(replace(over, incarnation=1),)).phase == "running"
 
 
 def test_nobody_is_lost_in_a_run_that_has_ended() -> None:

@@ -92,8 +92,7 @@ def test_only_processors_that_we_may_use_count_and_nodes_without_any_are_left_ou
         folder = tmp_path / "devices/system/node" / name
         folder.mkdir(parents=True)
         (folder / "cpulist").write_text(f"{cpulist}\n")
-    nodes = usable_processors(tmp_path).nodes
-    assert list(nodes.items()) == [(2, (ours[0],)), (10, (ours[0],))]
+    assert list(usable_processors(tmp_path).nodes.items()) == [(2, (ours[0],)), (10, (ours[0],))]
 
 
 def test_a_machine_without_numa_files_has_no_nodes(tmp_path: Path) -> None:

@@ -53,8 +53,7 @@ def test_a_worker_acknowledges_saves_or_fails(desk: Desk) -> None:
 
 def test_an_acknowledgement_without_a_step_is_one(desk: Desk) -> None:
     desk.worker(0).says("ack")
-    event = desk.hears(GaspAcknowledged)
-    assert event.step is None
+    assert desk.hears(GaspAcknowledged).step is None
 
 
 def test_the_first_step_is_told_once_all_ranks_have_done_one(desk: Desk) -> None:
@@ -173,8 +172,7 @@ def test_a_save_without_a_stop_is_an_event_and_the_answers_of_the_workers_go_bac
 
 def test_a_time_that_nobody_can_mean_is_a_minute(desk: Desk) -> None:
     desk.peer().says("save", deadline_s="soon")
-    event = desk.hears(SaveRequested)
-    assert event.window_s == 60.0
+    assert desk.hears(SaveRequested).window_s == 60.0
 
 
 def test_a_reason_that_grows_when_it_is_passed_on_harms_nobody(desk: Desk) -> None:

@@ -61,8 +61,7 @@ def test_without_a_descriptor_connections_wait_and_then_come(desk: Desk) -> None
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limit)
     late.says("ack", step=7)
-    acknowledged = desk.hears(GaspAcknowledged)
-    assert acknowledged.rank == 1
+    assert desk.hears(GaspAcknowledged).rank == 1
 
 
 def test_a_rank_that_does_not_run_here_is_not_heard(desk: Desk) -> None:

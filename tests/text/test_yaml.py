@@ -30,8 +30,7 @@ def test_every_scalar_knows_the_text_it_is_written_in() -> None:
             if isinstance(node, ScalarNode):
                 written = TEXT[node.start : node.end]
                 assert written == (f'"{node.value}"' if node.style else node.value)
-                line = TEXT.splitlines()[node.line - 1]
-                assert line[node.column :].startswith(written)
+                assert TEXT.splitlines()[node.line - 1][node.column :].startswith(written)
 
 
 def test_aliases_are_kept_where_the_text_is_read_as_written() -> None:

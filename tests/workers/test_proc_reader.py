@@ -166,8 +166,7 @@ def test_it_is_the_main_thread_that_answers_also_when_it_is_woken_for_it(
 
 def test_a_worker_without_the_sdk_is_not_asked_for_it_would_die(run: Runner) -> None:
     process = run(f"{SAY}\nwhile True: pass")
-    dump = StackDump({0: process}, {0: run.folder / "stacks"})
-    assert dump.collect(frozenset({0}), 60.0) == {}
+    assert StackDump({0: process}, {0: run.folder / "stacks"}).collect(frozenset({0}), 60.0) == {}
     wait_until(lambda: state_of(process.pid) == "R", what="state R")
 
 

@@ -181,8 +181,7 @@ def test_to_signal_one_that_was_reaped_is_harmless(nursery: Nursery) -> None:
 @pytest.mark.parametrize("by", ["here", "by the fork server"])
 def test_it_dies_with_the_process_that_started_it(tmp_path: Path, by: str) -> None:
     pid_file = tmp_path / "pid"
-    parent = ended(_PARENT, str(tmp_path / "out"), str(pid_file), by)
-    assert parent.returncode == -signal.SIGKILL
+    assert ended(_PARENT, str(tmp_path / "out"), str(pid_file), by).returncode == -signal.SIGKILL
     child = int(pid_file.read_text())
     wait_until(lambda: not lives(child), what="the child's end")
 

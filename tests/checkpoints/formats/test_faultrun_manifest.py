@@ -58,8 +58,7 @@ def test_a_flipped_bit_is_found_by_either_digest(tmp_path: Path, digest: str) ->
     gasp(tmp_path, digest=digest)
     assert judge(tmp_path, "net-2_15.pt").whole
     save(tmp_path / "net-2_15.pt", b"Any" + STATE[3:])
-    verdict = judge(tmp_path, "net-2_15.pt")
-    assert verdict.why == "its bytes do not match the digest in its manifest"
+    assert judge(tmp_path, "net-2_15.pt").why == "its bytes do not match the digest in its manifest"
 
 
 def test_every_cut_of_the_file_is_refused(tmp_path: Path) -> None:

@@ -167,8 +167,7 @@ def test_the_report_is_of_what_etcd_knows_and_says_what_it_lacks(endpoint: str, 
         text = said("report", *at, "--markdown")
         assert text.startswith("# Run told\n\nrunning incarnation 3")
         assert "steps, checkpoints, logs and earlier incidents are in the nodes' journals alone" in text
-        data = json.loads(said("report", *at, "--json"))
-        assert data["card"] == CARD.splitlines()
+        assert json.loads(said("report", *at, "--json"))["card"] == CARD.splitlines()
         assert refused("report", *at, "--assume=notice=2h").because == (
             "it needs a node's journal, and none can be read from here"
         )

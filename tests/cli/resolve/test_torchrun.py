@@ -74,8 +74,7 @@ def test_ranks_that_are_filtered_show_nothing_and_are_not_picked_from(script: st
 
 
 def test_with_run_path_any_name_is_pythons(script: str) -> None:
-    spec = plan("--run-path", "--worker_num=1", script).spec
-    assert spec.command.prefix[1:] == ("-u", script)
+    assert plan("--run-path", "--worker_num=1", script).spec.command.prefix[1:] == ("-u", script)
     refusal("--run-path", "-m", "some.module")
     refusal("--run-path", "--no-python", script)
 

@@ -89,8 +89,7 @@ def test_the_exception_is_asked_before_the_log_and_trouble_that_was_got_over_is_
 
 def test_without_an_exception_the_newest_line_counts_and_a_lost_peer_only_where_nothing_else_does() -> None:
     lines = ["OSError: [Errno 28] No space left on device", "Connection reset by peer"]
-    found = recognised(ROWS, FAILED, None, lines)
-    assert found.name == "disk-full"
+    assert recognised(ROWS, FAILED, None, lines).name == "disk-full"
     alone = recognised(ROWS, Signaled(signum=6), None, lines[1:])
     assert alone.fault_class is FaultClass.CONSEQUENCE
 
@@ -116,13 +115,11 @@ def test_a_warning_of_a_library_that_got_over_it_makes_no_follower() -> None:
 
 
 def test_a_warning_still_tells_of_a_device_and_what_the_user_asked_for() -> None:
-    full = recognised(ROWS, FAILED, None, [f"{RETRY} No space left on device"])
-    assert full.name == "disk-full"
+    assert recognised(ROWS, FAILED, None, [f"{RETRY} No space left on device"]).name == "disk-full"
     own = Row(
         name="ours", fault_class=FaultClass.TRANSIENT, pattern="try to reconnect", says="again", source=""
     )
-    asked = recognised((own, *ROWS), FAILED, None, [RETRY])
-    assert asked.name == "ours"
+    assert recognised((own, *ROWS), FAILED, None, [RETRY]).name == "ours"
 
 
 @pytest.mark.parametrize("signum", [9, 11])

@@ -106,8 +106,7 @@ def test_while_somebody_works_it_is_no_hang_until_patience_ends(busy: ProcessSam
 
 @pytest.mark.parametrize("leaves", [look(0, "S", leaving=True, syscall="futex"), look(0, "Z")])
 def test_an_interpreter_that_began_to_leave_does_not_hang_whatever_the_limit(leaves: ProcessSample) -> None:
-    verdict = judge(suspicion(0, 1, final=True), (leaves, look(1, "S", BACKWARD)))
-    assert isinstance(verdict, Working)
+    assert isinstance(judge(suspicion(0, 1, final=True), (leaves, look(1, "S", BACKWARD))), Working)
 
 
 def test_a_stopped_rank_is_replaced_only_once_it_was_woken() -> None:

@@ -24,8 +24,7 @@ def test_a_silence_of_many_steps_is_suspected_and_one_of_a_few_is_not() -> None:
 def test_the_factor_and_the_bounds_are_the_users() -> None:
     policy = HangPolicy(factor=4.0, step=Span(low_s=2.0, high_s=30.0))
     job = Job(policy=policy).begin().trains(20)
-    found = job.suspects(10.0)
-    assert found.limit_s == 2.0
+    assert job.suspects(10.0).limit_s == 2.0
 
 
 def test_a_given_limit_is_taken_as_it_is() -> None:
@@ -38,8 +37,7 @@ def test_a_given_limit_is_taken_as_it_is() -> None:
 def test_a_slow_first_step_is_compilation() -> None:
     job = Job(policy=HangPolicy(compile_s=600.0)).begin()
     assert job.passes(599.0) is None
-    found = job.suspects(2.0)
-    assert found.limit_s == 600.0
+    assert job.suspects(2.0).limit_s == 600.0
 
 
 def test_steps_that_become_five_times_slower_are_steps() -> None:
@@ -98,8 +96,7 @@ def test_a_rank_that_was_stopped_while_it_ended_is_suspected_like_any_other() ->
     job.say(0, WorkPhase.DONE)
     job.say(1, WorkPhase.DONE)
     job.stopped = frozenset({1})
-    found = job.suspects(11.0)
-    assert found.behind == (1,)
+    assert job.suspects(11.0).behind == (1,)
 
 
 def test_the_length_of_a_checkpoint_is_learnt() -> None:
@@ -138,22 +135,19 @@ def test_a_rank_that_never_spoke_is_suspected_only_when_all_others_are_silent() 
     for number in range(1, 20):
         assert job.passes(1.0) is None
         job.step(0, to=number)
-    found = job.suspects(100.0)
-    assert found.behind == (1,)
+    assert job.suspects(100.0).behind == (1,)
 
 
 def test_a_script_that_is_said_to_speak_and_does_not_is_suspected() -> None:
     job = Job(policy=HangPolicy(startup_s=10.0, speaks=True))
     assert job.passes(9.0) is None
-    found = job.suspects(2.0)
-    assert found.behind == (0, 1)
+    assert job.suspects(2.0).behind == (0, 1)
 
 
 def test_a_stopped_process_is_suspected_whatever_its_phase_may_take() -> None:
     job = Job(ranks=3).begin()
     job.stopped = frozenset({1})
-    found = job.suspects(STOPPED_S + 1.0)
-    assert found.behind == (1,)
+    assert job.suspects(STOPPED_S + 1.0).behind == (1,)
 
 
 def test_patience_grows_while_somebody_is_found_at_work_and_ends_with_a_step() -> None:

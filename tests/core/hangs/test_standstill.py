@@ -33,5 +33,4 @@ def test_of_ranks_that_were_not_seen_at_work_nothing_is_known(tallies: tuple[Tal
 
 
 def test_only_what_was_done_of_late_is_kept() -> None:
-    tallies = before(1.0, seconds=60)
-    assert [one.at_s for one in tallies] == [149.0 + second for second in range(11)]
+    assert [one.at_s for one in before(1.0, seconds=60)] == [149.0 + second for second in range(11)]

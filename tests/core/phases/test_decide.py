@@ -129,8 +129,7 @@ def test_a_signal_that_ends_a_rank_which_was_done_is_no_failure_and_a_code_it_re
 
 
 def test_a_survivor_that_leaves_with_zero_inside_the_window_does_not_finish_the_run() -> None:
-    story = Story(2).begins().killed(0).returned(1).drained()
-    assert story.phase is Phase.SURVEYING
+    assert Story(2).begins().killed(0).returned(1).drained().phase is Phase.SURVEYING
 
 
 def test_the_newest_step_and_the_incident_number_are_those_of_the_first_death() -> None:
@@ -213,8 +212,7 @@ def test_nothing_is_started_beside_a_descendant_that_cannot_be_killed() -> None:
 
 
 def test_a_finished_run_is_finished_even_if_a_descendant_hangs() -> None:
-    story = Story(1).begins().returned(0).drained(stragglers=(4711,))
-    assert story.state.exit_code == 0
+    assert Story(1).begins().returned(0).drained(stragglers=(4711,)).state.exit_code == 0
 
 
 def test_when_no_checkpoint_is_whole_the_run_ends_with_65_instead_of_starting_from_zero() -> None:

@@ -81,8 +81,7 @@ def test_the_window_is_as_long_as_the_platform_leaves_time_however_long_the_run_
 
 
 def test_a_stop_is_a_stop_even_if_every_worker_then_returns_zero() -> None:
-    story = Story(2).begins().told_to_stop().returned(0).returned(1).drained()
-    assert story.state.exit_code == 143
+    assert Story(2).begins().told_to_stop().returned(0).returned(1).drained().state.exit_code == 143
 
 
 INT, TERM, HUP, PRESTOP = StopSource.SIGINT, StopSource.SIGTERM, StopSource.SIGHUP, StopSource.PRESTOP
@@ -216,8 +215,7 @@ def test_a_run_may_go_on_on_a_machine_of_another_name() -> None:
 
 
 def test_the_end_waits_for_workers_that_still_run() -> None:
-    story = Story(2).begins().finished(0)
-    assert story.phase is Phase.RUNNING
+    assert Story(2).begins().finished(0).phase is Phase.RUNNING
 
 
 def test_a_budget_that_is_used_up_ends_the_run_with_the_first_failures_own_code() -> None:

@@ -64,8 +64,7 @@ def test_a_rank_that_cannot_save_after_all_is_not_waited_for() -> None:
 
 
 def test_a_save_that_is_not_whole_ends_nothing() -> None:
-    told = story().killed(1).saved(2, 7).read_back(2, whole=False)
-    assert told.phase is Phase.DRAINING
+    assert story().killed(1).saved(2, 7).read_back(2, whole=False).phase is Phase.DRAINING
 
 
 def test_the_first_groups_save_does_not_end_the_window_of_the_others() -> None:
@@ -127,8 +126,7 @@ def test_of_well_ranks_that_have_saved_another_is_read_back_where_one_is_torn_or
 
 
 def test_a_well_save_that_nobody_has_read_back_yet_is_on_the_disk_and_keeps_no_window_open() -> None:
-    late = story().killed(3).saved(1, 7).saved(2, 7).read_back(1, whole=True)
-    assert late.performed(Kill)
+    assert story().killed(3).saved(1, 7).saved(2, 7).read_back(1, whole=True).performed(Kill)
     faulty = story().noticed(notice({0: "unrecovered"})).saved(0, 7).read_back(0).saved(1, 7)
     faulty.could_not_save(2)
     assert not faulty.performed(Kill)

@@ -271,8 +271,7 @@ def test_where_one_node_cannot_nobody_stays(other: NodeFact) -> None:
 
 def test_without_a_restart_left_nobody_stays() -> None:
     rules = replace(RULES, policy=replace(POLICY, max_restarts=0))
-    told = next_step(rules, PLAN, {NODE: FREE, OTHER: STRUCK}, 2.0)
-    assert isinstance(told, IncarnationOver)
+    assert isinstance(next_step(rules, PLAN, {NODE: FREE, OTHER: STRUCK}, 2.0), IncarnationOver)
 
 
 def test_whose_survivors_were_given_up_before_the_plan_was_there_ends_it_for_all() -> None:

@@ -18,8 +18,7 @@ def test_the_stale_list_of_a_dead_rank_does_not_overrule_its_living_peers() -> N
     against = agree_on_groups(lists, 4)
     assert isinstance(against, Disagreement)
     assert "contradict" in against.why
-    agreed = agree_on_groups(lists, 4, distrusted=frozenset({2}))
-    assert agreed == PAIRS
+    assert agree_on_groups(lists, 4, distrusted=frozenset({2})) == PAIRS
 
 
 def test_a_dead_rank_that_no_peer_names_is_believed_about_itself() -> None:

@@ -121,8 +121,7 @@ def test_logs_that_tell_the_first_step_and_the_last_tell_what_was_training() -> 
     assert account.spent[Spending.RECOMPUTE] == pytest.approx(50 * 21 / 51, rel=0.05)
     assert (account.lost_steps, account.faults[0].end) == (21, "training again")
     assert account.faults[0].recovery_s is not None
-    running = account_of(lines[: len(lines) - 3])
-    assert running.spent[Spending.RECOMPUTE] <= 51
+    assert account_of(lines[: len(lines) - 3]).spent[Spending.RECOMPUTE] <= 51
 
 
 def test_a_first_step_that_is_read_in_the_log_of_a_dead_life_ends_no_recovery() -> None:

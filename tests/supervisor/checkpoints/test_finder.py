@@ -81,8 +81,7 @@ def test_a_run_that_had_checkpoints_does_not_begin_at_zero_when_none_is_to_be_se
     (tmp_path / "unmounted").rename(tmp_path / "ckpt")
     assert step_of(looking.find(known, 0.0)) == 10, "it came back"
     (tmp_path / "ckpt/net-1_10.ckpt").unlink()
-    again = answers(NothingWhole, looking.find(known, 0.0))
-    assert again.gone_s == 0.0, "it is another absence"
+    assert answers(NothingWhole, looking.find(known, 0.0)).gone_s == 0.0, "it is another absence"
 
 
 @pytest.mark.parametrize("next_supervisor", [False, True])
@@ -103,8 +102,7 @@ def test_a_mount_that_drops_before_a_checkpoint_was_chosen_from_it_is_no_beginni
         shared.symlink_to(disk)
         if next_supervisor:
             looking = in_shared(shared, tmp_path)
-        gone = answers(NothingWhole, looking.find(AGAIN, 0.0))
-        assert gone.gone_s == 0.0
+        assert answers(NothingWhole, looking.find(AGAIN, 0.0)).gone_s == 0.0
         shared.unlink()
         shared.symlink_to(mounted)
         assert step_of(looking.find(AGAIN, 0.0)) == 10, "it came back"

@@ -276,8 +276,7 @@ def test_a_file_that_another_node_has_just_written_is_waited_for(tmp_path: Path)
 
 def test_a_template_that_cannot_be_filled_fails_before_any_worker_starts(tmp_path: Path) -> None:
     used = bench(tmp_path, recovery=Recovery(checkpoint_dirs=("ckpt",), resume_args=("--epoch={epoch}",)))
-    failed = used.failure(plan(replace(checkpoint(5), epoch=None)))
-    assert failed.exit_code == ConfigError.exit_code
+    assert used.failure(plan(replace(checkpoint(5), epoch=None))).exit_code == ConfigError.exit_code
 
 
 def test_a_master_address_that_nobody_knows_is_asked_for_once_and_named(tmp_path: Path) -> None:

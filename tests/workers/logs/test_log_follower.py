@@ -63,8 +63,7 @@ follower.pick(folder / "3.log", "[3]: ", *picked)
 (folder / "3.log").write_text("an orange\\n")
 follower.close()
 """
-    done = ended(_CODE + code, str(tmp_path))
-    assert done.stdout == "[3]: an orange\n"
+    assert ended(_CODE + code, str(tmp_path)).stdout == "[3]: an orange\n"
     picked = (tmp_path / "picked.log").read_text().splitlines()
     assert sorted(picked) == ["[2]: an apple", "[3]: an orange"]
 
