@@ -29,28 +29,18 @@ def park(desk: Desk, rank: int) -> Peer:
     return parked
 
 
-def test_who_is_parked_for_a_living_rank_is_kept_while_another_rank_is_replaced(desk: Desk) -> None:
-    desk.worker(0)
+@pytest.mark.parametrize("has_just_died", [False, True])
+def test_who_is_parked_for_a_survivor_is_kept_until_that_is_replaced(desk: Desk, has_just_died: bool) -> None:
+    survivor = desk.worker(0)
     desk.worker(1)
     parked = park(desk, 0)
-    for incarnation, survivor in ((4, 0), (5, 1)):
-        desk.control.begin(incarnation, desk.page, frozenset({survivor}))
+    if has_just_died:
+        survivor.connection.close()
+        desk.nothing()
+    for incarnation, living in ((4, 0), (5, 1)):
+        desk.control.begin(incarnation, desk.page, frozenset({living}))
         for rank in (0, 1):
-            desk.control.send_join(rank, JOIN, parked=rank not in {survivor})
-    join = parked.is_told()
-    assert (join["kind"], join["incarnation"]) == ("join", 5)
-
-
-def test_who_is_parked_for_a_survivor_that_has_just_died_waits_for_its_replacement(desk: Desk) -> None:
-    dead = desk.worker(0)
-    desk.worker(1)
-    parked = park(desk, 0)
-    dead.connection.close()
-    desk.nothing()
-    for incarnation, survivors in ((4, {0}), (5, {1})):
-        desk.control.begin(incarnation, desk.page, frozenset(survivors))
-        for rank in (0, 1):
-            desk.control.send_join(rank, JOIN, parked=rank not in survivors)
+            desk.control.send_join(rank, JOIN, parked=rank != living)
     join = parked.is_told()
     assert (join["kind"], join["incarnation"]) == ("join", 5)
 

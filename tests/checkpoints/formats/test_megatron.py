@@ -24,11 +24,6 @@ def saves(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return Path(shutil.copytree(DATA / LAYOUTS[request.param], tmp_path / "run"))
 
 
-def older_and_newer(root: Path) -> tuple[Path, Path]:
-    older, newer = sorted(one for one in root.iterdir() if one.is_dir())
-    return older, newer
-
-
 @pytest.mark.parametrize(
     ("layout", "found"),
     [
@@ -48,7 +43,7 @@ def test_a_folder_is_one_checkpoint_and_tells_its_iteration(layout: str, found: 
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["torn", "gone"])
 def test_no_file_may_be_torn_or_gone(saves: Path, how: str) -> None:
-    older, newer = older_and_newer(saves)
+    older, newer = sorted(one for one in saves.iterdir() if one.is_dir())
     assert chosen(saves) == newer.name
     for file in sorted(one for one in newer.rglob("*") if one.is_file()):
         before = file.read_bytes()

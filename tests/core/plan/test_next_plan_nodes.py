@@ -268,11 +268,6 @@ def nobody_waits_for_ever(world: World) -> None:
     assert all(node.state.done for node in living), [node.state.phase for node in living]
 
 
-def is_lawful(world: World) -> None:
-    no_two_incarnations_live(world)
-    nobody_waits_for_ever(world)
-
-
 def staying(
     seats: Topology, faults: int, windows: Windows = STAYING, count: int = 2, *, trains: bool = False
 ) -> World:
@@ -291,7 +286,8 @@ def explored(start: World) -> set[World]:
             if following not in known:
                 known.add(following)
                 border.append(following)
-                is_lawful(following)
+                no_two_incarnations_live(following)
+                nobody_waits_for_ever(following)
     return known
 
 

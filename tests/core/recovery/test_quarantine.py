@@ -128,14 +128,17 @@ def test_memory_may_run_out_because_of_a_file_and_a_device_does_not_fail_for_one
     assert bool(attempts_of(incident, plan(checkpoint(5)))) is accused
 
 
+@pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize(("reached", "left_out"), [(9, []), (5, ["p"]), (None, ["p"])])
-def test_an_incarnation_that_trained_past_it_clears_it_although_it_went_with_its_supervisor(
-    reached: int | None, left_out: list[str]
+def test_an_incarnation_that_trained_past_it_clears_it_although_its_supervisor_was_killed(
+    reached: int | None, left_out: list[str], twice: bool
 ) -> None:
     story = Story(1).begins(checkpoint(5, "p")).killed(0).recovers(checkpoint(5, "p"))
     story.starts()
     if reached is not None:
         story.now(WorkersLost, steps=(RankStep(rank=0, step=reached),))
+    if twice:
+        story.starts()
     story.chose(checkpoint(5, "p")).prepared()
     assert left_out_after_a_fault(story) == left_out
 
@@ -156,16 +159,6 @@ def left_out_after_a_fault(story: Story) -> list[str]:
     story.killed(0).drained()
     (survey,) = story.performed(FindRecoveryPoint)
     return [one.path for one in survey.quarantine]
-
-
-@pytest.mark.parametrize(("step", "left_out"), [(9, []), (5, ["p"])])
-def test_an_incarnation_that_trained_past_it_clears_it_although_its_supervisor_was_killed_twice(
-    step: int, left_out: list[str]
-) -> None:
-    story = Story(1).begins(checkpoint(5, "p")).killed(0).recovers(checkpoint(5, "p"))
-    story.starts().now(WorkersLost, steps=(RankStep(rank=0, step=step),))
-    story.starts().chose(checkpoint(5, "p")).prepared()
-    assert left_out_after_a_fault(story) == left_out
 
 
 @pytest.mark.parametrize(("step", "left_out"), [(9, []), (5, ["p"])])

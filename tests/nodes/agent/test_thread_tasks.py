@@ -3,6 +3,7 @@
 import select
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
@@ -16,16 +17,22 @@ def brought(errands: ThreadTasks) -> None:
     errands.answered()
 
 
-def test_the_work_is_done_elsewhere_and_its_answer_here() -> None:
+@pytest.mark.parametrize(
+    ("lack", "there"), [(nullcontext, "fetch"), (no_more_threads, threading.current_thread().name)]
+)
+def test_the_work_is_done_elsewhere_if_a_thread_is_to_be_had_and_its_answer_here(
+    lack: Callable[[], AbstractContextManager[None]], there: str
+) -> None:
     errands, where = ThreadTasks(), []
 
     def work() -> Callable[[], object]:
         where.append(threading.current_thread().name)
         return lambda: where.append(threading.current_thread().name)
 
-    assert errands.send("fetch", work)
+    with lack():
+        assert errands.send("fetch", work)
     brought(errands)
-    assert where == ["fetch", threading.current_thread().name]
+    assert where == [there, threading.current_thread().name]
 
 
 def test_one_of_a_name_is_under_way_until_its_answer_was_heard() -> None:
@@ -54,16 +61,3 @@ def test_a_bug_in_one_is_raised_in_the_loop() -> None:
     errands.send("grant", work)
     with pytest.raises(KeyError, match="a bug"):
         brought(errands)
-
-
-def test_where_no_thread_is_to_be_had_the_work_is_done_here() -> None:
-    errands, where = ThreadTasks(), []
-
-    def work() -> Callable[[], object]:
-        where.append(threading.current_thread().name)
-        return lambda: where.append("brought")
-
-    with no_more_threads():
-        assert errands.send("fetch", work)
-    brought(errands)
-    assert where == [threading.current_thread().name, "brought"]

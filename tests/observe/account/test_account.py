@@ -160,22 +160,14 @@ def test_the_time_without_a_supervisor_is_known_from_the_wall_clock() -> None:
     assert sum(account.spent.values()) == pytest.approx(account.wall_s)
 
 
-def test_time_away_that_the_clock_of_the_run_counts_is_not_counted_twice() -> None:
-    story = begins(Story(2))
-    passes(story, 10).reported(r0=1, r1=1)
-    lost_s = story.now_s
-    story.now_s += 500
-    account = account_of(lines_of(story.starts()))
-    assert account.spent[Spending.AWAY] == pytest.approx(story.now_s - lost_s)
-    assert account.wall_s == pytest.approx(story.now_s)
-
-
-def test_a_line_that_was_written_late_adds_nothing_to_the_time_away() -> None:
+@pytest.mark.parametrize("late_s", [0.0, 0.4])
+def test_time_away_that_the_clock_of_the_run_counts_is_not_counted_twice(late_s: float) -> None:
+    """Nor does a line that was written late add to it."""
     story = begins(Story(2))
     passes(story, 10).reported(r0=1, r1=1)
     lost_s, count = story.now_s, len(story.steps)
     story.now_s += 500
-    account = account_of(lines_of(story.starts(), away_s=0.4, away_after=count))
+    account = account_of(lines_of(story.starts(), away_s=late_s, away_after=count))
     assert account.spent[Spending.AWAY] == pytest.approx(story.now_s - lost_s)
     assert account.wall_s == pytest.approx(story.now_s)
 
