@@ -5,6 +5,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -89,12 +90,16 @@ def test_how_it_resumes_alone_is_kept_as_a_comment(tmp_path: Path) -> None:
     assert "alone it resumes nothing" in text
 
 
+def has_asked(times: int) -> Callable[[bytes], bool]:
+    return lambda said: said.count(b"? ") >= times
+
+
 def typed(folder: Path, *lines: str) -> str:
     """What stands on a terminal on which ``lines`` answer one question after the other."""
     terminal = Terminal(columns=200)
     process = terminal.start([sys.executable, "-m", "faultrun", "adopt", COMMAND], folder)
     for number, line in enumerate(lines, start=1):
-        terminal.read_until(lambda said, times=number: said.count(b"? ") >= times)
+        terminal.read_until(has_asked(number))
         terminal.type(line.encode())
     said = terminal.read_to_end().decode()
     process.wait()
