@@ -229,8 +229,7 @@ def _told(series: _Series, mark: StepMark, part: float | None) -> LoggedStep:
         anew = part is None or (part >= 1 and abs(part % 1 - mark.step / (mark.of or 1)) <= _BAR_SHARE)
     if not anew:
         return LoggedStep(step=mark.step, epoch=mark.epoch, every=series.widest)
-    step = _global(series, mark)
-    return LoggedStep(step=step, epoch=mark.epoch, in_epoch=mark.step, every=series.widest)
+    return LoggedStep(step=_global(series, mark), epoch=mark.epoch, in_epoch=mark.step, every=series.widest)
 
 
 def _global(series: _Series, mark: StepMark) -> int | None:

@@ -59,8 +59,7 @@ def open_incident(state: RunState, fault: WorkerExit | HelperExit | SpawnFailed 
         case SpawnFailed(rank=rank, why=why):
             return new_incident(state, fault.at_s, Cause.SPAWN, why, rank)
         case RankMissed(rank=rank):
-            missed = new_incident(state, fault.at_s, Cause.EXIT, _MISSED, rank)
-            return replace(missed, status=Exited(code=0))
+            return replace(new_incident(state, fault.at_s, Cause.EXIT, _MISSED, rank), status=Exited(code=0))
         case _:
             assert_never(fault)
 
@@ -108,8 +107,7 @@ def conclude(
     ``steps``: the newest of each rank.
     """
     incident = _with_logged_step(_with_newest(incident, steps), notes)
-    unstarted = incident.step is None and any(note.reports for note in notes)
-    incident = replace(incident, unstarted=unstarted)
+    incident = replace(incident, unstarted=incident.step is None and any(note.reports for note in notes))
     incident = _judged(incident, exits, ours_from_s, notes, steps)
     if incident.own_step is not None:
         return incident  # of a rank that hung, as it was found

@@ -327,6 +327,5 @@ def _paced(watch: Watch) -> Watch:
     steps = slowest - watch.front[0]
     if steps == 0:
         return watch
-    pace_s = (watch.stepping_s - watch.front[1]) / steps
-    paces = (*watch.paces, pace_s)[-_KEPT:]
+    paces = (*watch.paces, (watch.stepping_s - watch.front[1]) / steps)[-_KEPT:]
     return replace(watch, front=(slowest, watch.stepping_s), paces=paces, looks=Looks())

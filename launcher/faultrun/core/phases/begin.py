@@ -152,8 +152,7 @@ def prepare(state: RunState, now_s: float, why: str) -> Step:
 
 def ready(state: RunState, event: Prepared) -> Step:
     """The node is prepared; say so, with the port that it holds."""
-    life = replace(state.life, master_port=event.master_port)
-    state = replace(state, phase=Phase.AWAITING_GO, life=life)
+    state = replace(state, phase=Phase.AWAITING_GO, life=replace(state.life, master_port=event.master_port))
     return Step(state=state, actions=(publish(state, event.at_s, NodeStatus.READY),), why="prepared")
 
 

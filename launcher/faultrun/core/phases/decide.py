@@ -206,8 +206,7 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return mindspore_rendezvous.heard(state, event)
         # The window to save, the kill, the sweep.
         case Phase.RUNNING, dying_gasp.SaveRequested(window_s=window_s):
-            asked = RequestSave(window_s=window_s)
-            return Step(state=state, actions=(asked,), why="a save was asked for")
+            return Step(state=state, actions=(RequestSave(window_s=window_s),), why="a save was asked for")
         case Phase.RUNNING, dying_gasp.GaspSaved():
             noted = replace(state, run=grace_window.noted(state.run, event))
             why = f"rank {event.rank} saved step {event.step}"
@@ -253,8 +252,7 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             what = "workers running" if first_step_s is None else "training"
             return Step(state=state, why=f"{what} again after {span(total_s)}")
         case Phase.RUNNING, FirstStep():
-            stepped = Step(state=replace_ranks.stepped(state), why="every rank trains")
-            return heal.if_due(stepped, event.at_s)
+            return heal.if_due(Step(state=replace_ranks.stepped(state), why="every rank trains"), event.at_s)
         # What changes nothing here.
         case (
             _,

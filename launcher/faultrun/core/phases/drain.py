@@ -240,15 +240,13 @@ def read_back(state: RunState, event: GaspVerified) -> Step:
 
 def acknowledged(state: RunState, event: GaspAcknowledged) -> Step:
     """A rank heard the request."""
-    drain = grace_window.acknowledged(_drain_of(state), event)
-    state = replace(state, life=replace(state.life, drain=drain))
+    state = replace(state, life=replace(state.life, drain=grace_window.acknowledged(_drain_of(state), event)))
     return Step(state=state, why=f"rank {event.rank} heard it")
 
 
 def cannot_save(state: RunState, event: GaspFailed) -> Step:
     """A rank will not save: it is not waited for any more."""
-    drain = grace_window.failed(_drain_of(state), event)
-    state = replace(state, life=replace(state.life, drain=drain))
+    state = replace(state, life=replace(state.life, drain=grace_window.failed(_drain_of(state), event)))
     return end_window_early(state, event.at_s, f"rank {event.rank} cannot save: {event.why}")
 
 

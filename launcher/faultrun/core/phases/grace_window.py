@@ -102,8 +102,7 @@ def unsaved(life: Life) -> tuple[Unsaved, ...]:
 def noted(run: Run, event: GaspSaved) -> Run:
     """Remember that there is a save and where, also for the lives to come, and for any request."""
     folder = event.path.rpartition("/")[0] or ("/" if event.path.startswith("/") else ".")
-    folders = tuple(dict.fromkeys((*run.save_folders, folder)))
-    return replace(run, known_save=event.path, save_folders=folders)
+    return replace(run, known_save=event.path, save_folders=tuple(dict.fromkeys((*run.save_folders, folder))))
 
 
 def saved(state: RunState, event: GaspSaved) -> tuple[RunState, tuple[Save, ...]]:

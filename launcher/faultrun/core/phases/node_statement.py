@@ -91,8 +91,7 @@ def _replacing(state: RunState, left: LeftBehind, slots: SlotHealth) -> NodeRepl
     said = NodeReplacing(kept=life.alive, meeting_port=life.meeting_port, left=left, slots=slots)
     if why_not_train_on(state):
         return replace(said, heals=life.incident is None)
-    dead = tuple(one.rank for one in life.exits if not one.clean)
-    vain = came_in_vain(state, *dead)
+    vain = came_in_vain(state, *(one.rank for one in life.exits if not one.clean))
     ready = life.parked - life.alive - life.finished
     return replace(said, trains_on=True, ready=ready, heals=life.incident is None, came_in_vain=vain)
 

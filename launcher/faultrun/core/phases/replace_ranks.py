@@ -68,8 +68,7 @@ def begun_elsewhere(state: RunState, event: IncarnationOver) -> Step:
     incident = replace(new_incident(state, event.at_s, Cause.ELSEWHERE, why), node=event.node)
     life = replace(state.life, drain=Drain(incident=incident))
     state = replace(state, phase=Phase.REPLACING, life=life)
-    told = _freeing(state, event.at_s)
-    return Step(state=state, actions=told, why=f"{why}; {len(life.alive)} stay")
+    return Step(state=state, actions=_freeing(state, event.at_s), why=f"{why}; {len(life.alive)} stay")
 
 
 def freed(state: RunState, event: rejoin.SurvivorsFreed) -> Step:

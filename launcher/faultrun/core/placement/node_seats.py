@@ -236,8 +236,7 @@ def _placed(known: Known, able: Mapping[NodeId, NodeFact], fewest: int, *, grows
 def _seats_for(known: Known, able: Mapping[NodeId, NodeFact], fewest: int, *, grows: bool) -> Topology | None:
     if known.elastic.fixed_seats:
         closed = set[int]() if grows else {one.seat for one in known.ledger.vacant}
-        here = [fact for fact in able.values() if can_sit(fact)]
-        return as_listed(known.whole, here, closed, fewest)
+        return as_listed(known.whole, [fact for fact in able.values() if can_sit(fact)], closed, fewest)
     if grows or known.plan is None or not known.fits:
         return place(known.wanted, known.whole, able, fewest)
     now = known.plan.topology

@@ -116,6 +116,5 @@ def keep_fewer(plan: Plan, said: NodeReplacing, now_s: float) -> NextStep:
     fewer = replace(plan, incarnation=plan.incarnation + 1, kept=said.kept, start_at_s=now_s)
     fewer = replace(fewer, missing=said.missing(plan.topology.world_size), heals=said.heals)
     if plan.barred() - fewer.missing:
-        why = "too few train on beside a place that stays empty"
-        return end_incarnation(plan.incarnation, why, now_s)
+        return end_incarnation(plan.incarnation, "too few train on beside a place that stays empty", now_s)
     return adopted(still_empty(fewer), now_s)

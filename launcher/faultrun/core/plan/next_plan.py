@@ -330,8 +330,7 @@ def _answer(
     """What follows a fault, which is counted from now on, and what every node's card says of it."""
     incidents = max(plan.ledger.incidents, incident.number)
     counted = replace(plan, ledger=replace(plan.ledger, incidents=incidents))
-    high_step = max(fact.high_step for fact in spoken)
-    answer = _after(rules, counted, incident, following, high_step, members)
+    answer = _after(rules, counted, incident, following, max(fact.high_step for fact in spoken), members)
     if not isinstance(answer, PlanAdopted):
         return answer
     told = joint_incident.aftermath(incident, plan, answer.plan, spoken)

@@ -80,8 +80,7 @@ def progressed(ledger: Ledger, high_step: int, point: RecoveryPoint | None) -> b
     forward from save to save without passing where it once was. A save that says neither proves nothing,
     however new: a script may write one whenever it starts.
     """
-    reached = furthest(ledger, high_step, point)
-    return _reached(reached) != _reached(ledger)
+    return _reached(furthest(ledger, high_step, point)) != _reached(ledger)
 
 
 def furthest(ledger: Ledger, high_step: int, point: RecoveryPoint | None) -> Ledger:

@@ -104,8 +104,7 @@ def choose(
             refused += [_refusal(entry, answer.why) for entry in fit if _is_whole(entry, judged)]
             continue
         answer = cut_anew(answer, need.world.groups, need.world.resharded) if need.world.elastic else answer
-        unverified = any(judged[one.path].unverifiable for _, one in answer)
-        point = _point(answer, unverified=unverified)
+        point = _point(answer, unverified=any(judged[one.path].unverifiable for _, one in answer))
         if need.world.elastic:
             point = replace(point, fixed_by=_fixed_by(answer, moment, need))
         if len(point.files) < need.world.size:

@@ -157,8 +157,7 @@ def on_own_disks(facts: Sequence[NodeFact]) -> bool:
 
 def _same_folder(one: Mapping[str, Identity | None], other: Mapping[str, Identity | None]) -> bool:
     both = [(one[path], other[path]) for path in one.keys() & other.keys()]
-    alike = (one is None or other is None or one.same_as(other) for one, other in both)
-    return bool(both) and all(alike)
+    return bool(both) and all(one is None or other is None or one.same_as(other) for one, other in both)
 
 
 def _reaches_all(point: RecoveryPoint, facts: Sequence[NodeFact], apart: bool) -> bool:

@@ -130,8 +130,7 @@ def _seated(standbys: StandbyState, step: Step) -> _Decided:
     seated: list[Action] = []
     if left := tuple(rank for rank in standbys.phases if rank in {*standbys.ranks} - now_of.keys()):
         why, number = "the run has fewer workers", spawn.plan.incarnation
-        gone = DismissStandbys(incarnation=number, ranks=left, state=StandbyPhase.DISMISSED, why=why)
-        seated.append(gone)
+        seated.append(DismissStandbys(incarnation=number, ranks=left, state=StandbyPhase.DISMISSED, why=why))
     if standbys.phases and any(old != new for old, new in now_of.items()):
         seated.append(SeatStandbys(ranks=tuple(now_of.items())))
     coming = {rank: phase for rank, phase in standbys.phases.items() if rank in standbys.healing}
@@ -151,8 +150,7 @@ def _places(standbys: StandbyState, starts: Sequence[int], seats: Sequence[int])
     taken = {*places.values()}
     places |= {rank: rank for rank in standbys.ranks if rank not in places and rank in {*seats} - taken}
     free = [rank for rank in seats if rank not in places.values()]
-    others = [rank for rank in standbys.ranks if rank not in places]
-    places |= dict(zip(others, free, strict=False))
+    places |= dict(zip([rank for rank in standbys.ranks if rank not in places], free, strict=False))
     return {rank: places[rank] for rank in standbys.ranks if rank in places}
 
 
@@ -212,8 +210,7 @@ def _wait_changes(standbys: StandbyState, now_s: float, run: RunState) -> _Decid
     if standbys.waits:
         return replace(standbys, waits=False), _make_way(standbys, run.incarnation, "the wait was over")
     settled_s = now_s + (ASKED_SETTLE_S if standbys.asked else UNSEEN_SETTLE_S)
-    waiting = replace(standbys, waits=True, settled_s=settled_s, at_once=1)
-    return waiting, (_look_at(settled_s, run),)
+    return replace(standbys, waits=True, settled_s=settled_s, at_once=1), (_look_at(settled_s, run),)
 
 
 def _while_it_waits(standbys: StandbyState, event: RoomFound | TimerFired, run: RunState) -> _Decided:
