@@ -243,8 +243,7 @@ def _with_batch_options(start: Start, text: str) -> Start:
         given = [(f"--{name}", value) for name, (value, _) in told.items()]
         own = next((one.values[-1] for one in launch.options if one.name == "worker_num"), "")
         given += [("--ntasks", own)] if own else []
-        share = tasks_of(given, int(nodes))
-        launch = over_slurm_nodes(launch, nodes, share, f"{start.file}:{line} #SBATCH")
+        launch = over_slurm_nodes(launch, nodes, tasks_of(given, int(nodes)), f"{start.file}:{line} #SBATCH")
     elif not several and by_srun and launch.launcher == "srun" and tasks is not None and tasks[0].isdecimal():
         if not any(one.name == "worker_num" for one in launch.options):
             read = f"{start.file}:{tasks[1]} #SBATCH"

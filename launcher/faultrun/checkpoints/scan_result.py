@@ -60,8 +60,7 @@ class Pile:
         """
         found = {one.path: one for one in entries}
         for listing in self.listings:
-            names = {*listing.files, *listing.directories}
-            if not any(map(has_part_of_step, names)):
+            if not any(map(has_part_of_step, {*listing.files, *listing.directories})):
                 continue
             begin = len(listing.path) + 1
             inside = {

@@ -252,5 +252,4 @@ def _text(data: bytes) -> str:
 
 def _refuse(file: str, because: str, line: int) -> None:
     what = f"{file}:{line} is not a manifest" if line else f"{file} is not a manifest"
-    hint = "faultrun render vcjob --set image=IMAGE shows one"
-    say(str(FaultrunError(what, because=because, hint=hint)))
+    say(str(FaultrunError(what, because=because, hint="faultrun render vcjob --set image=IMAGE shows one")))

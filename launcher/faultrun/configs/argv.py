@@ -127,8 +127,7 @@ def _with(args: Sequence[str], option: _Option) -> list[str] | None:
         position += 1
         name, equals, _ = word.partition("=")
         if equals and name.lstrip("+") == option.name.lstrip("+"):  # Hydra adds by a +, and knows one key
-            joined = option.value is not None
-            result += [f"{name}={option.value}"] if joined else option.words
+            result += [f"{name}={option.value}"] if option.value is not None else option.words
         elif word == option.name and option.name.startswith("-"):
             follows = option.value is not None and position < len(args) and _is_value(args[position])
             position += follows

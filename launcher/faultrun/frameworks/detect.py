@@ -98,8 +98,7 @@ def _spec(module: str, search: Sequence[str]) -> importlib.machinery.ModuleSpec 
     for part in inner:
         if found is None or found.submodule_search_locations is None:
             return None
-        places = list(found.submodule_search_locations)
-        found = importlib.machinery.PathFinder.find_spec(part, places)
+        found = importlib.machinery.PathFinder.find_spec(part, list(found.submodule_search_locations))
     return found
 
 

@@ -156,8 +156,7 @@ def tail(path: Path) -> Tail:
                 if not _keeps(line_of_bytes(text.readline()) or {}):
                     break
             text.seek(start)
-            rest = decoded(iter(text.readline, b""), beats_in_one=len(text))
-            return Tail(first=first, lines=tuple(rest))
+            return Tail(first=first, lines=tuple(decoded(iter(text.readline, b""), beats_in_one=len(text))))
 
 
 def _keeps(line: Mapping[str, object]) -> bool:

@@ -161,8 +161,7 @@ def write(template: ManifestTemplate, given: Sequence[GivenValue], reader: Reade
     if template.yaml:
         grace_s = values.get("grace_over_time")
         over_s = grace_s if isinstance(grace_s, int) else None
-        settings = LintSettings(grace_over_time_s=over_s, reader=reader)
-        for finding in lint(text, settings).findings:
+        for finding in lint(text, LintSettings(grace_over_time_s=over_s, reader=reader)).findings:
             what = f"these values make a {template.name} that `faultrun lint` refuses: {finding.rule}"
             raise ConfigError(what, because=f"{finding.what}: {finding.why}", hint=finding.fix)
     return text

@@ -53,8 +53,7 @@ def checkpoints_outlive_the_pod(page: LintInput) -> Iterator[LintFinding]:
     for call in page.calls:
         for folder in call.asked.checkpoint_dirs:
             if _is_lost(call.container, folder):
-                mounted = _mount_of(call.container, folder)
-                where = "an emptyDir" if mounted else "the container, on no volume"
+                where = "an emptyDir" if _mount_of(call.container, folder) else "the container, on no volume"
                 yield found("checkpoint-volume", call.where, folder=folder, where=where)
 
 

@@ -119,11 +119,10 @@ def _served(page: LintInput, call: FaultrunCall, host: str) -> Iterator[LintFind
     pod = call.container.pod
     subdomain = host.split(".")[1]
     if text_at(pod.spec, "subdomain") != subdomain:
-        patch = first_entry(page.text, pod.spec, f"subdomain: {subdomain}")
         yield found(
             "headless-service",
             scalar(pod.spec, "subdomain") or call.where,
-            patch,
+            first_entry(page.text, pod.spec, f"subdomain: {subdomain}"),
             host=host,
             subdomain=subdomain,
         )

@@ -26,8 +26,7 @@ def policies_are_accepted(page: LintInput) -> Iterator[LintFinding]:
         elif code is not None and code.number == 0:
             yield found("policy/zero", code)
         elif code is not None and in_place is not None:
-            patch = replaced(in_place, "Never")
-            yield found("policy", code, patch, code=code.value, in_place=in_place.value)
+            yield found("policy", code, replaced(in_place, "Never"), code=code.value, in_place=in_place.value)
 
 
 def final_exit_codes_are_final(page: LintInput) -> Iterator[LintFinding]:

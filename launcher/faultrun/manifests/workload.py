@@ -240,8 +240,7 @@ class Container:
     @property
     def hook_words(self) -> tuple[ScalarNode, ...]:
         """The command of the preStop hook."""
-        nodes = items(self.pre_stop, "exec", "command")
-        return tuple(node for node in nodes if isinstance(node, ScalarNode))
+        return tuple(node for node in items(self.pre_stop, "exec", "command") if isinstance(node, ScalarNode))
 
     @property
     def means_to_save(self) -> bool:

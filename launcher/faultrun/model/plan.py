@@ -134,8 +134,7 @@ class Plan:
         """The seat of each node among all of the run, those without a node included."""
         vacant = () if self.slots is None else self.slots.vacant
         gone = {one.seat for one in vacant}
-        every = range(len(self.topology.nodes) + len(gone))
-        return tuple(number for number in every if number not in gone)
+        return tuple(number for number in range(len(self.topology.nodes) + len(gone)) if number not in gone)
 
     @property
     def begins_anew(self) -> bool:

@@ -62,8 +62,7 @@ def accelerator(kind: str, number: int) -> str:
         raise Unwell(f"torch sees {module.device_count()} devices, and number {number} is not among them")
     device = f"{'npu' if kind == 'npu' else 'cuda'}:{number}"
     module.set_device(device)
-    free_bytes = module.mem_get_info()[0]
-    size_bytes = min(_DEVICE_BYTES, free_bytes // 2)
+    size_bytes = min(_DEVICE_BYTES, module.mem_get_info()[0] // 2)
     for pattern in _PATTERNS:
         block = torch.full((size_bytes,), pattern, dtype=torch.uint8, device=device)
         forgotten = size_bytes - int((block == pattern).sum().item())

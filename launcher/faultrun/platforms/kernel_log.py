@@ -87,8 +87,7 @@ def oom_kills(lines: Sequence[str]) -> tuple[OomKill, ...]:
 
 def memory_fault(lines: Sequence[str], pid: int) -> str:
     """What the kernel says of the memory fault of ``pid``: address and library; empty if nothing."""
-    found = (_FAULT.search(line) for line in lines)
-    return next((m[3] for m in found if m and int(m[2]) == pid), "")
+    return next((m[3] for m in (_FAULT.search(line) for line in lines) if m and int(m[2]) == pid), "")
 
 
 def thread_fault(records: Sequence[Record], died_at_s: float, others: Collection[int]) -> str:

@@ -16,8 +16,7 @@ PortRange = tuple[int, int]
 
 def is_free(address: str, port: int) -> bool:
     """Whether a listener could be bound to ``address:port`` now."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((address, port))

@@ -27,12 +27,11 @@ class FoundSaves:
         if not self.paths or part.first_save_s is not None:
             return part
         first_s, last_s, count = self.times_s[0], self.times_s[-1], len(self.times_s)
-        every_s = (last_s - first_s) / (count - 1) if count > 1 and last_s > first_s else None
         return replace(
             part,
             saves=self.paths,
             first_save_s=max(0.0, first_s - began_at),
-            save_every_s=every_s,
+            save_every_s=(last_s - first_s) / (count - 1) if count > 1 and last_s > first_s else None,
             elsewhere=self.folders,
         )
 
@@ -61,8 +60,7 @@ def folders_of(paths: Iterable[str]) -> tuple[str, ...]:
         os.path.dirname(one) if os.path.basename(one).startswith("rank") else one  # noqa: PTH119, PTH120
         for one in parents
     }
-    inner = {one for one in tops for other in tops if one != other and one.startswith(f"{other}/")}
-    tops -= inner
+    tops -= {one for one in tops for other in tops if one != other and one.startswith(f"{other}/")}
     return (os.path.commonpath(tops),) if len(tops) > _MOST else tuple(sorted(tops))
 
 

@@ -174,12 +174,11 @@ class Striker:
         assert life is not None
         reached, start = run.reached_before(life.number), start_of(life, self._origin)
         lost = None if reached is None or start is None else max(0, reached - start)
-        again_s = None if life.trains_at is None else max(0.0, life.trains_at - at)
         found = Tried(
             trial=trial,
             fate=Fate.SURVIVED,
             lost_steps=lost,
-            again_s=again_s,
+            again_s=None if life.trains_at is None else max(0.0, life.trains_at - at),
             resumed=resumed_from(life, self._origin),
             life=life.number,
         )

@@ -134,8 +134,7 @@ class Control:
 
     def request_gasp(self, ranks: frozenset[int], deadline: Deadline, *, peers_lost: bool) -> None:
         """Ask ranks to save and leave until then, late comers too. ``peers_lost`` as in RequestGasp."""
-        reason = "peer" if peers_lost else "stop"
-        self._gasp = _GaspAsked(ranks, deadline, reason)
+        self._gasp = _GaspAsked(ranks, deadline, "peer" if peers_lost else "stop")
         for rank in sorted(ranks & self._seats.taken.keys()):
             self._ask_for_gasp(rank, self._gasp)
 

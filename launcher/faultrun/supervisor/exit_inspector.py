@@ -154,12 +154,11 @@ def _bus_error(used_bytes: int, total_bytes: int) -> Finding:
             line=f"SIGBUS, and {_SHM} has no room",
             hint=_MORE_SHM,
         )
-    room = f"{_SHM} has {_size(total_bytes)}, {_size(used_bytes)} of it in use after its end"
     return Finding(
         name="bus-error",
         fault_class=FaultClass.UNKNOWN,
         says="a mapped file lost its page: no room in its file system, or the file was cut",
-        line=room,
+        line=f"{_SHM} has {_size(total_bytes)}, {_size(used_bytes)} of it in use after its end",
         hint=f"{_MORE_SHM}, if it passes tensors there",
     )
 

@@ -60,8 +60,7 @@ class StackDump:
         return {rank: text for rank in sizes if (text := self._read(rank))}
 
     def _read(self, rank: int) -> str:
-        said = bytes_from(self._files[rank], self._began[rank], MOST_DUMPED_BYTES)
-        return said.decode(errors="replace")
+        return bytes_from(self._files[rank], self._began[rank], MOST_DUMPED_BYTES).decode(errors="replace")
 
 
 def read_from_outside(pids: Mapping[int, int], patience_s: float) -> dict[int, str]:

@@ -28,8 +28,7 @@ class DeepSpeedUniversal:
     def claim(self, listing: Listing) -> Iterator[Claim]:
         """Claim the directory with the module's files and ``zero`` in it."""
         if (members := members_of(listing.files)) and "zero" in listing.directories:
-            claim = claim_directory(listing, tuple(members))
-            yield replace(claim, rank=None, parts=("zero",))
+            yield replace(claim_directory(listing, tuple(members)), rank=None, parts=("zero",))
 
     def read(self, entry: Entry) -> Entry:
         """Step and epoch, as the module's files tell them; no world size."""

@@ -120,8 +120,7 @@ class CheckpointFolder:
         why += "; the model only, as save_only_model has it" if is_model_only(members, parts) else ""
         depth = Depth.CHECKSUM if all(proved) else Depth.STRUCTURE
         # A sibling may yet show that a file is missing; and the entry's stamp does not cover its directories.
-        provisional = not look.siblings or bool(parts)
-        return Verdict(whole=True, why=why, depth=depth, provisional=provisional)
+        return Verdict(whole=True, why=why, depth=depth, provisional=not look.siblings or bool(parts))
 
 
 FOLDER = CheckpointFolder()

@@ -111,8 +111,7 @@ def _claim(listing: Listing, prefix: str, data: list[str]) -> Claim:
         unfinished = f"it has no {index}, which is written last: the save was not finished"
     members = (*([index] if index in listing.files else []), *data)
     rank, step = rank_of_directory(listing.path), int(number[1]) if number else None
-    claim = claim_file(listing, prefix, *members)
-    return replace(claim, rank=rank, global_step=step, unfinished=unfinished)
+    return replace(claim_file(listing, prefix, *members), rank=rank, global_step=step, unfinished=unfinished)
 
 
 def _data_path(entry: Entry, shard: int, index: Index) -> str:

@@ -118,8 +118,7 @@ def _adopted(words: Sequence[str], *, may_ask: bool, force: bool) -> _Adopted:
         answers = _answers_to(open_ones, program)
         told = {FOLDER_OPTION if one.name == FOLDER_OPTION else RESUME for one in answers}
         open_ones = tuple(one for one in open_ones if one.option not in told)
-    idle = without_effect(start.launch, program)
-    proposal = propose(start.launch, program, idle, answers, open_ones)
+    proposal = propose(start.launch, program, without_effect(start.launch, program), answers, open_ones)
     page = yaml_page(proposal, start.said)
     named = proposal.launch.program[0] if proposal.launch.program else ""
     here = program.script is not None and (proposal.launch.module or (start.places.root / named).is_file())

@@ -37,8 +37,7 @@ def launch_change(start: Start, proposal: Proposal) -> FileChange | None:
         return None
     if before[command.start : command.end] != command.text:
         return None
-    new = written_line(start, proposal)
-    after = patched(before, [Patch(start=command.start, end=command.end, new=new)])
+    after = patched(before, [Patch(start=command.start, end=command.end, new=written_line(start, proposal))])
     return FileChange(path=path, before=before, after=after) if after != before else None
 
 

@@ -254,8 +254,7 @@ def _file(settings: Settings, name: str) -> str:
     try:
         path.open("rb").close()
     except OSError as error:
-        because = f"{name}: {os.strerror(error.errno or 0)}"
-        raise settings.refuse(Settings.rdzv_conf, because) from None
+        raise settings.refuse(Settings.rdzv_conf, f"{name}: {os.strerror(error.errno or 0)}") from None
     return str(path)
 
 

@@ -65,8 +65,7 @@ def resolve_scheduler(
         where = "loopback" if alone else "IPv4"
         because = f"the built-in scheduler listens on {where} only, and they meet at {address}"
         meets = "--master_addr=127.0.0.1" if alone else "--local-addr with an address of IPv4"
-        hint = f"{meets}, or --ms_scheduler=native"
-        raise ctx.settings.refuse(Settings.ms_scheduler, because, hint)
+        raise ctx.settings.refuse(Settings.ms_scheduler, because, f"{meets}, or --ms_scheduler=native")
     from faultrun.frameworks.mindspore import PROVED, installed_version
 
     version = installed_version(command, ctx.process.python, ctx.process.import_path)

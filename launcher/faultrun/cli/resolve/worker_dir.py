@@ -44,8 +44,7 @@ def worker_path(ctx: ResolveContext, folder: str, program: Program) -> tuple[tup
     """PYTHONPATH, where ``-m`` would find the program's modules in the working directory no more."""
     if not folder or "-m" not in program.command.prefix:
         return ()
-    inherited = ctx.environ.get(_PATH, "")
-    return ((_PATH, os.pathsep.join(filter(None, (str(Path.cwd()), inherited)))),)
+    return ((_PATH, os.pathsep.join(filter(None, (str(Path.cwd()), ctx.environ.get(_PATH, ""))))),)
 
 
 def worker_places(folder: str, workers: int, local: int) -> tuple[str, ...]:

@@ -120,8 +120,7 @@ def _shared_out(ctx: ResolveContext, world: int, here: int) -> int:
     settings = ctx.settings
     if here > world:
         because = f"it asks for {here} workers on this node, and the whole run has {world}"
-        hint = f"--worker_num={here}, or --local_worker_num={world}"
-        raise settings.refuse(_own_count(ctx), because, hint)
+        raise settings.refuse(_own_count(ctx), because, f"--worker_num={here}, or --local_worker_num={world}")
     if world % here:
         because = f"{world} workers cannot be shared out to nodes with {here} each"
         raise settings.refuse(_own_count(ctx), because, f"--worker_num={world - world % here}")
@@ -204,8 +203,7 @@ def _simulation(ctx: ResolveContext, framework: Framework, world: int) -> Simula
         ctx.no_effect("--sim_level asks for no dry run", Settings.sim_rank_id)
         return None
     if framework is not Framework.MINDSPORE:
-        because = f"only MindSpore has dry runs, and this is {framework.value}"
-        ctx.no_effect(because, Settings.sim_level)
+        ctx.no_effect(f"only MindSpore has dry runs, and this is {framework.value}", Settings.sim_level)
         return None
     single = own if rank == -1 else rank
     if single is not None and single >= world:

@@ -86,8 +86,7 @@ def resolve_when_ready(settings: Settings, around: ProcessContext, say: Callable
         # A typing error should not be told after minutes of waiting.
         with suppress(NotFinished):
             resolve(settings, around)
-        patience = Patience(within_s=settings.rank_table_wait, pause=_pause, say=say)
-        ready = _ready(settings, around, patience)
+        ready = _ready(settings, around, Patience(within_s=settings.rank_table_wait, pause=_pause, say=say))
     return resolve(settings, ready)
 
 
@@ -101,8 +100,7 @@ def check_recovery(spec: RunSpec, environ: Mapping[str, str]) -> list[str]:
         from faultrun.configs.apply import check
         from faultrun.configs.target import doubtful_keys
 
-        originals = Path(spec.logs.log_dir).absolute() / "original"
-        results = check(spec.recovery.rewrites, originals=originals)
+        results = check(spec.recovery.rewrites, originals=Path(spec.logs.log_dir).absolute() / "original")
         copies = [result.copy for result in results if result.copy is not None]
         pointed(spec.command.script_args, environ, copies)
         doubts = [f"--rewrite: {line}" for line in doubtful_keys(results)]

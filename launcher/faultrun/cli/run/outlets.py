@@ -128,10 +128,9 @@ def without_secrets(spec: RunSpec) -> RunSpec:
     view = spec.view
     command, webhook = (HIDDEN if given else "" for given in (view.on_event, view.webhook))
     args = without_secret_values(spec.command.script_args)
-    shown = without_secret_words(spec.command.shown)
     return replace(
         spec,
-        command=replace(spec.command, script_args=args, shown=shown),
+        command=replace(spec.command, script_args=args, shown=without_secret_words(spec.command.shown)),
         view=replace(view, on_event=command, webhook=webhook),
     )
 

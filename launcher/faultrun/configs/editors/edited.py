@@ -40,8 +40,7 @@ def edited(text: str, patches: Sequence[Patch], *, before: str | None, after: st
 
 def replaced(text: str, start: int, end: int, new: str) -> Edited:
     """Put ``new`` in the place of the value ``text[start:end]``, which may be the same."""
-    patch = Patch(start=start, end=end, new=new)
-    return edited(text, [patch], before=text[start:end], after=new)
+    return edited(text, [Patch(start=start, end=end, new=new)], before=text[start:end], after=new)
 
 
 def twice(lines: Sequence[int]) -> EditRefused:
@@ -139,8 +138,7 @@ def put(trail: Trail, new: Node) -> Node:
     for container, at in reversed(trail):
         match container:
             case MappingNode(pairs=pairs):
-                pair = (pairs[at][0], new)
-                new = replace(container, pairs=(*pairs[:at], pair, *pairs[at + 1 :]))
+                new = replace(container, pairs=(*pairs[:at], (pairs[at][0], new), *pairs[at + 1 :]))
             case SequenceNode(items=items):
                 new = replace(container, items=(*items[:at], new, *items[at + 1 :]))
     return new

@@ -43,8 +43,7 @@ def edit(text: str, key: Key, value: Scalar) -> Edited:
         assert isinstance(parent, MappingNode), "nothing else lacks a name"
         name, spelled = _spelled(str(key.steps[-1]), text), _spelled(value, text)
         result = edited(text, [_insertion(text, parent, name, spelled)], before=None, after=spelled)
-        pair = (_scalar(name), _scalar(spelled))
-        expected = put(trail, replace(parent, pairs=(*parent.pairs, pair)))
+        expected = put(trail, replace(parent, pairs=(*parent.pairs, (_scalar(name), _scalar(spelled)))))
     prove(lambda: _read(result.text) == expected, result.line)
     return result
 

@@ -69,8 +69,7 @@ class _Edit:
         return edited(self._text, patches, before=before, after=spelled), put(trail, new)
 
     def _unchanged(self, node: Node, spelled: str) -> Edited:
-        line = line_of(self._text, node.start)
-        return Edited(text=self._text, line=line, before=spelled, after=spelled)
+        return Edited(text=self._text, line=line_of(self._text, node.start), before=spelled, after=spelled)
 
     def _insert(self, trail: Trail) -> tuple[Edited, Node]:
         parent, _ = trail.pop()

@@ -176,8 +176,7 @@ class RecipeFiller:
 
     def _given(self, name: str) -> str | None:
         """A field of the script's parsed arguments."""
-        spellings = (name, name.replace("_", "-"))
-        found = (argument_value(self.script.args, word) for word in spellings)
+        found = (argument_value(self.script.args, word) for word in (name, name.replace("_", "-")))
         return next((one for one in found if one is not None), None)
 
     def _configured(self, key: str) -> str | None:

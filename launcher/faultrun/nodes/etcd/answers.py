@@ -102,8 +102,7 @@ def read_answer(status: int, text: bytes) -> Json | Failure:
         return read_message(answer)
     said = text.decode(errors="replace").strip()[:300] or f"HTTP status {status} and nothing else"
     # A proxy in front of a member, or a member that has no gateway; the next one may do better.
-    code = _INVALID if status == 400 else _UNAVAILABLE
-    return Failure(code=code, message=said)
+    return Failure(code=_INVALID if status == 400 else _UNAVAILABLE, message=said)
 
 
 def read_message(message: Json) -> Json | Failure:

@@ -157,8 +157,7 @@ def _plan(given: CoordinatorInput, by_node: Mapping[NodeId, Stated], plan: Plan,
     for seat in plan.topology.nodes:
         boot, said = by_node[seat.node].boot, by_node[seat.node].statement
         node, addr, machine = seat.node, said.peer_addr, said.machine
-        entry = RosterEntry(node=node, slots=seat.slots, boot=boot, peer_addr=addr, machine=machine)
-        entries.append(entry)
+        entries.append(RosterEntry(node=node, slots=seat.slots, boot=boot, peer_addr=addr, machine=machine))
     roster = Roster(entries=tuple(entries))
     body = replace(plan, topology=Topology(nodes=()), boots=())
     before = given.common.header
@@ -190,8 +189,7 @@ def _put_body(body: Plan) -> Put:
 def _outdated(given: CoordinatorInput, header: PlanHeader) -> list[str]:
     """Parts that only the plan before named, and alarms that say of older incarnations that they are over."""
     before = given.common.header
-    alarms = given.common.alarms
-    keys = [alarm_key(one.incarnation) for one in alarms if one.incarnation < header.incarnation]
+    keys = [alarm_key(one.incarnation) for one in given.common.alarms if one.incarnation < header.incarnation]
     if before is not None and before.body not in ("", header.body):
         keys += [f"{folder}{before.body}" for folder in (BODIES, SMALL_BODIES)]
     if before is not None and before.last:

@@ -66,8 +66,7 @@ def _look(
     if again and not asked:
         looking = replace(header, phase=PlanPhase.LOOK, look=header.look + 1, missing=missing)
         looking = replace(looking, run_s=run_s, fewer=fewer, saved=given.saved)
-        what = f"look again, for the {looking.look}. time"
-        return guarded(given, what, Put(key=PLAN_KEY, value=looking))
+        return guarded(given, f"look again, for the {looking.look}. time", Put(key=PLAN_KEY, value=looking))
     behind = [fact.node for fact in seated if asked and fact.resume.look < header.look]
     return Waiting(reason=f"{', '.join(behind)} to look through the checkpoints again") if behind else None
 

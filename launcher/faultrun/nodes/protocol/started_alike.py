@@ -50,5 +50,4 @@ def _differing(here: str, there: str) -> str:
     ours, theirs = here.split("-"), there.split("-")
     if not len(ours) == len(theirs) == len(ASKED):  # of another version
         return "something else"
-    words = [name for name, one, other in zip(ASKED, ours, theirs, strict=True) if one != other]
-    return " and ".join(words)
+    return " and ".join(name for name, one, other in zip(ASKED, ours, theirs, strict=True) if one != other)

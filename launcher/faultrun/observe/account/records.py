@@ -186,8 +186,7 @@ def _who_stayed(plan: Plan) -> str:
         return "repaired in place, all processes stayed"
     if plan.missing:
         return f"{len(plan.kept)} of {several(plan.topology.world_size, 'rank')} stayed and trained on"
-    anew = plan.topology.world_size - len(plan.kept)
-    return f"{several(anew, 'rank')} replaced, {len(plan.kept)} stayed"
+    return f"{several(plan.topology.world_size - len(plan.kept), 'rank')} replaced, {len(plan.kept)} stayed"
 
 
 def what_happened(incident: Incident) -> str:

@@ -46,7 +46,6 @@ def what_it_saved(savings: Savings) -> str:
 
 def savings_document(savings: Savings) -> dict[str, Any]:
     """The savings as JSON-ready data. ``docs/what-it-saved.md`` describes it."""
-    assumed = savings.assumptions
     return {
         "text": what_it_saved(savings),
         "faults": savings.counted,
@@ -55,7 +54,7 @@ def savings_document(savings: Savings) -> dict[str, Any]:
         "unpaired_s": round(savings.unpaired_s, 3),
         "left_out": dict(savings.left_out),
         "cold_start_s": None if savings.cold_start_s is None else round(savings.cold_start_s, 3),
-        "assumptions": {**asdict(assumed), "launcher": _launcher(savings)},
+        "assumptions": {**asdict(savings.assumptions), "launcher": _launcher(savings)},
         "here": _cost(savings.here),
         "by_hand": {**_cost(savings.by_hand), "saved_device_hours": _hours(savings.device_s_by_hand)},
         "launcher": _by_launcher(savings),

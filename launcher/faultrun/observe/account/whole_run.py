@@ -24,13 +24,12 @@ def whole_run(accounts: Sequence[Account]) -> Account:
             faults.setdefault(fault.number, replace(fault, at_s=fault.at_s + later_s))
         for life in other.lives:
             lives.setdefault(life.number, _shifted(life, later_s))
-    steps = [one.high_step for one in accounts if one.high_step is not None]
     return replace(
         most,
         faults=[faults[number] for number in sorted(faults)],
         lives=[lives[number] for number in sorted(lives)],
         restarts=max(one.restarts for one in accounts),
-        high_step=max(steps, default=None),
+        high_step=max((one.high_step for one in accounts if one.high_step is not None), default=None),
     )
 
 

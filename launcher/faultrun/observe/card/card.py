@@ -159,8 +159,7 @@ def _who(card: Card) -> str:
         return f"node {card.incident.node}" if card.incident.node else "another node"
     if card.incident.cause in (Cause.NODE, Cause.FENCE):
         return f"node {card.incident.node}"
-    several = bool(card.incident.at_utc)
-    scheduler = f"scheduler of node {card.incident.node}" if several else "scheduler"
+    scheduler = f"scheduler of node {card.incident.node}" if card.incident.at_utc else "scheduler"
     return "all workers" if card.incident.ordered else scheduler
 
 

@@ -128,8 +128,7 @@ class ConsoleReporter:
             case ConfigRewritten(file=file, key=key, after=after):
                 self._say(f"rewrote {file}: {key} = {after}")
             case IncarnationStarted(incarnation=life, ranks=ranks, master_port=port):
-                ended = step.state.life.finished
-                words = running_words(ranks, step.state.plan, port, self._parked, ended)
+                words = running_words(ranks, step.state.plan, port, self._parked, step.state.life.finished)
                 self._say(f"incarnation {life}: {words}")
                 self._cards.running(event.at_s)
                 self._begun = True

@@ -201,8 +201,7 @@ def _dots(picture: Picture, faults: Sequence[Mapping[str, Any]], y: float, scale
     for fault, x, (before, after) in zip(faults, places, neighbours, strict=True):
         what = str(fault["what"]).split("\n", 1)[0][:100]
         title = f"incident {fault['number']}: {who(fault)} {what}, after {span(fault['at_s'])}"
-        style = "hung" if fault["cause"] == _HUNG else "died"
-        picture.dots.append(Dot(x=x, y=y, style=style, title=title))
+        picture.dots.append(Dot(x=x, y=y, style="hung" if fault["cause"] == _HUNG else "died", title=title))
         text = str(fault["number"])
         room = _ROOM_BESIDE_DOT + _ROOM_OF_DIGIT * len(text)
         if min(after, 100) - x >= room:

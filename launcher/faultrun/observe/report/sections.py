@@ -83,8 +83,7 @@ def _fill(section: Section, path: str, name: str, value: object) -> None:
         case Mapping():
             alike = _alike(value)
             if any(value[key][name] for key in alike for name in value[key]):
-                rows = [{"": label(key), **value[key]} for key in alike]
-                section.tables.append(_table(name, rows))
+                section.tables.append(_table(name, [{"": label(key), **value[key]} for key in alike]))
             for key, one in value.items():
                 if key not in alike:
                     inner = f"{name}: {label(key)}" if name else label(key)

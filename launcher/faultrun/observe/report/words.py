@@ -89,8 +89,7 @@ def unknown(report: Mapping[str, Any]) -> str:
 
 def no_recovery(report: Mapping[str, Any]) -> tuple[str, str]:
     """What to say instead of a length where no recovery has one, and why."""
-    seen = {one["end"] for one in report["incidents"]}
-    if seen & {RUNNING_AGAIN, SUPERVISOR_LOST}:
+    if {one["end"] for one in report["incidents"]} & {RUNNING_AGAIN, SUPERVISOR_LOST}:
         return "unknown", "not known when training went on"
     return "none", "training did not go on"
 

@@ -63,9 +63,8 @@ def rank_states(
         phase = WorkPhase.UNKNOWN if seen is None else phase_of(seen.phase)
         may_live = worker.end is None and processes_are_here
         usage = _usage(worker.pid, run_id) if may_live and worker.pid else None
-        now_s = time.monotonic()
         # A monotonic time from before a reboot, or of another machine, may lie in the future.
-        age_s = now_s - seen.at_monotonic_s if seen is not None and usage is not None else None
+        age_s = time.monotonic() - seen.at_monotonic_s if seen is not None and usage is not None else None
         age_s = age_s if age_s is not None and age_s >= 0 else None
         states.append(
             RankState(

@@ -47,8 +47,7 @@ def fitted(status: RunStatus, console: Console) -> Layout:
     width, height = console.size
     head = _head(status, width, leave_out=_LESS_IMPORTANT if height < _SHORT else ())
     head_lines = len(console.render_lines(head, console.options.update(width=width, height=None)))
-    room = max(1, height - head_lines - 4)
-    shown = table(status, room)
+    shown = table(status, max(1, height - head_lines - 4))
     body = Layout(_drawn(shown, width))
     foot = Text(f" {shown.left_out}", style="dim", no_wrap=True, overflow="ellipsis")
     keys = Text(" Ctrl-C leaves; the run goes on", style="dim", no_wrap=True)

@@ -118,8 +118,7 @@ def seen_devices(devices: Sequence[int], environ: Mapping[str, str], dev: Path) 
     is device 0), and then once more those that ``ASCEND_RT_VISIBLE_DEVICES`` lists.
     """
     present = sorted(int(name.removeprefix("davinci")) for name in device_files(dev, "npu"))
-    visible = environ.get(_VISIBLE, "").split(",")
-    listed = sorted({int(part) for part in visible if part.strip().isdigit()})
+    listed = sorted({int(part) for part in environ.get(_VISIBLE, "").split(",") if part.strip().isdigit()})
     return _renumbered(_renumbered(tuple(devices), present), listed)
 
 

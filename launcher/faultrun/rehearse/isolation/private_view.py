@@ -60,8 +60,7 @@ def enter(scratch: Path, outputs: Sequence[str] = ()) -> None:
     _separate()
     _mount("none", "/", "", _MS_REC | _MS_PRIVATE, "")
     mounts = visible(Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines())
-    by_path = {one.path: one for one in mounts}
-    builder = _Builder(folders=above, root=root, scratch=scratch, mounts=by_path)
+    builder = _Builder(folders=above, root=root, scratch=scratch, mounts={one.path: one for one in mounts})
     try:
         builder.show("/")
         _mount(str(shared), f"{root}{shared}", "", _MS_BIND, "")

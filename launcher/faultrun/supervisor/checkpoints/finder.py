@@ -254,8 +254,7 @@ class CheckpointFinder:
         # Workers run in our own working directory, so a path that they say is relative to it.
         wanted = Path(path).absolute()
         self._catalog.adopt(str(wanted.parent))
-        entries = self._catalog.scan().entries
-        entry = next((one for one in entries if Path(one.path) == wanted), None)
+        entry = next((one for one in self._catalog.scan().entries if Path(one.path) == wanted), None)
         if entry is None:
             return Verdict(whole=False, why="no checkpoint in a known format", depth=Depth.NAME)
         return self._catalog.verify(entry)

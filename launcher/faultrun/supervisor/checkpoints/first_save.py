@@ -74,8 +74,7 @@ class FirstSaveWatch:
 
     def _confirm(self, life: int, wait_s: float) -> Iterable[Event]:
         """Look once more, a moment after a look that has seen something new."""
-        at_s = self._reactor.now() + wait_s
-        self._reactor.call_at(at_s, lambda: self._once_more(life, wait_s))
+        self._reactor.call_at(self._reactor.now() + wait_s, lambda: self._once_more(life, wait_s))
         return ()
 
     def _once_more(self, life: int, waited_s: float) -> Iterable[Event]:

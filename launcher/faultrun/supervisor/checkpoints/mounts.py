@@ -93,6 +93,5 @@ def _mount_of(root: str) -> str:
 
 def _kept(path: Path) -> dict[str, str]:
     with suppress(OSError, ValueError, AttributeError):
-        said = json.loads(path.read_text())
-        return {str(root): str(mount) for root, mount in said.items()}
+        return {str(root): str(mount) for root, mount in json.loads(path.read_text()).items()}
     return {}

@@ -63,8 +63,7 @@ class ReadAhead:
     def _later(self, life: int) -> None:
         now_s = self._reactor.now()
         interval_s = min(_LATEST_S, max(_SOONEST_S, _SHARE * (now_s - self._began_s)))
-        at_s = now_s + max(interval_s, _COST * self._took_s)
-        self._reactor.call_at(at_s, lambda: self._again(life))
+        self._reactor.call_at(now_s + max(interval_s, _COST * self._took_s), lambda: self._again(life))
 
     def _again(self, life: int) -> Iterable[Event]:
         if life == self._life and not self._too_many:

@@ -69,8 +69,7 @@ class NextNode:
             self._shards.clear()
             self.lost, self._goes_out = frozenset(), False
         if self._shards & frozenset(self._ranks):
-            at_s = self._reactor.now() + _AFTER_START_S
-            self._reactor.call_at(at_s, lambda: self._send_kept(plan))
+            self._reactor.call_at(self._reactor.now() + _AFTER_START_S, lambda: self._send_kept(plan))
 
     def _moved(self, before: Plan | None) -> frozenset[int]:
         """Ranks with copies here whose place another supervisor has now.

@@ -56,8 +56,7 @@ class Newcomers:
     def park(self, order: ParkStandby) -> None:
         """Have a standby run the program as its rank up to its first step, and wait there for survivors."""
         if self._model is not None:
-            launch = self._parked_launch(*self._model, order)
-            self._standbys.park(order, launch, self._env.fork_server)
+            self._standbys.park(order, self._parked_launch(*self._model, order), self._env.fork_server)
 
     def free_survivors(self, order: FreeSurvivors) -> None:
         """Free the survivors from the group that has lost a rank; they wait until they ``meet`` newcomers.

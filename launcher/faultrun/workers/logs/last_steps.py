@@ -28,10 +28,9 @@ class LastSteps:
 
 def last_steps(logs: LogFiles, ranks: Sequence[int]) -> LastSteps:
     """How far ``ranks``, whose places in the page are in this order, are now or were at their end."""
-    page = progress_of(logs)
     reported = tuple(
         RankStep(rank=rank, step=seen.step, epoch=seen.epoch if seen.epoch >= 0 else None)
-        for rank, seen in zip(ranks, page, strict=False)
+        for rank, seen in zip(ranks, progress_of(logs), strict=False)
         if seen is not None
     )
     files = [logs.progress, *(logs.worker(rank) for rank in ranks)]

@@ -46,8 +46,7 @@ class MindFormers:
 
     def read(self, entry: Entry) -> Entry:
         """Epoch and steps from ``common.json``; it has no world size, for any can load it."""
-        told = _json(entry.path, _COMMON)
-        return with_progress(entry, told.items())
+        return with_progress(entry, _json(entry.path, _COMMON).items())
 
     def verify(self, entry: Entry, look: Look) -> Verdict:
         """Look for every file that is named, then into each. May raise Unreadable, with the name."""

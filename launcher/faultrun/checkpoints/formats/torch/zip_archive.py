@@ -68,8 +68,7 @@ class _Archive:
 
 def peek_zip(file: OpenFile) -> Peeked:
     """Look into the archive's ``data.pkl``, which torch writes first. Raises Unreadable; proves nothing."""
-    header = file.read(0, _LOCAL.size)
-    name_length, extra_length = _LOCAL.unpack(header)[-2:]
+    name_length, extra_length = _LOCAL.unpack(file.read(0, _LOCAL.size))[-2:]
     if file.read(_LOCAL.size, name_length).endswith(b"/data.pkl"):
         return peek_file(file, _LOCAL.size + name_length + extra_length)
     archive = _read_archive(file)
