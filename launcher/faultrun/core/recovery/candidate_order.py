@@ -77,8 +77,12 @@ def moments(entries: Iterable[Entry]) -> list[Moment]:
 
 
 def _saved_together(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """``entries`` of one moment, apart where they were seen to be of two saves; the rest is of the oldest."""
-    oldest, *newer = sorted({one.written for one in entries} - {0}) or [0]
+    """``entries`` of one moment, apart where they were seen to be of two saves; the rest is of the oldest.
+
+    Those that tell their incarnation prove by it which are of one save.
+    """
+    told = all(one.incarnation is not None for one in entries)
+    oldest, *newer = sorted({0 if told else one.written for one in entries} - {0}) or [0]
     yield [one for one in entries if not oldest or one.written in {oldest, 0}]
     yield from ([one for one in entries if one.written == at] for at in newer)
 

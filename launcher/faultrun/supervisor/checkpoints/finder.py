@@ -142,7 +142,8 @@ class CheckpointFinder:
     def _written_early(self, request: FindRecoveryPoint, seen: SavesSeen) -> list[Entry]:
         """What the script wrote before it began to train: fetched weights, a cache.
 
-        What tells a step is a save even so, if the run had come to it by the first step that was told then.
+        What tells a step is a save even so, if the run had come to it by the first step that was told then,
+        or if none was: a script may print no steps.
         """
         asked = self._spec.recovery.resume is Resume.ALWAYS or self._spec.recovery.formats
         if asked or len(self._spec.topology.nodes) > 1:
@@ -155,7 +156,7 @@ class CheckpointFinder:
             ]
             no_save = self._saves.whole and (one.path in prepared or not prepared.isdisjoint(early))
             if one.identity.tells and early:
-                no_save = not one.identity.told_by(*first[early[0]])
+                no_save = first[early[0]] != (None, None) and not one.identity.told_by(*first[early[0]])
             elif one.identity.tells:  # an earlier supervisor saw it
                 came = one.identity.told_by(request.reached, None)
                 no_save = one.path in prepared and not (came or seen.saves)
