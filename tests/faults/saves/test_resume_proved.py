@@ -3,8 +3,6 @@
 import signal
 import sys
 
-import pytest
-
 from faultrun.core.humanize import span
 from support.checkpoints.ckpt_bytes import ckpt
 from support.runs import Launcher, Run
