@@ -48,8 +48,9 @@ _SPELLED = re.compile(
 _EPOCH_AND_STEP = re.compile(r".+-\d+_\d+(?:_breakpoint)?\.ckpt")
 _POWERS = {"k": 3, "m": 6, "g": 9}
 _BEGIN_OF_STEP = re.compile(r"(?:^|[^a-z])(?:step|iter|iteration)[-_=]?\d", re.IGNORECASE)
+_ALL_OF_AN_EPOCH = _ALL_OF_A_NUMBER.replace("_", "", 1)  # behind ``epoch_0_100`` stands a step
 _EPOCH = re.compile(
-    rf"(?:^|[^a-z])(?P<word>epoch|ep)[-_=]?(?P<number>\d{{1,9}}){_ALL_OF_A_NUMBER}", re.IGNORECASE
+    rf"(?:^|[^a-z])(?P<word>epoch|ep)[-_=]?(?P<number>\d{{1,9}}){_ALL_OF_AN_EPOCH}", re.IGNORECASE
 )
 # DeepSpeed's mp_rank and pp_rank are places in a grid, not global ranks.
 _RANK = re.compile(r"(?:^|[-.]|(?<![mpdte]p)_)rank[-_]?(\d{1,6})(?!\d)", re.IGNORECASE)

@@ -6,7 +6,7 @@ The number is in the files' names, or in the name of a folder that they lie in. 
 import os
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -129,9 +129,13 @@ def saves_by_number(
         one_rank = [name for name in files if ranks.get(name) is None]
         called |= {name: called[name] + no_number(rank_told(name)) for name in one_rank}
         masks = _varying(called.values())
+        places = Counter((_split(one)[0], step_in(plainly_numbered(one))) for one in {*called.values()})
+        several = {mask for (mask, told), count in places.items() if told is not None and count > 1}
         for name, known in files.items():
             at = called[name]
-            numbered = _in_folder(unit, at) if unit is not None else _by_name(listing.path, at, masks)
+            numbered = (
+                _in_folder(unit, at) if unit is not None else _by_name(listing.path, at, masks, several)
+            )
             if numbered is None:
                 continue
             place, number, member = numbered
@@ -243,12 +247,17 @@ def _in_folder(unit: _Unit, name: str) -> tuple[SavePlace, Number, str]:
     return SavePlace(unit.parent, unit.counts), unit.number, f"{unit.inside}{member}"
 
 
-def _by_name(folder: str, name: str, masks: _Masks) -> tuple[SavePlace, Number, str] | None:
+def _by_name(
+    folder: str, name: str, masks: _Masks, several: Collection[str]
+) -> tuple[SavePlace, Number, str] | None:
+    """``several``: names that say one epoch for several saves, which another number tells apart."""
     mask, numbers = _split(name)
     columns = masks.get(_PART_NUMBER.sub("*", mask), ())
     told = step_in(plainly_numbered(name))
     if not columns and told is None:
         return None
     counts, number = ("", tuple(numbers[at] for at in columns)) if told is None else (told[0], (told[1],))
+    if told is not None and mask in several:
+        number = (told[1], *(numbers[at] for at in columns if at != numbers.index(told[1])))
     kept = iter("#" if at in columns else str(one) for at, one in enumerate(numbers))
     return SavePlace(folder, counts), number, re.sub("#", lambda _: next(kept), mask)
