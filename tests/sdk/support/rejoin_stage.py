@@ -262,7 +262,7 @@ class RejoinStage:
             "store": self._store(self.incarnation),
             "page": f"{self.folder}/progress_{self.incarnation}:{rank.number}",
             "timeout_s": 30,
-            "newcomers": [] if self.all_stayed else [-1],
+            **self._of_others(),
         }
         memory = self._memories.get(rank.number) if rank.is_newcomer and first else None
         if memory is None:
@@ -271,6 +271,10 @@ class RejoinStage:
             if self.damages:
                 _damage(memory)
             socket.send_fds(rank.peer, [message("join", **fields, fds=1)], [memory])
+
+    def _of_others(self) -> dict[str, Any]:
+        """What ``join`` says of the other ranks."""
+        return {"newcomers": [] if self.all_stayed else [-1]}
 
     def _ended(self, rank: Rank, pidfd: int) -> None:
         at_s = time.monotonic()

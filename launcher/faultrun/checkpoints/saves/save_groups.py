@@ -75,7 +75,8 @@ def grouped(
     missed in the next if training went on after that. Where members come late, the two newest saves may be
     unfinished: neither tells what a save has.
     """
-    found, seen = with_ranks(entries, run.seen, run.world_size, roots), run.seen
+    found = with_ranks(entries, run.seen, run.world_size, roots)
+    seen = _of_workers(run.seen, run.world_size, roots)
     telling = {path for path, one in found.items() if tells_inside(one, roots)}
     beside: dict[str, tuple[str, ...]] = {}
     saves = saves_by_number(found, members, (listings, run.strangers), roots, seen, run.world_size)
@@ -119,6 +120,19 @@ def grouped(
     order = _order(saves, beside, run.order or {})
     entries = [replace(one, written=order[one.path]) if one.path in order else one for one in found.values()]
     return Grouped(at_steps(entries, seen, roots), beside, loose)
+
+
+def _of_workers(seen: SavesSeen, world_size: int, roots: Sequence[str]) -> SavesSeen:
+    """``seen`` without files of other ranks where names count beyond the workers: those are no ranks."""
+    told = {
+        one: [int(rank) for path in one.paths + one.ranks for rank in _whose(path, roots) if rank]
+        for one in seen.saves
+    }
+    saves = (
+        replace(one, ranks=()) if max(told[one], default=0) >= (world_size or sys.maxsize) else one
+        for one in seen.saves
+    )
+    return replace(seen, saves=tuple(saves))
 
 
 def _order(saves: _Saves, beside: Mapping[str, Sequence[str]], written: Mapping[str, int]) -> dict[str, int]:

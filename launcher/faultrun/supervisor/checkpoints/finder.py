@@ -158,8 +158,8 @@ class CheckpointFinder:
             if one.identity.tells and early:
                 no_save = first[early[0]] != (None, None) and not one.identity.told_by(*first[early[0]])
             elif one.identity.tells:  # an earlier supervisor saw it
-                came = one.identity.told_by(request.reached, None)
-                no_save = one.path in prepared and not (came or seen.saves)
+                beyond = request.reached is not None and not one.identity.told_by(request.reached, None)
+                no_save = one.path in prepared and beyond and not seen.saves
             found += [one] if no_save and one.run_id is None else []
         return found
 

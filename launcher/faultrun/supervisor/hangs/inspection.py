@@ -4,7 +4,6 @@ Runs in a thread of its own and is bounded: neither a slow debugger nor a hung
 disk keeps the loop from acting on what is known.
 """
 
-import shutil
 import signal
 import threading
 import time
@@ -173,7 +172,7 @@ class Inspector:
         if acts(verdict, order.suspicion):
             return self._log_dir / f"incident_{order.number}"
         self._warnings += 1
-        shutil.rmtree(self._dump_dir / f"warning_{self._warnings - _KEPT}", ignore_errors=True)
+        _remove(self._dump_dir / f"warning_{self._warnings - _KEPT}")
         return self._dump_dir / f"warning_{self._warnings}"
 
     def _looked(
@@ -250,6 +249,13 @@ class Inspector:
             writer.start()
             writer.join(_WRITE_S)
         return bool(done)
+
+
+def _remove(folder: Path) -> None:
+    with suppress(OSError):
+        for file in tuple(folder.iterdir()):
+            file.unlink()
+        folder.rmdir()
 
 
 def _moment(workers: Mapping[int, Process]) -> _Moment:
