@@ -41,7 +41,8 @@ _STEP = re.compile(
     re.IGNORECASE,
 )
 _SPELLED = re.compile(
-    r"(?<!\d)(?<!\d\.)(?:(?P<groups>\d{1,3}(?:[,']\d{3})+|(?<=(?:step|iter|tion)[-_=])\d+(?:_\d{3})+)(?!\d)"
+    r"(?<!\d)(?<!\d\.)(?:(?P<groups>\d{1,3}(?:[,']\d{3})+"
+    r"|(?:(?<=(?:step|iter|tion)[-_=])|(?<![\w.]))[1-9]\d{0,2}(?:_\d{3})+)(?!\d)"
     r"|(?P<digits>\d+(?:\.\d+)?)(?:e(?P<power>\+?\d{1,2})(?!\d)|(?P<unit>[kmg])(?![a-z])))",
     re.IGNORECASE,
 )
