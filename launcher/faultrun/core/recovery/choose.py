@@ -108,14 +108,7 @@ def choose(
         if need.world.elastic:
             point = replace(point, fixed_by=_fixed_by(answer, moment, need))
         if len(point.files) < need.world.size:
-            one = answer[0][1]
-            told = (
-                one.run_id,
-                *one.life,
-                one.world_size,
-                *(() if one.incarnation is not None else (one.session,)),
-            )
-            point = replace(point, part_of=" ".join(map(str, told)))
+            point = replace(point, part_of=_state_of(answer[0][1]))
         return Chosen(point=point, refused=(*refused, *foreign))
     if not ours and not broken:
         return NothingFound(refused=tuple(foreign))
@@ -299,6 +292,12 @@ def _coherent_sets(fit: Sequence[Entry], groups: Sequence[Group]) -> Iterator[Se
 def _life(entry: Entry) -> tuple[object, ...]:
     """What files of one state have in common; telling nothing is not the same as telling the same."""
     return (entry.run_id, entry.life, entry.epoch, entry.world_size)
+
+
+def _state_of(entry: Entry) -> str:
+    """What files of one state on the disks of several nodes have in common, beside step and epoch."""
+    told = (entry.run_id, *entry.life, entry.world_size)
+    return " ".join(map(str, told if entry.incarnation is not None else (*told, entry.session)))
 
 
 def _pick(
