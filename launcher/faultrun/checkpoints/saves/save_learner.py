@@ -219,17 +219,18 @@ class SaveLearner:
 
         Any other is a late one.
         """
-        kind = next((kind for kind, one in save.files.items() if one == path), "#")
-        number, again = self._kind(path)[1], self._begin_again(save, step)
+        (kind, number), rank, again = self._kind(path), path in save.ranks, self._begin_again(save, step)
+        kind = next((kind for kind, one in save.files.items() if one == path), kind if rank else "#")
         save.late |= "#" in kind and not again
-        if (again or "#" not in kind) and len(save.files) > 1:
-            del save.files[kind]
+        if (again or "#" not in kind) and (rank or len(save.files) > 1):
+            alike = {one for one in save.ranks if of_any_rank(one) == of_any_rank(path)}
+            alike = {path} if rank else alike
+            save.files = {one: there for one, there in save.files.items() if there != path}
             after = self._saves.index(save) + 1
             beside = [one for one in self._saves[after:] if one.is_at(step) and one.takes(kind, number)]
             other = beside[0] if beside else GrowingSave(step=step, at=self._writes if again else save.at)
             other.files[kind], other.moved = path, other.moved | save.moved
-            alike = {one for one in save.ranks if of_any_rank(one) == of_any_rank(path)}
-            save.ranks, other.ranks = save.ranks - alike, other.ranks | alike
+            save.ranks, other.ranks = save.ranks - alike, other.ranks | (alike - {path})
             other.numbers |= set() if number is None else {number}
             self._saves[after:after] = [] if beside else [other]
             self._keep()
