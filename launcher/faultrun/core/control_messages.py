@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from faultrun.model.events import Event
-from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspFailed, GaspSaved
+from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspFailed, GaspSaved, SaveAwaited
 from faultrun.model.observed.rejoin import MemoryFaultFound, RankCannotRejoin, RankCanRejoin, RankRejoined
 from faultrun.model.observed.standby import MemoryUsed
 
@@ -41,6 +41,8 @@ def said(content: Mapping[str, Any], rank: int, incarnation: int, at_s: float) -
         sizes = {word: whole(content.get(word)) or 0 for word in words}
         device = short(content.get("device", ""))
         return MemoryUsed(at_s=at_s, incarnation=incarnation, rank=rank, device=device, **sizes)
+    if kind == "awaits_gasp":
+        return SaveAwaited(at_s=at_s, incarnation=incarnation, rank=rank)
     if kind == "failed":
         return GaspFailed(at_s=at_s, incarnation=incarnation, rank=rank, why=short(content.get("why", "")))
     return None

@@ -11,6 +11,7 @@ worker -> supervisor
     ack     {step?}                               the gasp request was heard; newest consistent step, if any
     saved   {path, step, size_bytes, took_s, digest, replica_group, stopping}   an empty group: all ranks
     failed  {why}
+    awaits_gasp {}                                a collective broke, and no request has come for a while
     can_rejoin {incarnation, trains_on?, waits?}  from now on this process outlives the death of a peer;
                                                   ``trains_on``: why it cannot share out a missing peer's
                                                   samples, "" where it can; without it it was not asked to;

@@ -1,10 +1,13 @@
 """Who failed first: what cannot be faked, then the ranks' own accounts, then the kernel's order."""
 
 from faultrun.core.diagnosis.diagnose import first_to_fail
+from faultrun.model.actions import RequestGasp
 from faultrun.model.events import WorkerExit
 from faultrun.model.exits import Exited, ExitStatus, Signaled
+from faultrun.model.incident import Cause
+from faultrun.model.observed.dying_gasp import SaveAwaited
 from faultrun.model.observed.evidence import DeathNote, FaultClass, Finding, Raised
-from support.stories.story import NODE
+from support.stories.story import NODE, Story
 
 NEVER = 1e9
 FAILED = Exited(code=1)
@@ -80,3 +83,26 @@ def test_where_all_tell_of_a_lost_peer_the_first_is_named_with_that_doubt() -> N
 def test_a_sigkill_needs_no_words() -> None:
     exits = (exit_of(0, 5.0), exit_of(3, 5.1, Signaled(signum=9)))
     assert blamed(*exits, notes=(raised(0, 4.0),)) == (3, "no rank ends like this only because a peer died")
+
+
+def test_who_waits_to_be_asked_has_all_save_and_the_rank_that_left_with_0_is_blamed() -> None:
+    story = Story(3).begins().returned(0, 0)
+    story.now(SaveAwaited, rank=1)
+    assert [request.ranks for request in story.performed(RequestGasp)] == [frozenset({1, 2})]
+    story.killed(1, after_s=40).returned(2, 1).drained()
+    incident = story.incident
+    assert (incident.cause, incident.rank, incident.followers) == (Cause.EXIT, 0, (1, 2))
+    assert incident.explanation == "left with exit code 0 while the others trained on"
+
+
+def test_who_waits_for_a_rank_that_is_killed_only_later_follows_that() -> None:
+    story = Story(3).begins().returned(0, 0)
+    story.now(SaveAwaited, rank=1).killed(2).returned(1, 1).drained()
+    assert (story.incident.cause, story.incident.rank) == (Cause.SIGNAL, 2)
+
+
+def test_a_broken_connection_without_a_death_is_said_to_be_one() -> None:
+    story = Story(2).begins().reported(r0=7, r1=7)
+    story.now(SaveAwaited, rank=1).killed(0, after_s=40).killed(1).drained()
+    assert (story.incident.cause, story.incident.rank, story.incident.followers) == (Cause.EXIT, 1, (0,))
+    assert story.incident.explanation == "lost a peer, and no rank of this node had failed"

@@ -121,6 +121,14 @@ def test_a_frozen_survivor_is_woken_and_saves_when_it_is_the_only_one_that_can(l
     assert "not saved: rank 0: ValueError: no such luck" in run.card(1)
 
 
+def test_what_a_rank_that_left_with_0_leaves_behind_is_saved(launcher: Launcher) -> None:
+    run = counting(launcher, "left")
+    assert run.ends() == 0
+    assert {line["step"] for line in run.events("GaspSaved")} == {5}
+    assert "rank 0 of 3 exited with code 0 at step 5   failed first; ranks 1 2 stopped" in run.card(1)
+    assert run.log(1, 1).splitlines()[0] == "from 5"
+
+
 def test_a_survivor_that_stays_frozen_is_killed_at_the_deadline(launcher: Launcher) -> None:
     run = counting(launcher, "unable-0", "freezes-2", options=("--grace=2s",)).trains(range(3))
     run.kill(1)

@@ -60,6 +60,10 @@ def main() -> None:
             threading.Event().wait(0.02)
         if (int(TROUBLE) >= LIFE or "stays" in WORDS) and STANDS_STILL_AT.get(LIFE) == n:
             print("ready", flush=True)
+            if "left" in words() and RANK == 0:
+                sys.exit(0)
+            if "left" in words():
+                raise ConnectionResetError("Connection closed by peer")
             while True:
                 signal.pause()
     print("done", flush=True)

@@ -22,6 +22,7 @@ from faultrun.model.run import RunState
 from faultrun.model.topology import node_folder
 
 LEFT_EARLY = "left with exit code 0 while the others trained on"
+LOST_A_PEER = "lost a peer, and no rank of this node had failed"
 _MISSED = "left with exit code 0 while the others waited to meet it"
 
 
@@ -143,8 +144,10 @@ def _judged(
         what = f"{incident.cause.value}: {without_numbers(explanation)}"
         signature = Signature(what=what, step=_step_of(incident, steps))
         return replace(incident, followers=followers, signature=signature)
-    if incident.status == Exited(code=0):
-        return _concluded_left(incident, faults, notes, _step_of(incident, steps))
+    theirs = [one for one in faults if one.status != KILLED or one.at_s < ours_from_s]
+    hard = [one for one in theirs if is_hard(one.status)]
+    if not (theirs if incident.status is None else hard or incident.status != Exited(code=0)):
+        return _concluded_as_told(incident, faults, notes, _step_of(incident, steps))
     first, blamed_by = first_to_fail(exits, notes, ours_from_s)
     others = [exit_ for exit_ in faults if exit_ is not first]
     together = tuple(sorted(one.rank for one in others if _died_too(one, first, ours_from_s)))
@@ -167,18 +170,19 @@ def _judged(
     return replace(incident, signature=_signature(incident, _step_of(incident, steps)))
 
 
-def _concluded_left(
+def _concluded_as_told(
     incident: Incident, faults: list[WorkerExit], notes: tuple[DeathNote, ...], step: int | None
 ) -> Incident:
     """The blame stands: the others are told to leave, and how they do so says nothing."""
-    note = next((note for note in notes if note.rank == incident.rank), None)
-    return replace(
+    note = next((note for note in notes if note.rank == incident.rank), None) or DeathNote(rank=0)
+    told = replace(
         incident,
-        followers=tuple(sorted(exit_.rank for exit_ in faults)),
-        last_line=note.last_line if note is not None else "",
-        blamed_by="the others had registered, and only this rank had left",
-        signature=Signature(what=incident.explanation, step=step),
+        followers=tuple(sorted(exit_.rank for exit_ in faults if exit_.rank != incident.rank)),
+        last_line=note.last_line,
+        raised=note.raised if incident.status is None else None,
+        blamed_by="the others waited for it, and only this rank had left" if incident.status else "",
     )
+    return replace(told, signature=_signature(told, step))
 
 
 def _signature(incident: Incident, step: int | None) -> Signature:

@@ -173,6 +173,8 @@ def _decide_in_phase(state: RunState, event: Event) -> Step:  # noqa: C901, PLR0
             return drain.fault(state, event)
         case _, agreement.IncarnationOver():
             return drain.over_elsewhere(state, event)
+        case Phase.RUNNING, dying_gasp.SaveAwaited():
+            return drain.awaited(state, event)
         # Nothing moves.
         case Phase.RUNNING, hang.HangSuspected():
             return hang_response.look_into(state, event)

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from faultrun.core.diagnosis.diagnose import (
     KILLED,
+    LEFT_EARLY,
+    LOST_A_PEER,
     conclude,
     exit_code_of,
     is_hard,
@@ -20,7 +22,13 @@ from faultrun.model.events import Drained, HelperExit, SpawnFailed, Timer, Worke
 from faultrun.model.exits import Exited
 from faultrun.model.incident import Cause, Incident, Save
 from faultrun.model.observed.agreement import IncarnationOver, MembershipLost
-from faultrun.model.observed.dying_gasp import GaspAcknowledged, GaspFailed, GaspSaved, GaspVerified
+from faultrun.model.observed.dying_gasp import (
+    GaspAcknowledged,
+    GaspFailed,
+    GaspSaved,
+    GaspVerified,
+    SaveAwaited,
+)
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.run import Drain, Phase, RunState, Step
 from faultrun.model.spec.windows import NO_TIME, Deadline
@@ -49,6 +57,15 @@ def fault(state: RunState, event: WorkerExit | HelperExit | SpawnFailed) -> Step
             state = never_started(state, event)
     who = "the workers" if incident.rank is None else f"rank {incident.rank}"
     return open_drain(state, incident, f"{who}: {incident.explanation}")
+
+
+def awaited(state: RunState, event: SaveAwaited) -> Step:
+    """A rank lost a peer that has not failed: it left with exit code 0, or only the connection broke."""
+    left = next((one.rank for one in state.life.exits if one.clean), None)
+    rank, why = (event.rank, LOST_A_PEER) if left is None else (left, LEFT_EARLY)
+    incident = new_incident(state, event.at_s, Cause.EXIT, why, rank)
+    incident = replace(incident, status=None if left is None else Exited(code=0))
+    return open_drain(state, incident, f"rank {rank} {why}")
 
 
 def never_started(state: RunState, event: SpawnFailed) -> RunState:

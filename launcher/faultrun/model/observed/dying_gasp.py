@@ -72,5 +72,12 @@ class GaspFailed(Fact):
     why: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveAwaited(Fact):
+    """A collective of ``rank`` broke, no peer is known to have failed, and it waits to be asked to save."""
+
+    rank: int
+
+
 _Answer = GaspAcknowledged | GaspSaved | GaspVerified | GaspFailed
-GaspEvent = GaspRequested | _Answer | SaveRequested | SaveSeen
+GaspEvent = GaspRequested | _Answer | SaveRequested | SaveSeen | SaveAwaited

@@ -35,7 +35,7 @@ from faultrun.model.exits import Signaled
 from faultrun.model.incident import Cause
 from faultrun.model.line_tone import Tone, toned
 from faultrun.model.observed.agreement import IncarnationOver, MembershipLost, OwnNodeAside, PlanElsewhere
-from faultrun.model.observed.dying_gasp import GaspRequested, GaspSaved
+from faultrun.model.observed.dying_gasp import GaspRequested, GaspSaved, SaveAwaited
 from faultrun.model.observed.elastic import NodesWaiting
 from faultrun.model.observed.hang import HangDetected, HangElsewhere, HangWarned, PauseOver
 from faultrun.model.observed.mindspore_rendezvous import RankMissed
@@ -165,7 +165,7 @@ class ConsoleReporter:
             case WorkerExit(clean=True, status=Signaled() as status) if step.state.life.incident is None:
                 how = f"{describe(status)}, after it was done; it counts as finished"
                 self._warn(f"rank {event.rank} (pid {event.pid}) {how}")
-            case WorkerExit() | HelperExit() | SpawnFailed() | RankMissed():
+            case WorkerExit() | HelperExit() | SpawnFailed() | RankMissed() | SaveAwaited():
                 self._exit(event, before, step.state)
             case HangWarned() if step.state.phase is Phase.RUNNING:
                 self._warn(warning(event))
@@ -326,7 +326,7 @@ class ConsoleReporter:
 
     def _exit(
         self,
-        event: WorkerExit | HelperExit | SpawnFailed | RankMissed,
+        event: WorkerExit | HelperExit | SpawnFailed | RankMissed | SaveAwaited,
         before: RunState | None,
         state: RunState,
     ) -> None:
@@ -339,8 +339,8 @@ class ConsoleReporter:
                 self._bad(f"{name} (pid {pid}) {describe(status)}")
             case SpawnFailed(rank=rank, why=why):
                 self._bad(f"rank {rank}: {why}")
-            case RankMissed(rank=rank):
-                self._bad(f"rank {rank} {state.life.incident.explanation}")
+            case RankMissed() | SaveAwaited():
+                self._bad(f"rank {state.life.incident.rank} {state.life.incident.explanation}")
 
     def _finished(self, event: RunFinished, state: RunState) -> None:
         self._cards.unhealed()

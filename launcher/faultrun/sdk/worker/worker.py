@@ -203,6 +203,9 @@ class Worker:
         if tells_of_a_dead_peer(error) or self._is_missed:
             print("faultrun: a peer seems to be gone; waiting to be asked to save", file=sys.stderr)  # noqa: T201
             self._await_request()
+            if not self._helper.requested.is_set():  # the peer has not failed: it left with 0, or is far away
+                self.say("awaits_gasp")
+                self._helper.requested.wait(self.session.verdict_s)
         elif isinstance(error, KeyboardInterrupt) or child_was_told(reaped=True):
             self._helper.requested.wait(LATE_LINE_S)
         self._await_leaving()
