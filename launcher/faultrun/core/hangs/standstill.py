@@ -27,9 +27,12 @@ def of_late(tallies: Sequence[Tally], newest: Tally) -> tuple[Tally, ...]:
 
 
 def worked(tallies: Sequence[Tally], now: Tally, stood_s: float) -> bool:
-    """Whether a rank did more in the last ``stood_s`` than it can have done just before and behind them."""
+    """Whether a rank did more in the last ``stood_s`` than it can have done just before and behind them.
+
+    Where too little is known of what they had done, they may have worked.
+    """
     if len(tallies) < 2:
-        return False
+        return True
     first, last = tallies[0], tallies[-1]
     awake_s = max(0.0, now.at_s - last.at_s - stood_s) + AWAKE_S
     for rank in first.done.keys() & last.done.keys() & now.done.keys():
