@@ -119,13 +119,15 @@ def _window(account: Account, spec: Mapping[str, Any]) -> Iterator[Advice]:
     if not saves.cut or saves.saved + saves.failed >= saves.asked:
         return
     grace_s = recorded(spec, "supervision", "windows", "grace_s")
-    window = f" of {duration(float(grace_s))}" if isinstance(grace_s, (int, float)) else ""
+    one = not account.stops  # a stop has a window of its own
+    window = f" of {duration(float(grace_s))}" if isinstance(grace_s, (int, float)) and one else ""
     slowest = f"; a save that came through took {span(saves.took_s)}" if saves.took_s else ""
     yield Advice(
         what="workers were killed before they had saved",
         because=f"{saves.cut} windows{window} ran out; "
         f"{saves.saved} of {saves.asked} asked ranks saved{slowest}",
-        hint="a longer --grace if they were writing; the SDK if they do not hear SIGTERM",
+        hint=f"a longer --grace{'' if one else ' or --stop_grace'} if they were writing; "
+        "the SDK if they do not hear SIGTERM",
     )
 
 
