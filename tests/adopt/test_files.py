@@ -93,6 +93,12 @@ def test_a_loop_over_devices_is_named_as_one(folder: Path) -> None:
     assert "main.sh" not in found["diff"], "which lines the loop has is not for a machine to guess"
 
 
+def test_a_count_that_a_script_takes_from_its_environment_is_said_to_be_one(folder: Path) -> None:
+    (folder / "a.sh").write_text("NP=${NP:-2}\ntorchrun --nproc-per-node=$NP train.py --lr=${LR:-1}\n")
+    found = adopted(folder, "a.sh")
+    assert found["notes"] == ["a.sh takes NP from its environment, if that is set: read here is 2"]
+
+
 def test_of_several_commands_the_one_with_a_launcher_is_taken_and_the_others_are_named(folder: Path) -> None:
     (folder / "a.sh").write_text(
         "python prepare.py\ntorchrun --nproc-per-node=2 train.py\npython report.py\n"

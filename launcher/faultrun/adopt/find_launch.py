@@ -24,6 +24,7 @@ _EXAMPLE = 'faultrun adopt "torchrun --nproc-per-node=4 train.py --lr 1e-3"'
 _MANIFESTS = frozenset({".yaml", ".yml", ".json"})
 _SBATCH = re.compile(r"(?m)^#SBATCH[ \t]+--?([\w-]+)(?:[= \t]+(\S+))?")
 _VARIABLE = re.compile(r"\$(?:\w+|\{\w+\})")
+_OR_DEFAULT = re.compile(r"\$\{(\w+):?[-=]([^${}]+)\}")
 _DOCKERFILE = re.compile(r"(?mi)^FROM[ \t]+\S")
 
 
@@ -114,8 +115,10 @@ def _text(path: Path) -> str:
 def _of_shell(text: str, file: str, places: NearbyFiles, same: SameOptions, *, said: str) -> Start:
     def read(name: str) -> str | None:
         path = places.here(name)
-        return None if path is None else bytes_from(path, 0, _MOST_BYTES).decode("utf-8", "replace")
+        texts.append("" if path is None else bytes_from(path, 0, _MOST_BYTES).decode("utf-8", "replace"))
+        return None if path is None else texts[-1]
 
+    texts = [text]
     shown = file or "the command"
     reader = ScriptReader(read)
     try:
@@ -135,7 +138,10 @@ def _of_shell(text: str, file: str, places: NearbyFiles, same: SameOptions, *, s
     launch = read_launch(_configured(command.words, places), same)
     launch = replace(launch, options=(*launch.options, *folders))
     started = replace(places, root=_root(command, launch, places))
-    notes = []
+    notes, fixed = [], {value for one in launch.options for value in one.values}
+    defaults = [one for one in _OR_DEFAULT.findall("\n".join(texts)) if one[1].strip("\"'") in fixed]
+    for name, value in dict.fromkeys(defaults):
+        notes.append(f"{shown} takes {name} from its environment, if that is set: read here is {value}")
     if len({one.words for one in found}) > 1:
         taken, *others = dict.fromkeys(_place(one, found, shown) for one in (command, *found))
         notes.append(f"taken: {taken}; {', '.join(others)} start Python, too")
