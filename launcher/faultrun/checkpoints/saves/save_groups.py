@@ -7,7 +7,6 @@ claim a folder as one checkpoint judge for themselves what belongs to it.
 """
 
 import os
-import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,8 +14,16 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from faultrun.checkpoints.format import Listing, Stamp
-from faultrun.checkpoints.names import base_name, kind_of, rank_told
+from faultrun.checkpoints.names import base_name
 from faultrun.checkpoints.saves.given_files import main_files, saved_apart, tells_inside
+from faultrun.checkpoints.saves.newest_save import (
+    by_rank,
+    in_folder_of,
+    left_from_before,
+    not_written,
+    of_workers,
+    why_unfinished,
+)
 from faultrun.checkpoints.saves.numbered_saves import (
     OF_ONE_FILE,
     Number,
@@ -25,10 +32,10 @@ from faultrun.checkpoints.saves.numbered_saves import (
     saves_by_number,
     with_ranks,
 )
-from faultrun.checkpoints.saves.save_names import inside, masked, of_any_rank
+from faultrun.checkpoints.saves.save_names import masked, of_any_rank
 from faultrun.checkpoints.saves.steps_of_saves import at_steps
 from faultrun.model.checkpoint import Entry, Kind
-from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen, SeenSave
+from faultrun.model.observed.saves import NOTHING_SEEN, SavesSeen
 
 _COMPARED = 3
 _Saves = Mapping[SavePlace, Mapping[Number, NumberedSave]]
@@ -76,14 +83,14 @@ def grouped(
     unfinished: neither tells what a save has.
     """
     found = with_ranks(entries, run.seen, run.world_size, roots)
-    seen = _of_workers(run.seen, run.world_size, roots)
+    seen = of_workers(run.seen, run.world_size, roots)
     telling = {path for path, one in found.items() if tells_inside(one, roots)}
     beside: dict[str, tuple[str, ...]] = {}
     saves = saves_by_number(found, members, (listings, run.strangers), roots, seen, run.world_size)
     over = _over(seen, run.reached)
     turns = {path: at for at, one in enumerate(seen.saves, 1) for path in (*one.paths, *one.ranks)}
     best = {path for path, one in found.items() if one.kind is Kind.BEST}
-    from_before = _left_from_before(seen, turns, over, roots).items()
+    from_before = left_from_before(seen, turns, over, roots).items()
     left = {path: others for path, others in from_before if path not in best}
     lives = _Lives({one.path: one.files for one in listings}, run.first_seen, left)
     alike: dict[tuple[str, int | None], list[SavePlace]] = defaultdict(list)
@@ -100,18 +107,18 @@ def grouped(
             if lacks or (len(save.files) > 1 and not save.claimed):
                 name = f"{place.folder}#{place.counts}{'.'.join(map(str, number))}"
                 _join(save, replace(_NAMELESS, save=name, lacks=lacks), found, beside, seen)
-    missing = _not_written(seen, found, roots, over)
+    missing = not_written(seen, found, roots, over)
     for at, one in reversed([*enumerate(seen.saves, 1)]):
         newest = at == len(seen.saves)
         of_it = [path for path in (*one.paths, *one.ranks) if turns[path] == at]
         old = [*missing] if newest else []
         old += [
-            path for path, others in left.items() if path not in old and _in_folder_of(path, others, of_it)
+            path for path, others in left.items() if path not in old and in_folder_of(path, others, of_it)
         ]
-        for rank, paths in _by_rank([*of_it, *old], roots).items():
+        for rank, paths in by_rank([*of_it, *old], roots).items():
             lost = [path for path in old if path in paths]
             if (together := _seen_as_one(paths, found, lost)) is not None:
-                told = replace(_NAMELESS, save=f"seen {at}{''.join(rank)}", lacks=_unfinished(lost))
+                told = replace(_NAMELESS, save=f"seen {at}{''.join(rank)}", lacks=why_unfinished(lost))
                 _join(together, told, found, beside, seen)
     written = (save.files.values() for of_place in saves.values() for save in of_place.values())
     for path, why in [*saved_apart(seen, found, roots, telling)]:
@@ -120,19 +127,6 @@ def grouped(
     order = _order(saves, beside, run.order or {})
     entries = [replace(one, written=order[one.path]) if one.path in order else one for one in found.values()]
     return Grouped(at_steps(entries, seen, roots), beside, loose)
-
-
-def _of_workers(seen: SavesSeen, world_size: int, roots: Sequence[str]) -> SavesSeen:
-    """``seen`` without files of other ranks where names count beyond the workers: those are no ranks."""
-    told = {
-        one: [int(rank) for path in one.paths + one.ranks for rank in _whose(path, roots) if rank]
-        for one in seen.saves
-    }
-    saves = (
-        replace(one, ranks=()) if max(told[one], default=0) >= (world_size or sys.maxsize) else one
-        for one in seen.saves
-    )
-    return replace(seen, saves=tuple(saves))
 
 
 def _order(saves: _Saves, beside: Mapping[str, Sequence[str]], written: Mapping[str, int]) -> dict[str, int]:
@@ -171,104 +165,6 @@ def _over(seen: SavesSeen, reached: int | None) -> set[str]:
     if newest is None or newest.step is None or reached is None or any(one.late for one in seen.saves):
         return set()
     return set(newest.files) if reached > newest.step else set()
-
-
-def _left_from_before(
-    seen: SavesSeen, turns: Mapping[str, int], over: Collection[str], roots: Sequence[str]
-) -> dict[str, set[str]]:
-    """Which files of a later save, by path of one of an earlier, never came without that until then.
-
-    A save that training went on after has all that it should, unless later ones have such a file again.
-    """
-    found: dict[str, set[str]] = defaultdict(set)
-    for path, at in turns.items() if all(one.step is not None for one in seen.saves) else ():
-        save, whose = seen.saves[at - 1], _whose(path, roots)
-        others = {one: _whose(one, roots) for one in (*save.paths, *save.ranks)}
-        for other in (
-            one for one, rank in others.items() if not (any(rank) and any(whose) and rank != whose)
-        ):
-            later = [masked(one) for save in seen.saves[turns[other] :] for one in save.files]
-            goes_on = over or turns[other] < len(seen.saves)
-            every = [{*save.paths, *save.ranks} for save in seen.saves[: turns[other] - 1]]
-            before = [paths for paths in every if other in paths]
-            always = all(path in paths for paths in before)
-            if turns[other] > at and always and (masked(path) in later or not goes_on):
-                found[path].add(other)
-    return found
-
-
-def _whose(path: str, roots: Sequence[str]) -> tuple[str, ...]:
-    """The rank that each name of ``path`` says."""
-    return tuple(map(rank_told, inside(path, roots).split("/")))
-
-
-def _in_folder_of(path: str, others: Collection[str], written: Collection[str]) -> bool:
-    """Whether one of ``others`` that were ``written`` lies beside ``path``, which says no number itself."""
-    folder, _, name = path.rpartition("/")
-    beside = (one for one in others if one in written and one.rpartition("/")[0] == folder)
-    return not re.search(r"\d", name) and any(beside)
-
-
-def _not_written(
-    seen: SavesSeen, found: Mapping[str, Entry], roots: Sequence[str], over: Collection[str]
-) -> tuple[str, ...]:
-    """Which files all saves before the newest wrote under one name, and this one did not: it is none.
-
-    One save tells nothing of a name with a number: the next has another. So folders that differ in a number
-    count as one. A save that shares no file with the newest is of something else: another stage, the other of
-    two that take turns. Without steps it is unknown for sure which files are one save: three must say so. Of
-    the files of ranks one is enough, unless they go with a file of no rank.
-    """
-    saves = seen.saves or (SeenSave(files=()),)
-    folders = {_folder_kind(one): one.rpartition("/")[0] for one in (*saves[-1].files, *saves[-1].ranks)}
-    *others, newest = ({_moved_to(folders, path) for path in (*one.files, *one.ranks)} for one in saves)
-    before = [one for one in others if not one.isdisjoint(newest)]
-    told = all(one.step is not None for one in seen.saves)
-    before = [] if (over and len(before) == 1) or not (told or len(before) >= _COMPARED) else before
-    if told and others and not (before or over):  # of two folders that take turns only the other one shows it
-        folder = os.path.dirname(min(newest, default=""))  # noqa: PTH120
-        before = [{f"{folder}/{base_name(one)}" for one in others[-1]}]
-        before = [] if before[0].isdisjoint(newest) else before
-    always = set[str].intersection(*before) - newest if before else set[str]()
-    kinds = {*map(masked, newest)}
-    alike = [one for one in others if told and not kinds.isdisjoint(map(masked, one))]
-    by_kind = set[str].intersection(*alike) if len(alike) > 1 else set[str]()
-    always |= {path for path in by_kind - newest if not (over or main_files([path]))}
-    written, ranks = {*map(of_any_rank, newest)}, {_whose(one, roots) for one in newest}
-    shared = not all(any(_whose(one, roots)) for one in newest | always)
-    return tuple(
-        path
-        for path in sorted(always - set(seen.prepared))
-        if (path not in found or found[path].kind is Kind.PERIODIC)
-        and kind_of(path) is not Kind.BEST
-        and (shared or of_any_rank(path) not in written or _whose(path, roots) in ranks)
-        and (len(before) > 1 or not re.search(r"\d", of_any_rank(inside(path, roots))))
-    )
-
-
-def _folder_kind(path: str) -> tuple[str, ...]:
-    """The folder of ``path`` without numbers, and whose it is."""
-    folder = path.rpartition("/")[0]
-    return masked(folder), *map(rank_told, folder.split("/"))
-
-
-def _moved_to(folders: Mapping[tuple[str, ...], str], path: str) -> str:
-    """Where ``path`` would lie in the one of ``folders`` that differs from its own in a number at most."""
-    return f"{folders.get(_folder_kind(path), path.rpartition('/')[0])}/{base_name(path)}"
-
-
-def _by_rank(paths: Sequence[str], roots: Sequence[str]) -> dict[tuple[str, ...], list[str]]:
-    """What each rank loads of a save: its own files; all together where one is of no rank."""
-    found: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for path in paths:
-        found[_whose(path, roots)].append(path)
-    return found if all(map(any, found)) else {(): [*paths]}
-
-
-def _unfinished(lost: Sequence[str]) -> str:
-    """Why a save without the files ``lost``, which those before it had, is none; '' for no file."""
-    where = "beside it is of" if lost and os.path.exists(lost[0]) else "is not there, as in"  # noqa: PTH110
-    return f"{base_name(lost[0])} {where} the save before: it was not finished" if lost else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,9 @@ class SaveLearner:
         self.elsewhere, self._goes_on = NOTHING_SEEN, True
 
     def _grown(self, save: SeenSave) -> GrowingSave:
-        moved, ranks = dict(zip(save.files, save.paths, strict=False)), {*save.ranks}
-        digests = dict(zip((*save.files, *save.ranks), save.digests, strict=False))
-        found = GrowingSave(step=save.step, late=save.late, moved=moved, ranks=ranks, digests=digests)
+        found = GrowingSave(step=save.step, late=save.late, ranks={*save.ranks})
+        found.moved = dict(zip(save.files, save.paths, strict=False))
+        found.digests = dict(zip((*save.files, *save.ranks), save.digests, strict=False))
         return self._called(found, save.files)
 
     def begins_life(self, *, kept: bool = False) -> None:
@@ -215,16 +215,12 @@ class SaveLearner:
             newest.ranks |= {path} - {there}
 
     def _split(self, save: GrowingSave, path: str, step: int) -> None:
-        """A file under one name that came steps later, or as steps began again, is of a save of its own.
-
-        Any other is a late one.
-        """
+        """A file under one name that comes later, or as steps begin again, begins a save; others are late."""
         (kind, number), rank, again = self._kind(path), path in save.ranks, self._begin_again(save, step)
         kind = next((kind for kind, one in save.files.items() if one == path), kind if rank else "#")
         save.late |= "#" in kind and not again
         if (again or "#" not in kind) and (rank or len(save.files) > 1):
-            alike = {one for one in save.ranks if of_any_rank(one) == of_any_rank(path)}
-            alike = {path} if rank else alike
+            alike = {path} if rank else {one for one in save.ranks if of_any_rank(one) == of_any_rank(path)}
             save.files = {one: there for one, there in save.files.items() if there != path}
             after = self._saves.index(save) + 1
             beside = [one for one in self._saves[after:] if one.is_at(step) and one.takes(kind, number)]
@@ -298,9 +294,8 @@ class SaveLearner:
         if save is not None and save is not self._saves[-1] and not save.has_folder_of(kind):
             save = None  # of a later save that counts anew, unless its contents are those of an older one
         folder = path.rpartition("/")[0] if "#" in kind.rpartition("/")[0] else ""
-        inside = folder in (
-            {one.rpartition("/")[0] for one in save.files.values()} if save and folder else ()
-        )
+        files = save.files.values() if save is not None and folder else ()
+        inside = any(one.rpartition("/")[0] == folder for one in files)
         if folder and not inside and any(one.rpartition("/")[0] == folder for one in self._known.past):
             return None  # something is put into the folder of an older save
         if save is not None and not inside and self._counts_anew(save, kind):
