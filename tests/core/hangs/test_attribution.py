@@ -81,6 +81,12 @@ def test_whoever_looks_again_and_again_waits_for_the_one_that_does_not() -> None
     assert verdict.why == "polls (state S in clock_nanosleep; woke up 90 times a second)"
 
 
+def test_of_several_that_do_the_same_it_is_not_said_that_the_first_began() -> None:
+    verdict = judge(suspicion(0, 1, 2), tuple(look(rank, "S", OWN) for rank in (0, 1, 2)))
+    assert isinstance(verdict, Blamed)
+    assert verdict.why.endswith("; ranks 1 2 as well: who began is unknown")
+
+
 def test_a_stopped_rank_outweighs_the_order_of_phases() -> None:
     verdict = judge(suspicion(0, front=(0, 1)), (look(0, "S", OWN), look(1, "T")))
     assert blamed(verdict) == (1, Activity.STOPPED)

@@ -10,7 +10,7 @@ from typing import Any
 
 from faultrun.core.hangs.limits import Beat
 from faultrun.core.hangs.process_activity import Frame, ProcessSample, activity_of, describe
-from faultrun.core.humanize import span
+from faultrun.core.humanize import rank_names, span
 from faultrun.model.observed.hang import Activity, HangDetected, HangElsewhere, HangWarned, Suspicion
 from faultrun.model.observed.progress import WorkPhase
 
@@ -87,6 +87,9 @@ def judge(
         why = f"finished after step {step}, and {wait} in a collective"
         return Blamed(rank=gone, stance=Activity.ENDED, why=why)
     why = describe(stances[rank], known[rank])
+    alike = [one for one in sorted(candidates) if one != rank and stances[one] is stances[rank]]
+    if alike and stances[rank] is not Activity.WAITING:
+        why += f"; {rank_names(alike)} as well: who began is unknown"
     waits = stances[rank] is Activity.WAITING and elsewhere > 0
     if waits:
         why = f"waits in a collective for ranks of other nodes ({elsewhere}): every rank of this node waits"
