@@ -40,7 +40,6 @@ def test_aliases_are_kept_where_the_text_is_read_as_written() -> None:
 
 def test_aliases_and_merges_are_followed_to_one_shared_node() -> None:
     stream = read(TEXT)
-    assert stream.aliases
     first, second = stream.roots
     assert text_at(first, "second", "path") == "a.ckpt"
     assert text_at(first, "second", "epochs") == "4"

@@ -17,7 +17,6 @@ from faultrun.cli.options.help.completion import names
 from faultrun.cli.options.node_addresses import endpoints, fewest_nodes
 from faultrun.cli.options.settings import Asked, Settings, collect
 from faultrun.cli.verbs import example
-from faultrun.configs.files import LOCAL, explained, locked, replace_file, snapshot
 from faultrun.errors import ConfigError, FaultrunError, UsageError
 from faultrun.manifests import lint as rules
 from faultrun.manifests.lint_input import GRACE_OVER_TIME_RANGE_S, LintSettings, PodRequirements
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 _FINDINGS = 1
 _NOT_A_MANIFEST = 65
-_BOM = "\ufeff"
 _STDIN = "-"
 _MOST_BYTES, _MOST_BYTES_OF_VALUES = 10_000_000, 1 << 20
 _ABOUT_ITSELF = frozenset({"-h", "--help", "--help-all", "--version"})
@@ -79,16 +77,15 @@ def render(
     return 0
 
 
-@click.command(epilog=example("faultrun lint job.yaml", "faultrun lint --fix job.yaml"))
+@click.command(epilog=example("faultrun lint job.yaml"))
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=offered_files)
-@click.option("--fix", is_flag=True, help="Mend what is mechanical; not one other byte changes.")
 @click.option(
     "--grace_over_time",
     type=click.IntRange(*GRACE_OVER_TIME_RANGE_S),
     metavar="SECONDS",
     help="grace-over-time of the cluster's scheduler.  [900, or as a scheduler's config map in FILE says]",
 )
-def lint(files: tuple[str, ...], fix: bool, grace_over_time: int | None) -> int:
+def lint(files: tuple[str, ...], grace_over_time: int | None) -> int:
     """Check manifests: stop windows, restart policies, faultrun's container, MindCluster's labels and mounts.
 
     Each finding is a line, FILE:LINE: RULE what · why · fix. Ends with 1 if there
@@ -96,7 +93,7 @@ def lint(files: tuple[str, ...], fix: bool, grace_over_time: int | None) -> int:
     the kinds that no rule looks at; kubeconform and kube-linter check the rest.
     """
     settings = LintSettings(grace_over_time_s=grace_over_time, reader=read_requirements)
-    told = [_told(file, settings, fix=fix) for file in files]
+    told = [_told(file, settings) for file in files]
     checked = [one for one in told if one is not None]
     if checked:
         unchecked = ", ".join(dict.fromkeys(kind for one in checked for kind in one.unchecked))
@@ -201,31 +198,16 @@ def _save(path: Path, text: str) -> None:
         raise ConfigError(f"{path} could not be written", because=because, hint=hint) from error
 
 
-def _told(file: str, settings: LintSettings, *, fix: bool) -> rules.Checked | None:
+def _told(file: str, settings: LintSettings) -> rules.Checked | None:
     """Print the findings of a file; None if it is no manifest, and the others are checked all the same."""
     try:
-        checked = _mended(file, settings) if fix else rules.lint(_text(_content(file)), settings)
+        checked = rules.lint(_text(_content(file)), settings)
     except rules.NotAManifest as error:
         _refuse(file, error.because, error.line)
         return None
     for finding in checked.findings:
         answer(finding.told(file))
     return checked
-
-
-def _mended(file: str, settings: LintSettings) -> rules.Checked:
-    """Rewrite a file with what can be mended; what is left."""
-    _content(file)
-    path = Path(file).resolve()
-    with explained(path), locked(path):
-        before = snapshot(path)
-        done = rules.mend(_text(before.data), settings)
-        if done.mended:
-            bom = _BOM if before.data.startswith(_BOM.encode()) else ""
-            replace_file(LOCAL, path, (bom + done.text).encode(), before.attributes)
-    for finding in done.mended:
-        say(f"mended {file}:{finding.line}: {finding.rule} {finding.what} · {finding.fix}")
-    return done.left
 
 
 def _content(file: str) -> bytes:

@@ -38,7 +38,7 @@ VERBS = {
     "doctor": Verb("Check this machine or container before a run.", "doctor.command"),
     "adopt": Verb("Turn another launcher's command into faultrun.yaml.", "adopt.command"),
     "render": Verb("Write a manifest, batch script or Dockerfile.", "manifests"),
-    "lint": Verb("Check manifests: stop windows, exit codes, labels; --fix.", "manifests"),
+    "lint": Verb("Check manifests: stop windows, exit codes, labels.", "manifests"),
     "etcd": Verb("Serve an etcd for runs of several nodes.", "nodes.etcd"),
     "docs": Verb("Read the documentation: its pages, or one of them.", "docs"),
 }

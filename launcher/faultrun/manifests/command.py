@@ -20,9 +20,6 @@ _INITS = frozenset({"tini", "dumb-init", "docker-init", "catatonit"})
 _OPTIONS_WITH_VALUE = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
 _EXPANDS = re.compile(r"[`{}]|\$\(")
 _ENDS_COMMAND = frozenset({"&&", ";", ";;", "\n", "\r", "\r\n"})
-_KEYWORDS = frozenset(
-    {"if", "for", "while", "until", "case", "select", "function", "trap", "wait", "!", "time", "coproc"}
-)
 _HANDLERS = frozenset({"exec", "trap"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
@@ -37,20 +34,11 @@ class Shell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShellCommand:
-    """One simple command of a script: its words, and where it begins in the script."""
-
-    words: tuple[str, ...]
-    start: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stays:
-    """A shell that stays PID 1. ``exec_at`` is where ``exec `` belongs in its script; None if not plain."""
+    """A shell that stays PID 1. ``last``: the first word of its last command; empty if not plain."""
 
     shell: Shell
     last: str
-    exec_at: int | None
 
 
 def shell_of(words: tuple[str, ...]) -> Shell | None:
@@ -76,14 +64,11 @@ def stays(words: tuple[str, ...]) -> Stays | None:
     if shell is None or not commands or any(token.text in _HANDLERS for token in read):
         return None
     if _is_too_much(read):
-        return Stays(shell=shell, last="", exec_at=None)
-    last = commands[-1]
+        return Stays(shell=shell, last="")
     redirects = any(isinstance(one, Operator) and one.redirects for one in read)
     if len(commands) == 1 and shell.name != "sh" and not redirects:
         return None
-    simple = not any(command.words[0] in _KEYWORDS for command in commands)
-    assigned = bool(_ASSIGNMENT.match(last.words[0]))
-    return Stays(shell=shell, last=last.words[0], exec_at=last.start if simple and not assigned else None)
+    return Stays(shell=shell, last=commands[-1][0])
 
 
 def faultrun_of(words: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -95,13 +80,13 @@ def faultrun_of(words: tuple[str, ...]) -> tuple[str, ...] | None:
     if (shell := shell_of(words)) is not None:
         if _is_too_much(_tokens(shell.script)) or "$" in shell.script:
             return None
-        found = (_faultrun(command.words) for command in commands_of(shell.script))
+        found = (_faultrun(command) for command in commands_of(shell.script))
         return next((words for words in found if words is not None), None)
     return _faultrun(words)
 
 
-def commands_of(script: str) -> Iterator[ShellCommand]:
-    """The simple commands of a script of lines, ``;`` and ``&&``; none if a quote is left open."""
+def commands_of(script: str) -> Iterator[tuple[str, ...]]:
+    """The words of each simple command between lines, ``;`` and ``&&``; none if a quote is left open."""
     return _commands(script, _tokens(script))
 
 
@@ -111,12 +96,12 @@ def _tokens(script: str) -> tuple[Token, ...]:
     return ()
 
 
-def _commands(script: str, read: Iterable[Token]) -> Iterator[ShellCommand]:
+def _commands(script: str, read: Iterable[Token]) -> Iterator[tuple[str, ...]]:
     for ends, group in groupby(read, key=lambda token: token.text in _ENDS_COMMAND):
         piece = () if ends else tuple(group)
         words = _words(script[piece[0].start : piece[-1].end]) if piece else ()
         if words:
-            yield ShellCommand(words=words, start=piece[0].start)
+            yield words
 
 
 def _words(piece: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What a rule has found: the place, the words of ``findings.yaml``, and the patches that would mend it."""
+"""What a rule has found: the place, and the words of ``findings.yaml``."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -6,20 +6,18 @@ from importlib import resources
 
 import yaml
 
-from faultrun.text.patch import Patch
 from faultrun.text.yaml_tree import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintFinding:
-    """One line for a person. ``line`` is 1-based; ``patches`` are empty where only a person can mend it."""
+    """One line for a person. ``line`` is 1-based."""
 
     line: int
     rule: str
     what: str
     why: str
     fix: str
-    patches: tuple[Patch, ...] = ()
 
     def told(self, file: str) -> str:
         """``FILE:LINE: RULE what · why · fix``."""
@@ -33,8 +31,7 @@ def wordings() -> dict[str, tuple[str, str, str]]:
     return {name: (what, why, fix) for name, (what, why, fix) in yaml.safe_load(text).items()}
 
 
-def found(wording: str, where: Node, /, *patches: Patch | None, **values: object) -> LintFinding:
-    """Make a finding at ``where``; ``values`` go into its words. None is a patch that could not be made."""
+def found(wording: str, where: Node, /, **values: object) -> LintFinding:
+    """Make a finding at ``where``; ``values`` go into its words."""
     what, why, fix = (words.format(**values) for words in wordings()[wording])
-    rule, made = wording.partition("/")[0], tuple(patch for patch in patches if patch is not None)
-    return LintFinding(line=where.line, rule=rule, what=what, why=why, fix=fix, patches=made)
+    return LintFinding(line=where.line, rule=wording.partition("/")[0], what=what, why=why, fix=fix)

@@ -1,4 +1,4 @@
-"""What every rule is given: the text, what was understood of it, and the cluster's settings."""
+"""What every rule is given: what was understood of a file, and the cluster's settings."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -78,7 +78,6 @@ class FaultrunCall:
 class LintInput:
     """One file under review; a ``List`` counts as its items."""
 
-    text: str
     roots: tuple[Node, ...]
     settings: LintSettings
 

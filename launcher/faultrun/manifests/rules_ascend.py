@@ -6,7 +6,6 @@ The values of switches are those of the Ascend documents.
 import re
 from collections.abc import Iterator
 
-from faultrun.manifests.edits import replaced
 from faultrun.manifests.finding import LintFinding, found
 from faultrun.manifests.lint_input import LintInput
 from faultrun.manifests.workload import WorkloadKind
@@ -31,8 +30,7 @@ def visible_devices_are_requested(page: LintInput) -> Iterator[LintFinding]:
             path = scalar(entry, "valueFrom", "fieldRef", "fieldPath")
             match = _ANNOTATION.fullmatch(path.value) if path else None
             if path and match and text_at(entry, "name") == _VISIBLE_DEVICES and match[1] not in asked:
-                patch = replaced(path, f"metadata.annotations['{asked[0]}']")
-                yield found("visible-devices", path, patch, read=match[1], asked=asked[0])
+                yield found("visible-devices", path, read=match[1], asked=asked[0])
 
 
 def ascend_operator_finds_its_container(page: LintInput) -> Iterator[LintFinding]:
@@ -47,9 +45,7 @@ def ascend_operator_finds_its_container(page: LintInput) -> Iterator[LintFinding
         for pod in job.pods:
             if pod.containers and all(one.name != _OPERATORS_CONTAINER for one in pod.containers):
                 first = pod.containers[0].node
-                name = scalar(first, "name")
-                patch = replaced(name, _OPERATORS_CONTAINER) if name and len(pod.containers) == 1 else None
-                yield found("ascend-container", name or first, patch, role=pod.role or "the pod")
+                yield found("ascend-container", scalar(first, "name") or first, role=pod.role or "the pod")
 
 
 def switches_have_known_values(page: LintInput) -> Iterator[LintFinding]:

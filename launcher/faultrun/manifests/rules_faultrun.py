@@ -4,14 +4,12 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from faultrun.manifests.command import faultrun_of
-from faultrun.manifests.edits import before
 from faultrun.manifests.finding import LintFinding, found
 from faultrun.manifests.lint_input import LintInput
 from faultrun.manifests.workload import Container
 from faultrun.model.spec.output import Logs
 from faultrun.model.spec.windows import PLATFORM_MARGIN_S, TERMINATION_VARIABLE, Windows
-from faultrun.text.patch import Patch
-from faultrun.text.yaml_tree import MappingNode, dig, scalar, text_at
+from faultrun.text.yaml_tree import dig, scalar, text_at
 
 LOG_DIR_VARIABLE = "FAULTRUN_LOG_DIR"
 
@@ -31,12 +29,10 @@ def period_is_told(page: LintInput) -> Iterator[LintFinding]:
         said = {"variable": TERMINATION_VARIABLE, "total_s": pod.grace_s}
         if (told := call.container.variable(TERMINATION_VARIABLE)) is not None:
             if pod.grace_s is not None and told.number != pod.grace_s:
-                patch = Patch(start=told.start, end=told.end, new=f'"{pod.grace_s}"')
-                yield found("grace-variable", told, patch, told=told.value, **said)
+                yield found("grace-variable", told, told=told.value, **said)
         elif pod.grace and pod.grace_s and pod.grace_s > 0 and call.asked.stop_grace_s is None:
-            patch_or_none = _variable(page.text, call.container, TERMINATION_VARIABLE, str(pod.grace_s))
             usual_s = f"{Windows().stop_grace_s:g}"
-            yield found("grace-variable/missing", pod.grace, patch_or_none, usual_s=usual_s, **said)
+            yield found("grace-variable/missing", pod.grace, usual_s=usual_s, **said)
 
 
 def stop_grace_fits(page: LintInput) -> Iterator[LintFinding]:
@@ -102,15 +98,3 @@ def _is_lost(container: Container, folder: str) -> bool:
     name = _mount_of(container, folder)
     scratch = (one for one in container.pod.volumes if dig(one, "emptyDir") is not None)
     return folder.startswith("/") and (name is None or name in {text_at(one, "name") for one in scratch})
-
-
-def _variable(text: str, container: Container, name: str, value: str) -> Patch | None:
-    """Put a variable before the first one of a block list whose dashes stand where they usually do."""
-    first = container.variables[0] if container.variables else None
-    if not isinstance(first, MappingNode) or first.flow or not first.entries:
-        return None
-    key = first.entries[0][0]
-    if text[key.start - 2 : key.start] != "- " or key.column < 2:
-        return None
-    patch = before(text, key, f'name: {name}\nvalue: "{value}"')
-    return Patch(start=patch.start, end=patch.end, new=patch.new[:-2] + "- ")

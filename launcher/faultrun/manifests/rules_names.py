@@ -7,12 +7,10 @@ changed, the rest is the job's name) and the device plug-in, which watches only 
 import json
 from collections.abc import Iterator
 
-from faultrun.manifests.edits import after_line, first_entry, replaced
 from faultrun.manifests.finding import LintFinding, found
 from faultrun.manifests.lint_input import LintInput
-from faultrun.manifests.workload import ASCEND_LABEL, ConfigMap, PlatformMap, WorkloadKind, platform_map
-from faultrun.text.patch import Patch
-from faultrun.text.yaml_tree import ScalarNode, mapping, scalar, text_at
+from faultrun.manifests.workload import ASCEND_LABEL, PlatformMap, WorkloadKind, platform_map
+from faultrun.text.yaml_tree import ScalarNode, scalar, text_at
 
 _JOBS = frozenset({WorkloadKind.VCJOB, WorkloadKind.ASCENDJOB, WorkloadKind.DEPLOYMENT})
 _JOB_NAME_VARIABLE = "mindx-dls-test"
@@ -46,8 +44,7 @@ def config_maps_share_the_namespace(page: LintInput) -> Iterator[LintFinding]:
             namespace = text_at(job.root, "metadata", "namespace")
             if config_map.is_of(job) and namespace not in {"", where.value}:
                 said = {"map": config_map.named, "where": where.value, "job": job.shown}
-                patch = replaced(where, namespace)
-                yield found("config-map-namespace", where, patch, namespace=namespace, **said)
+                yield found("config-map-namespace", where, namespace=namespace, **said)
 
 
 def config_maps_hold_their_key(page: LintInput) -> Iterator[LintFinding]:
@@ -64,8 +61,7 @@ def reset_config_is_watched(page: LintInput) -> Iterator[LintFinding]:
     for config_map, name, platform in page.platform_maps:
         label = config_map.label("reset")
         if platform.prefix == "reset-config-" and (label is None or label.value != "true"):
-            patch = _reset_label(page.text, config_map, name)
-            yield found("reset-label", label or name, patch, map=name.value)
+            yield found("reset-label", label or name, map=name.value)
 
 
 def platform_files_arrive(page: LintInput) -> Iterator[LintFinding]:
@@ -94,8 +90,7 @@ def ring_labels_agree(page: LintInput) -> Iterator[LintFinding]:
         others += [one.label(ASCEND_LABEL) for one in page.config_maps if one.is_of(job)]
         for other in others:
             if other is not None and other.value != own.value:
-                patch = replaced(other, own.value)
-                yield found("ring-controller", other, patch, here=other.value, own=own.value, job=job.shown)
+                yield found("ring-controller", other, here=other.value, own=own.value, job=job.shown)
 
 
 def gang_is_complete(page: LintInput) -> Iterator[LintFinding]:
@@ -109,7 +104,7 @@ def gang_is_complete(page: LintInput) -> Iterator[LintFinding]:
         elastic = not job.on_ascend or job.label("minReplicas") is not None
         if least.number > total or not elastic:
             wording = "min-available/few" if least.number < total else "min-available"
-            yield found(wording, least, replaced(least, total), least=least.number, total=total)
+            yield found(wording, least, least=least.number, total=total)
 
 
 def job_name_variable_is_the_jobs_name(page: LintInput) -> Iterator[LintFinding]:
@@ -122,15 +117,13 @@ def job_name_variable_is_the_jobs_name(page: LintInput) -> Iterator[LintFinding]
             name = scalar(entry, "name")
             field = text_at(entry, "valueFrom", "fieldRef", "fieldPath")
             if name is not None and name.value == _JOB_NAME_VARIABLE and field == "metadata.name":
-                patch = replaced(name, job.named)
-                yield found("job-name-variable", name, patch, name=name.value, job=job.named)
+                yield found("job-name-variable", name, name=name.value, job=job.named)
 
 
 def _misnamed(name: ScalarNode, platform: PlatformMap, jobs: list[str]) -> LintFinding:
     wanted = platform.prefix + jobs[0]
-    patch = replaced(name, wanted) if len(jobs) == 1 else None
     said = {"name": name.value, "jobs": " or ".join(jobs), "key": platform.key, "wanted": wanted}
-    return found("config-map-name", name, patch, **said)
+    return found("config-map-name", name, **said)
 
 
 def _is_object(text: str) -> bool:
@@ -138,17 +131,3 @@ def _is_object(text: str) -> bool:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _reset_label(text: str, config_map: ConfigMap, name: ScalarNode) -> Patch | None:
-    entry = 'reset: "true"'
-    label, labels = config_map.label("reset"), config_map.labels
-    if label is not None:
-        return Patch(start=label.start, end=label.end, new='"true"')
-    if labels is not None and labels.pairs:
-        return first_entry(text, labels, entry)
-    metadata = mapping(config_map.root, "metadata")
-    if labels is not None or metadata is None or metadata.flow or metadata.key("labels"):
-        return None
-    key = metadata.key("name")
-    return after_line(text, name, key.column, f"labels:\n  {entry}") if key else None

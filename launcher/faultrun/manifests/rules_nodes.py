@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from math import prod
 
-from faultrun.manifests.edits import first_entry, replaced
 from faultrun.manifests.finding import LintFinding, found
 from faultrun.manifests.lint_input import FaultrunCall, LintInput
 from faultrun.manifests.workload import WorkloadKind, is_object
@@ -34,8 +33,7 @@ def all_pods_complete_together(page: LintInput) -> Iterator[LintFinding]:
         pod = call.container.pod
         at_once, wanted = scalar(pod.owner, "parallelism"), scalar(pod.owner, "completions")
         if wanted is not None and at_once is not None and wanted.number != at_once.number:
-            patch = replaced(wanted, int(at_once.number)) if at_once.number is not None else None
-            yield found("nodes-pods/completions", wanted, patch, pods=at_once.value, wanted=wanted.value)
+            yield found("nodes-pods/completions", wanted, pods=at_once.value, wanted=wanted.value)
 
 
 def pods_keep_their_names(page: LintInput) -> Iterator[LintFinding]:
@@ -46,10 +44,9 @@ def pods_keep_their_names(page: LintInput) -> Iterator[LintFinding]:
         if pod.job.kind is WorkloadKind.DEPLOYMENT:
             yield found("stable-name/deployment", pod.job.name or call.where)
         elif mode is not None and mode.value != "Indexed":
-            yield found("stable-name", mode, replaced(mode, "Indexed"))
-        elif mode is None and pod.job.kind is WorkloadKind.JOB and pod.owner is not None:
-            patch = first_entry(page.text, pod.owner, "completionMode: Indexed")
-            yield found("stable-name", pod.job.name or call.where, patch)
+            yield found("stable-name", mode)
+        elif mode is None and pod.job.kind is WorkloadKind.JOB:
+            yield found("stable-name", pod.job.name or call.where)
 
 
 def names_of_pods_are_known(page: LintInput) -> Iterator[LintFinding]:
@@ -65,7 +62,7 @@ def names_of_pods_are_known(page: LintInput) -> Iterator[LintFinding]:
                 yield found("headless-service/volcano", plugins or call.where, host=host)
         elif pod.job.kind is WorkloadKind.JOBSET:
             if named is not None and named.value == "false":
-                yield found("headless-service/jobset", named, replaced(named, "true"), host=host)
+                yield found("headless-service/jobset", named, host=host)
         elif pod.job.kind is WorkloadKind.JOB:
             yield from _served(page, call, host)
 
@@ -119,22 +116,17 @@ def _served(page: LintInput, call: FaultrunCall, host: str) -> Iterator[LintFind
     pod = call.container.pod
     subdomain = host.split(".")[1]
     if text_at(pod.spec, "subdomain") != subdomain:
-        yield found(
-            "headless-service",
-            scalar(pod.spec, "subdomain") or call.where,
-            first_entry(page.text, pod.spec, f"subdomain: {subdomain}"),
-            host=host,
-            subdomain=subdomain,
-        )
+        where = scalar(pod.spec, "subdomain") or call.where
+        yield found("headless-service", where, host=host, subdomain=subdomain)
     services = (one for one in page.objects if is_object(one, "v1", "Service"))
     service = next((one for one in services if text_at(one, "metadata", "name") == subdomain), None)
     if service is None:
         yield found("headless-service/missing", call.where, host=host, subdomain=subdomain)
         return
-    yield from _headless(page, service)
+    yield from _headless(service)
 
 
-def _headless(page: LintInput, service: MappingNode) -> Iterator[LintFinding]:
+def _headless(service: MappingNode) -> Iterator[LintFinding]:
     spec = mapping(service, "spec")
     for name, wanted, wording in (
         ("clusterIP", "None", "headless-service/address"),
@@ -142,6 +134,4 @@ def _headless(page: LintInput, service: MappingNode) -> Iterator[LintFinding]:
     ):
         if spec is None or ((written := scalar(spec, name)) is not None and written.value == wanted):
             continue
-        fresh = first_entry(page.text, spec, f"{name}: {wanted}")
-        where = written or scalar(service, "metadata", "name") or service
-        yield found(wording, where, replaced(written, wanted) if written else fresh)
+        yield found(wording, written or scalar(service, "metadata", "name") or service)

@@ -6,7 +6,6 @@ admission webhook, ExitCode is that of Kubeflow's training operator.
 
 from collections.abc import Iterator
 
-from faultrun.manifests.edits import replaced
 from faultrun.manifests.finding import LintFinding, found
 from faultrun.manifests.lint_input import LintInput
 from faultrun.manifests.workload import Workload, WorkloadKind
@@ -26,7 +25,7 @@ def policies_are_accepted(page: LintInput) -> Iterator[LintFinding]:
         elif code is not None and code.number == 0:
             yield found("policy/zero", code)
         elif code is not None and in_place is not None:
-            yield found("policy", code, replaced(in_place, "Never"), code=code.value, in_place=in_place.value)
+            yield found("policy", code, code=code.value, in_place=in_place.value)
 
 
 def final_exit_codes_are_final(page: LintInput) -> Iterator[LintFinding]:
@@ -37,8 +36,7 @@ def final_exit_codes_are_final(page: LintInput) -> Iterator[LintFinding]:
             yield found("exit-codes", job.name, job=job.shown, code=_FINAL)
         for pod in runs if job.kind in _RESTARTING else ():
             if (written := _in_place(pod.restart_policy)) is not None:
-                patch = replaced(written, "Never")
-                yield found("exit-codes/in-place", written, patch, policy=written.value, code=_FINAL)
+                yield found("exit-codes/in-place", written, policy=written.value, code=_FINAL)
 
 
 def codes_of_other_places_are_tried_again(page: LintInput) -> Iterator[LintFinding]:

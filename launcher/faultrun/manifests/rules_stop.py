@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 
 from faultrun.manifests.command import commands_of, faultrun_of, shell_of, stays
-from faultrun.manifests.edits import first_entry, inside, replaced
 from faultrun.manifests.finding import LintFinding, found
 from faultrun.manifests.lint_input import LintInput
 from faultrun.manifests.workload import FAULT_LABEL, Container, Workload
@@ -30,7 +29,7 @@ def grace_below_grace_over_time(page: LintInput) -> Iterator[LintFinding]:
         wording = "grace-over-time/none" if none else "grace-over-time"
         wanted_s = min(_USUAL_GRACE_S, longest_s) if none else longest_s
         said = {"grace_s": grace.number, "limit_s": limit_s, "source": source, "wanted_s": wanted_s}
-        yield found(wording, grace, replaced(grace, wanted_s), **said)
+        yield found(wording, grace, **said)
 
 
 def grace_is_time(page: LintInput) -> Iterator[LintFinding]:
@@ -38,8 +37,7 @@ def grace_is_time(page: LintInput) -> Iterator[LintFinding]:
     for pod in page.pods:
         grace = None if pod.job.by_volcano or not pod.job.saves_when_stopped else pod.grace
         if grace is not None and grace.number is not None and grace.number <= 0:
-            patch = replaced(grace, _USUAL_GRACE_S)
-            yield found("grace-period", grace, patch, grace_s=grace.number, wanted_s=_USUAL_GRACE_S)
+            yield found("grace-period", grace, grace_s=grace.number, wanted_s=_USUAL_GRACE_S)
 
 
 def hook_and_signal_fit(page: LintInput) -> Iterator[LintFinding]:
@@ -56,9 +54,9 @@ def fault_scheduling_means_something(page: LintInput) -> Iterator[LintFinding]:
         if (label := job.fault_scheduling) is None:
             yield from _no_label(page, job)
         elif label.value not in _KNOWN | _MEANT_OFF:
-            yield found("fault-scheduling", label, replaced(label, "grace"), value=label.value)
+            yield found("fault-scheduling", label, value=label.value)
         elif label.value == "force" and any(one.means_to_save for one in job.containers):
-            yield found("fault-scheduling/force", label, replaced(label, "grace"))
+            yield found("fault-scheduling/force", label)
 
 
 def signal_arrives(page: LintInput) -> Iterator[LintFinding]:
@@ -68,9 +66,8 @@ def signal_arrives(page: LintInput) -> Iterator[LintFinding]:
         if shell is None:
             continue
         node = container.word_nodes[shell.shell.word]
-        patch = inside(page.text, node, shell.exec_at, "exec ") if shell.exec_at is not None else None
         wording = "shell-pid-1" if shell.last else "shell-pid-1/script"
-        yield found(wording, node, patch, container=container.name, shell=shell.shell.name, last=shell.last)
+        yield found(wording, node, container=container.name, shell=shell.shell.name, last=shell.last)
 
 
 def somebody_is_told(page: LintInput) -> Iterator[LintFinding]:
@@ -106,7 +103,7 @@ def _hook_s(container: Container) -> tuple[int, Node] | None:
         return sleep.number, sleep
     words = tuple(node.value for node in container.hook_words)
     shell = shell_of(words)
-    commands = [command.words for command in commands_of(shell.script)] if shell else [words]
+    commands = commands_of(shell.script) if shell else [words]
     slept_s = sum(map(_sleep_s, commands))
     return (slept_s, container.hook_words[0]) if slept_s else None
 
@@ -126,5 +123,4 @@ def _no_label(page: LintInput, job: Workload) -> Iterator[LintFinding]:
     volumes = (text_at(volume, "configMap", "name") for pod in job.pods for volume in pod.volumes)
     mounted = next((name for name in volumes if name.startswith(_FAULT_MAPS)), "")
     if mounted and job.name is not None:
-        patch = first_entry(page.text, job.labels, f"{FAULT_LABEL}: grace") if job.labels else None
-        yield found("fault-scheduling/missing", job.name, patch, job=job.shown, mounted=mounted)
+        yield found("fault-scheduling/missing", job.name, job=job.shown, mounted=mounted)

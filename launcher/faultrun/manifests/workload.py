@@ -61,12 +61,8 @@ class _Named:
         """``name`` as a text; empty when there is none."""
         return self.name.value if self.name else ""
 
-    @property
-    def labels(self) -> MappingNode | None:
-        return mapping(self.root, "metadata", "labels")
-
     def label(self, name: str) -> ScalarNode | None:
-        return scalar(self.labels, name)
+        return scalar(self.root, "metadata", "labels", name)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 import yaml
 
 from faultrun.text.patch import MalformedText, line_of
-from faultrun.text.yaml_tree import AliasNode, MappingNode, Node, ScalarNode, SequenceNode, walk
+from faultrun.text.yaml_tree import AliasNode, MappingNode, Node, ScalarNode, SequenceNode
 
 _MERGE = "<<"
 
@@ -26,10 +26,9 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YamlStream:
-    """The documents that are not empty, without aliases. ``aliases``: some value stands for two places."""
+    """The documents that are not empty, without aliases."""
 
     roots: tuple[Node, ...]
-    aliases: bool
 
 
 def documents(text: str) -> tuple[Document, ...]:
@@ -53,10 +52,9 @@ def read(text: str) -> YamlStream:
         written = [document.root for document in documents(text)]
         held = (root for root in written if not isinstance(root, ScalarNode) or root.value)
         roots = tuple(_Follower().followed(root) for root in held)
-        aliases = any(isinstance(node, AliasNode) for root in written for node in walk(root))
     except RecursionError:
         raise MalformedText("it is nested too deeply, or contains itself", 1) from None
-    return YamlStream(roots=roots, aliases=aliases)
+    return YamlStream(roots=roots)
 
 
 class _Follower:

@@ -91,10 +91,6 @@ class MappingNode(_Placed):
         """The value of ``name``; the last one where it is there twice."""
         return next((value for key, value in reversed(self.entries) if key.value == name), None)
 
-    def key(self, name: str) -> ScalarNode | None:
-        """Where ``name`` itself is written."""
-        return next((key for key, _ in reversed(self.entries) if key.value == name), None)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceNode(_Placed):
