@@ -255,6 +255,7 @@ def draw(number: int, seed: int) -> Case:
     kind = KINDS[number % len(KINDS)]
     layout = chance.choice([one for one in LAYOUTS if one.kind == kind])
     spelled = "{n}" in "".join(layout.members) and chance.random() < 0.4 and kind != "parts"
+    spellings = [one for one in SPELLINGS if one != "1_000" or "step_{n}" in layout.members[0]]  # else 1, 000
     lives = chance.choice(((1,), (2,), (5,), (2, 1), (3, 1), (3, 2), (2, 0), (2, 1, 1)))
     if kind == "stages":
         lives = chance.choice(((4,), (5,), (6,), (5, 1), (4, 2)))
@@ -266,7 +267,7 @@ def draw(number: int, seed: int) -> Case:
         number=number,
         seed=seed,
         layout=layout,
-        spelling=chance.choice(tuple(SPELLINGS)) if spelled else "30",
+        spelling=chance.choice(spellings) if spelled else "30",
         lives=lives,
         faults=tuple(chance.choice(faults) if count else Fault.NOTHING for count in lives),
         in_place=chance.random() < (0.7 if kind == "in place" else 0.4),
