@@ -106,7 +106,8 @@ STACKS_FILE = "stacks_{rank}.txt"
 """Where the dump goes, beside the progress page; removed when nothing was ever asked for."""
 
 SIGNALS_FILE = "signals_{rank}"
-"""Beside it: a byte for each signal to stop that the rank's program took (``sdk/worker/stop_signals.py``)."""
+"""Beside it: a line for each signal to stop that the rank's program took: the signal, how large its two logs
+were, and how many steps it had finished (``sdk/worker/stop_signals.py``)."""
 
 PROGRAMS_FILE = "programs_{rank}.jsonl"
 """Beside it: which programs below the rank asked for the recovery point, and why one was not given it

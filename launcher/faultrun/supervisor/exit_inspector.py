@@ -3,15 +3,17 @@
 import os
 import re
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from faultrun.files import text_of
+from faultrun.core.logged_steps import first_step, last_step
+from faultrun.core.phases.one_stop import STOP_SIGNUMS
+from faultrun.files import bytes_from, text_of
 from faultrun.model.exits import Exited, ExitStatus, Signaled
 from faultrun.model.observed.evidence import DeathNote, FaultClass, Finding, Row
-from faultrun.model.wire import SIGNALS_FILE
+from faultrun.model.wire import SIGNALS_FILE, Progress
 from faultrun.platforms.cgroup import memory_group, oom_kill_count
 from faultrun.platforms.kernel_log import KernelLog, Record, memory_fault, oom_kills, thread_fault
 from faultrun.supervisor.reactor import RunClock
@@ -23,6 +25,7 @@ _SHM = "/dev/shm"
 _GROUPS = Path("/proc/self/cgroup")
 _FULL = 0.98
 _NO_ROOM_BYTES = 65536
+_NUMBERS, _MOST_BYTES = 4, 1 << 20
 _MORE_SHM = "a larger /dev/shm: emptyDir with medium Memory, docker --shm-size"
 
 
@@ -71,9 +74,9 @@ class ExitInspector:
         self._seen[rank] = glance
 
     def notes(
-        self, ranks: tuple[int, ...], logs: LogFiles, reporting: frozenset[int]
+        self, ranks: tuple[int, ...], logs: LogFiles, words: Mapping[int, Progress | None]
     ) -> tuple[DeathNote, ...]:
-        """One note for each of ``ranks``; ``reporting`` are those that spoke the SDK."""
+        """One note for each of ``ranks``; ``words`` are the last of those that spoke the SDK."""
         kernel_records = self._kernel.records()
         found = []
         for rank in ranks:
@@ -91,16 +94,35 @@ class ExitInspector:
                 known = self._by_kernel(glance, kernel_records) or note.finding
                 known = known or _log_disk_full(glance.status, note, logs.folder)
                 note = replace(note, finding=_left_over(note, self._began_ns) or known)
-            told = self._told(logs.folder / SIGNALS_FILE.format(rank=rank))
-            found.append(replace(note, reports=rank in reporting, told=told))
+            note = replace(note, reports=words.get(rank) is not None)
+            found.append(self._with_signal(note, logs, words.get(rank)))
         return tuple(found)
 
-    def _told(self, noted: Path) -> tuple[int, float] | None:
-        """The last signal to stop that a rank's program took, and when."""
+    def _with_signal(self, note: DeathNote, logs: LogFiles, word: Progress | None) -> DeathNote:
+        """``note`` with the last signal to stop that the rank's program took, and what it did since.
+
+        One that means no stop (``--signals``) was one all the same where the rank did no step after it.
+        """
+        noted = logs.folder / SIGNALS_FILE.format(rank=note.rank)
+        lines = [[int(one) for one in line.split() if one.isdecimal()] for line in text_of(noted).split("\n")]
+        told = [one for one in lines if len(one) == _NUMBERS and one[0] in STOP_SIGNUMS]
+        if not told:
+            return note
+        signum, *sizes, count = told[-1]
+        files = (logs.worker(note.rank), logs.worker_errors(note.rank))
+        data = (bytes_from(file, size, _MOST_BYTES) for file, size in zip(files, sizes, strict=True))
+        later = [line for one in data for line in one.decode("utf-8", "replace").splitlines()]
+        first, last = first_step(later, logs.step_pattern), last_step(later, logs.step_pattern)
+        known = last is not None or note.logged_step is not None or note.logged_in_epoch is not None
+        trained_on = first != last if known else None
+        if word is not None and word.count > 0:
+            trained_on = word.count > count + 1
+        if signum not in self._stops and trained_on is not False:
+            return note
         with suppress(OSError):
-            if told := [signum for signum in noted.read_bytes() if signum in self._stops]:
-                return told[-1], self._clock.of_utc_ns(noted.stat().st_mtime_ns)
-        return None
+            at_s = self._clock.of_utc_ns(noted.stat().st_mtime_ns)
+            return replace(note, told=(signum, at_s), trained_on=trained_on)
+        return note
 
     def close(self) -> None:
         """Let go of the kernel's log."""

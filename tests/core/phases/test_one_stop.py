@@ -63,18 +63,19 @@ def _ends(story: Story, rank: int, how: str, signum: int) -> None:
     signum=st.sampled_from(sorted(SIGNALS)),
     ago_s=st.lists(st.none() | st.floats(0, 60), min_size=3, max_size=3),
     done=st.booleans(),
+    on=st.sampled_from([None, True, False]),
 )
-def test_ranks_that_end_with_0_are_stopped_if_one_took_a_signal_to_stop_a_window_before_or_less(
-    signum: int, ago_s: list[float | None], done: bool
+def test_ranks_that_end_with_0_are_stopped_if_one_did_not_train_on_after_a_signal_or_took_a_window_at_most(
+    signum: int, ago_s: list[float | None], done: bool, on: bool | None
 ) -> None:
     story = Story(3).begins()
     for rank in range(3):
         story.ended(rank, Exited(code=0), done=done, after_s=100)
     ends = {end.rank: end.at_s for end in story.state.life.exits}
     taken = [None if ago is None else (signum, ends[rank] - ago) for rank, ago in enumerate(ago_s)]
-    story.drained(*(DeathNote(rank=rank, told=told) for rank, told in enumerate(taken)))
+    story.drained(*(DeathNote(rank=rank, told=told, trained_on=on) for rank, told in enumerate(taken)))
     window_s = story.state.windows.stop_grace_s if signum in (2, 15) else SAME_STOP_S
-    stopped = not done and any(ago is not None and ago <= window_s for ago in ago_s)
+    stopped = not done and any(ago is not None and (on is False or ago <= window_s) for ago in ago_s)
     assert story.state.exit_code == (STOP_EXIT_CODES[SIGNALS[signum]] if stopped else 0)
     assert story.state.trained is not stopped
 

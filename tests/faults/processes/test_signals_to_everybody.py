@@ -142,6 +142,40 @@ def test_ranks_that_leave_with_0_when_they_are_told_have_stopped_also_where_nobo
     assert launcher.command("--worker_num=2", *words).ends() == 0
 
 
+SAVES_SLOWLY = (
+    "import time\ntold = []\n"
+    "signal.signal(signal.SIG{name}, lambda *_: told.append(1))\n"
+    "for step in range({last}):\n"
+    "    say(f'step {{step}} loss 0.5')\n"
+    "    if step == 5: say('ready'); signal.pause()\n"
+    "    if told and not {on}: time.sleep(2.5); sys.exit(0)\n"
+    "time.sleep(2.5)"
+)
+
+
+@pytest.mark.parametrize("on", [False, True])
+@pytest.mark.parametrize(
+    ("name", "options"), [("TERM", "--stop_grace=1s"), ("USR1", "--signals=USR1=ignore")]
+)
+def test_how_long_a_rank_saves_before_it_leaves_with_0_says_nothing_and_whether_it_trains_on_does(
+    launcher: Launcher, name: str, options: str, on: bool
+) -> None:
+    code = SAVES_SLOWLY.format(name=name, last=50, on=on)
+    run = launcher.command("--worker_num=2", options, *python(launcher, code).split()).trains(range(2))
+    run.kill(0, 1, signum=signal.Signals[f"SIG{name}"])
+    assert run.ends() == (0 if on else 143)
+
+
+def test_a_signal_that_a_program_waits_for_is_noted_too(launcher: Launcher) -> None:
+    code = (
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
+        "if life == 0: say('ready'); signal.sigwait([signal.SIGTERM])"
+    )
+    run = launcher.command("--worker_num=1", *python(launcher, code).split()).trains(range(1))
+    run.kill(0, signum=signal.SIGTERM)
+    assert run.ends() == 143
+
+
 def test_a_handler_is_what_the_program_sees_and_forked_children_tell_nothing(launcher: Launcher) -> None:
     code = (
         "def save(*_): say('saved')\n"

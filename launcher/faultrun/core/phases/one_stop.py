@@ -57,10 +57,11 @@ def comes_too_late(state: RunState) -> bool:
 
 
 def heard_by_ranks_alone(state: RunState, notes: Iterable[DeathNote]) -> Stop | None:
-    """The stop that only ranks heard of: a signal came, and within the window they ended with 0.
+    """The stop that only ranks heard of: a signal came, and they ended with 0 without training on.
 
-    Programs use SIGHUP, SIGUSR1 and SIGUSR2 for ends of their own: after these they have moments only.
-    Not one of those that were done. None: every rank came to its own end, or a window was opened.
+    How long they took says nothing: a save may be slow. Where they trained on, or nothing tells of steps, the
+    window of a stop counts, and moments only of signals that programs use for ends of their own. Not one of
+    those that were done. None: every rank came to its own end, or a window was opened.
     """
     if state.life.drain is not None or state.stop is not None or state.failure is not None:
         return None
@@ -69,7 +70,7 @@ def heard_by_ranks_alone(state: RunState, notes: Iterable[DeathNote]) -> Stop | 
         if note.told is not None and note.rank in ends:
             signum, at_s = note.told
             window_s = state.windows.stop_grace_s if signum in _ENDS else SAME_STOP_S
-            if at_s >= ends[note.rank] - window_s:
+            if note.trained_on is False or at_s >= ends[note.rank] - window_s:
                 return Stop(source=STOP_SOURCES[signum])
     return None
 

@@ -59,7 +59,7 @@ class DeathNote:
     ``logged_epoch`` comes with ``logged_in_epoch`` where steps are counted anew in every epoch;
     at most ``logged_every`` lie between two that it tells, 0: unknown. ``reports`` tells whether it spoke the
     SDK, so that silence about steps means that there was none. ``told``: a signal to stop that its program
-    took, and when one came last.
+    took, and when one came last; ``trained_on``: whether it did more after that than finish its step.
     """
 
     rank: int
@@ -72,6 +72,7 @@ class DeathNote:
     reports: bool = False
     logged_every: int = field(default=1, metadata=UNLESS_USED)
     told: tuple[int, float] | None = field(default=None, metadata=UNLESS_USED)
+    trained_on: bool | None = field(default=None, metadata=UNLESS_USED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

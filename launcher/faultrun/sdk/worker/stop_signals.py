@@ -53,7 +53,7 @@ def outlive() -> None:
         if _signal.getsignal(signum) == _signal.SIG_DFL:
             _ctypes.call_function(handle, (signum, nothing))
 
-    asked, notes = _signal.getsignal, _notes_of_this_rank()
+    asked, notes = _signal.getsignal, _Notes()
 
     def installed(signum: int, handler: object, /) -> object:
         is_noted = signum in _TOLD and callable(handler)
@@ -65,33 +65,62 @@ def outlive() -> None:
     def installed_for(signum: int, /) -> object:
         return one.handler if isinstance(one := asked(signum), _Noted) else one
 
-    # ``signal.signal`` and ``signal.getsignal`` find them by these names.
+    # ``signal.signal``, ``getsignal`` and ``sigwait`` find them by these names.
     _signal.signal, _signal.getsignal = installed, installed_for
+    for name in ("sigwait", "sigwaitinfo", "sigtimedwait"):
+        setattr(_signal, name, _NotedWait(getattr(_signal, name), notes))
 
 
-def _notes_of_this_rank() -> tuple[int, str]:
-    """This process, and its file of notes, as it was told before the program changes what it was told."""
-    page, _, slot = os.environ.get("FAULTRUN_PROGRESS", "").rpartition(":")
-    folder = page.rpartition("/")[0]
-    return os.getpid(), f"{folder}/signals_{os.environ.get('RANK') or slot}" if folder else ""
+class _Notes:
+    """Where this process notes signals, as it was told before the program changes what it was told.
+
+    A note is a line: the signal, how much the rank had printed to its two streams, and its count of steps.
+    Children that are forked note nothing: pools end theirs by SIGTERM.
+    """
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._page, _, self._slot = os.environ.get("FAULTRUN_PROGRESS", "").rpartition(":")
+        folder = self._page.rpartition("/")[0]
+        self._path = f"{folder}/signals_{os.environ.get('RANK') or self._slot}" if folder else ""
+
+    def note(self, signum: int) -> None:
+        """Append a line; nothing where there is no room."""
+        if not self._path or os.getpid() != self._pid:
+            return
+        try:
+            page = os.open(self._page, os.O_RDONLY | os.O_CLOEXEC)
+            count = int.from_bytes(os.pread(page, 8, 64 * int(self._slot) + 32), "little")
+            os.close(page)
+            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            os.write(fd, b"%d %d %d %d\n" % (signum, os.fstat(1).st_size, os.fstat(2).st_size, count))
+            os.close(fd)
+        except (OSError, ValueError):
+            pass
 
 
 class _Noted:
     """A handler of the program's. That it was called is noted, for faultrun to read when the rank has ended.
 
-    A rank that ends with 0 then may have been told to, by a process that told no other. Children that are
-    forked note nothing, even where a handler is installed: pools end theirs by SIGTERM.
+    A rank that ends with 0 then may have been told to, by a process that told no other.
     """
 
-    def __init__(self, handler: object, notes: tuple[int, str]) -> None:
-        self.handler, (self._pid, self._path) = handler, notes
+    def __init__(self, handler: object, notes: _Notes) -> None:
+        self.handler, self._notes = handler, notes
 
     def __call__(self, signum: int, frame: object) -> None:
-        if self._path and os.getpid() == self._pid:
-            try:
-                fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-                os.write(fd, bytes([signum]))
-                os.close(fd)
-            except OSError:  # no room
-                pass
+        self._notes.note(signum)
         self.handler(signum, frame)  # type: ignore[operator]  # who makes one knows
+
+
+class _NotedWait:
+    """``signal.sigwait`` and its like: a signal that a program waits for has no handler, and is noted too."""
+
+    def __init__(self, wait: object, notes: _Notes) -> None:
+        self._wait, self._notes = wait, notes
+
+    def __call__(self, *args: object) -> object:
+        came = self._wait(*args)  # type: ignore[operator]
+        if (signum := getattr(came, "si_signo", came)) in _TOLD:
+            self._notes.note(signum)
+        return came

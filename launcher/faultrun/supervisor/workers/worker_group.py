@@ -126,7 +126,7 @@ class WorkerGroup:
         logs, page = self.live.logs, self.live.page
         notes: tuple[DeathNote, ...] = ()
         if logs is not None and page is not None:
-            notes = self._env.exits.notes(order.dead, logs, page.reporting())
+            notes = self._env.exits.notes(order.dead, logs, page.words())
         now_s = self._reactor.now()
         return DeathsExamined(at_s=now_s, incarnation=order.incarnation, dead=order.dead, notes=notes)
 
@@ -230,7 +230,7 @@ class WorkerGroup:
         if logs is not None and page is not None:
             with contextlib.suppress(OSError):
                 logs.drop_unused()
-            notes = self._env.exits.notes(order.dead, logs, page.reporting())
+            notes = self._env.exits.notes(order.dead, logs, page.words())
         at_s, incarnation = self._reactor.now(), order.incarnation
         drained = Drained(at_s=at_s, incarnation=incarnation, stragglers=stragglers, swept=swept, notes=notes)
         yield replace(drained, left=left.words)
