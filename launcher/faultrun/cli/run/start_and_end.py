@@ -135,11 +135,9 @@ def going_on(claimed: Claimed, step: int | None) -> str:
     """That a run goes on, and what ended the life before where that was cut off, at ``step``."""
     if claimed.past is None or not claimed.past.state.cut_off:
         return claimed.note
-    at, by = (
-        "" if step is None else f" at step {step}",
-        "SIGKILL, the container's memory, an eviction, a power cut",
-    )
-    return f"{claimed.note}; its supervisor was killed with all its ranks{at} ({by})"
+    at = "" if step is None else f" at step {step}"
+    by = "SIGKILL, the container's memory, an eviction, a power cut, no room for the journal"
+    return f"{claimed.note}; its supervisor left no end{at} ({by})"
 
 
 def asked_otherwise(claimed: Claimed, spec: RunSpec, asked: RunId) -> str:
@@ -204,7 +202,7 @@ def _restore_configs(spec: RunSpec, log_dir: Path, say: Callable[[str], None]) -
     from faultrun.supervisor.launch.rewriting import name_of_run
 
     turns, files = ConfigTurns(name_of_run(spec, log_dir / ORIGINALS)), in_place(spec.recovery.rewrites)
-    told, trouble = "{file} is restored (--restore_configs)", "a rewritten configuration was left as it is"
+    told, trouble = "{file} is restored (--restore_configs)", "a rewritten configuration may be as it was"
     try:
         turns.take(files, within_s=_PATIENCE_AFTER_STOP_S, pause=lambda: time.sleep(_LOOK_AGAIN_S))
         _give_back(log_dir / ORIGINALS, told=told, trouble=trouble, say=say)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from faultrun.model.edit import EditResult
     from faultrun.supervisor.launch.rewriting import Rewriting
 
-_UNAVAILABLE = 69
+_UNAVAILABLE, _NO_ROOM = 69, 71
 _LOOK_AGAIN_S, _WEATHER_S = 0.25, 60.0
 _PORTS_AVOIDED = 32
 _SEEN_LATE_S = 90.0
@@ -95,10 +95,11 @@ class Preparer:
             self._try_commands(plan)
             port = self._in_time(plan, self._port.choose)
         except (FaultrunError, OSError) as error:
+            code = error.exit_code if isinstance(error, FaultrunError) else _UNAVAILABLE
             yield PrepareFailed(
                 at_s=self._clock.now(),
                 incarnation=plan.incarnation,
-                exit_code=error.exit_code if isinstance(error, FaultrunError) else _UNAVAILABLE,
+                exit_code=_NO_ROOM if _is_full(error) else code,
                 why=str(error),
                 unfit=_is_full(error),
                 unseen=plan.point.path if isinstance(error, Unseen) and plan.point is not None else "",
