@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 
 from faultrun.model.events import FirstStep, Timer
 from faultrun.model.exits import Signaled
+from faultrun.model.incident import Aftermath
+from faultrun.model.observed.agreement import PlanElsewhere
 from faultrun.model.observed.hang import PauseOver
 from faultrun.model.observed.recovery import Began, FirstStepLogged, RecoveryTimed, ResumeChecked
+from faultrun.model.plan import Reason
 from faultrun.model.run import Phase
 from faultrun.model.stop import StopSource
 from faultrun.observe.account.accountant import Accountant
@@ -28,7 +31,7 @@ from support.stories.account_stories import (
     written,
 )
 from support.stories.savings_stories import NO_WAIT
-from support.stories.story import SIGKILL, SIGSEGV, SIGTERM, Story, checkpoint
+from support.stories.story import SIGKILL, SIGSEGV, SIGTERM, Story, checkpoint, first_plan
 from support.stories.survivors import training
 
 
@@ -223,6 +226,13 @@ def test_the_nodes_together_know_that_what_one_took_for_a_fault_was_the_stop_of_
     following.update(reason="continued", aftermath=None)
     account = account_of(lines)
     assert (account.faults, account.stops, account.lives[0].end) == ([], 1, "stopped")
+
+
+def test_an_incident_in_which_this_node_had_no_ranks_is_counted_once() -> None:
+    fell = replace(begins(Story(2)).killed(0).incident, number=3)
+    plan = first_plan(2, incarnation=4, reason=Reason.FAULT, aftermath=Aftermath(incident=fell))
+    story = begins(Story(2)).now(PlanElsewhere, plan=plan).now(PlanElsewhere, plan=plan)
+    assert [(one.number, one.is_judged) for one in account_of(lines_of(story)).faults] == [(3, True)]
 
 
 def test_a_window_that_runs_out_is_counted() -> None:

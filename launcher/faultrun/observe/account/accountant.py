@@ -30,6 +30,7 @@ from faultrun.model.events import (
     WorkersLost,
     WorkerStarted,
 )
+from faultrun.model.incident import Aftermath
 from faultrun.model.observed.agreement import IncarnationOver, PlanElsewhere
 from faultrun.model.observed.dying_gasp import GaspSaved
 from faultrun.model.observed.evidence import DeathNote
@@ -109,8 +110,9 @@ class Accountant:
                 self._end_life(SUPERVISOR_LOST)
                 self._close_fault(SUPERVISOR_LOST)
             case PlanAdopted(plan=plan) if plan is self.view.plan:
-                self._planned(plan)
-            case PlanElsewhere():
+                self._planned(plan, line)
+            case PlanElsewhere(plan=plan):
+                self._told_of(plan.aftermath, line)
                 if line.judged is not None and self._fault is not None:
                     self._fault.judged(line.judged)
                 self._close_fault(ELSEWHERE)
@@ -268,9 +270,22 @@ class Accountant:
         self._account.followed(life, recompute_s)
         self._account.step_s = life.step_s or self._account.step_s
 
-    def _planned(self, plan: Plan) -> None:
+    def _told_of(self, aftermath: Aftermath | None, line: JournalLine) -> None:
+        """Count an incident of which there is the other nodes' word alone: no rank of this one was in it."""
+        faults = self._account.faults
+        counted = self._fault is not None or any(one.end in CUT_SHORT for one in faults[-1:])
+        if (
+            aftermath is not None
+            and not counted
+            and aftermath.incident.number not in {one.number for one in faults}
+        ):
+            self._fault = incident_record(line, aftermath.incident.number, self._now_s, None)
+            self._fault.judged(aftermath.incident)
+
+    def _planned(self, plan: Plan, line: JournalLine) -> None:
         self._end_life("ended")
         self._settle()
+        self._told_of(plan.aftermath, line)
         faults = self._account.faults
         if self._fault is None and faults and faults[-1].end in CUT_SHORT:
             self._fault = replace(faults[-1], cut=faults.pop().end)  # it goes on, until training does
