@@ -1,6 +1,7 @@
 """What one save is, learned from the files that are seen to be written, in the order of writing."""
 
 import sys
+from itertools import product
 
 import pytest
 
@@ -50,6 +51,26 @@ def test_files_are_one_save_until_one_of_them_comes_again(
     names: tuple[str, ...], saves: list[set[str]]
 ) -> None:
     assert learned(*names) == saves
+
+
+@pytest.mark.parametrize("names", [("a.pt", "b.pt"), ("__0_0.distcp", "__1_0.distcp", ".metadata")])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_file_that_is_noted_as_moved_and_as_closed_is_written_once(
+    names: tuple[str, ...], late: bool
+) -> None:
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for step, name in product((10, 20, 30), names):
+        first = learner.wrote(path := f"/ckpt/last/{name}", root="/ckpt")
+        assert first is not None
+        if late:
+            learner.saved_at(first, path, step, f"w{name}{step}")
+        second = learner.wrote(path, root="/ckpt")
+        assert second is not None
+        learner.saved_at(second, path, step, f"w{name}{step}")
+    every = tuple(f"/ckpt/last/{name}" for name in names)
+    assert [(save.files, save.step) for save in learner.seen.saves] == [
+        (every, step) for step in (10, 20, 30)
+    ]
 
 
 def test_the_newest_saves_are_kept_and_known_to_the_next_supervisor() -> None:

@@ -43,6 +43,13 @@ class GrowingSave:
         kinds = {of_any_rank(path): kind for kind, path in self.files.items()} if alike else {}
         return ((kinds[of_any_rank(path)], path) for path in alike if of_any_rank(path) in kinds)
 
+    def with_all_of(self, other: "GrowingSave") -> "GrowingSave":
+        """This save with the files of ``other``, which a note of what it had already began."""
+        self.files |= {kind: path for kind, path in other.files.items() if kind not in self.files}
+        self.pending, self.again = self.pending | other.pending, self.again | other.again
+        self.ranks, self.numbers = self.ranks | other.ranks, self.numbers | other.numbers
+        return self
+
     def is_at(self, step: int | None) -> bool:
         """Whether it may be written yet when training is at ``step``."""
         return None not in (step, self.step) and abs((step or 0) - (self.step or 0)) <= AT_ONCE

@@ -41,7 +41,7 @@ class SaveLearner:
         self._saves, self._writes, self._began = [self._grown(one) for one in known.saves], 0, 0
         self._digests = {save.path(name): one for save in self._saves for name, one in save.digests.items()}
         self._contents: dict[str, int] = {}
-        self.elsewhere, self._goes_on = NOTHING_SEEN, True
+        self.elsewhere, self._goes_on, self._newest = NOTHING_SEEN, True, ""
 
     def _grown(self, save: SeenSave) -> GrowingSave:
         found = GrowingSave(step=save.step, late=save.late, ranks={*save.ranks})
@@ -113,9 +113,8 @@ class SaveLearner:
         again = save.again.pop(path, 0)
         save.pending.discard(path)
         path = path if path in save.files.values() else save.path(path)
-        if not again and path not in {*save.files.values(), *save.ranks}:  # it went with another rank's file
-            save = next((one for one in self._saves[::-1] if path in one.ranks), save)
         new = self._digests.pop(path, "") != digest or not digest
+        save = save if again else self._holder(save, path, step, new=new)
         self._digests[path] = digest
         if step is None or save.step is None:
             save.step = step if save.step is None else save.step
@@ -142,6 +141,15 @@ class SaveLearner:
             self._leave_out(holder, path, digest)
         if not any(one.pending or one.again for one in self._saves):
             self._leave_old()
+
+    def _holder(self, save: GrowingSave, path: str, step: int | None, *, new: bool) -> GrowingSave:
+        """The save that has ``path``: it may have gone with another rank's file, or be noted twice."""
+        held = [one for one in self._saves[::-1] if path in {*one.files.values(), *one.ranks}]
+        save = held[0] if held and (save not in held or held[0].is_at(step)) else save
+        if new or save not in held[:1] or not any(one.is_at(step) for one in held[1:2]):
+            return save
+        self._saves.remove(save)
+        return held[1].with_all_of(save)
 
     def _is_old(self, save: GrowingSave, path: str) -> bool:
         """Whether a file of a save of this life has a step for its number, and a later one a larger."""
@@ -279,7 +287,10 @@ class SaveLearner:
         """Take note of a file below ``root`` that was written; the save that it is of, None if of none."""
         if not is_of_a_save(path):
             return None
-        self._writes += 1
+        told = [one for one in self._saves if path == self._newest and path in {*one.pending, *one.again}]
+        if told:
+            return told[-1]  # as moved and as closed
+        self._writes, self._newest = self._writes + 1, path
         kind, number = kind_of_file(path[len(root) :], self._shards)
         counted, any_rank = self._saves[::-1] if number is not None else [], of_any_rank(path)
         same = [one for one in counted if of_any_rank(one.files.get(kind, "")) == any_rank]

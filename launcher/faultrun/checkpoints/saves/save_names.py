@@ -14,6 +14,8 @@ _OF_A_SAVE = re.compile(
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"\d+")
+_PIECE = re.compile(r"__\d+_\d+\.distcp$")
+"""A piece of torch.distributed.checkpoint (``filesystem.py``): a rank and a count of its own, no save's."""
 _PART = re.compile(
     r"(?:shard|part|gpu|device|worker|proc|(?<![a-z])[mpdt]p)[-_=]?#|#(?=-of-#)", re.IGNORECASE
 )
@@ -43,7 +45,7 @@ def kind_of_file(path: str, shards: Mapping[str, Collection[int]]) -> tuple[str,
 
 def parts_apart(path: str, shards: Mapping[str, Collection[int]]) -> str:
     """``path`` of any rank; what tells it from other files of its save, by ``shards``, is no number there."""
-    opened = of_any_rank(path)
+    opened = _PIECE.sub(lambda piece: no_number(piece[0]), of_any_rank(path))
     mask = masked(opened)
     name, parts = next(((name, one) for name, one in shards.items() if mask.endswith(name)), (mask, ()))
     at = count(name.count("#") - mask.count("#"))
