@@ -35,3 +35,18 @@ def test_what_is_older_than_a_save_that_was_seen_is_led_nowhere_by_its_number() 
 
 def test_numbers_that_do_not_grow_with_the_steps_lead_nowhere() -> None:
     assert steps(seen(m_85=10, m_83=20), "m_85.pt", "m_83.pt", "m_91.pt")["m_91.pt"] is None
+
+
+def test_what_saves_of_several_steps_tell_alike_is_a_total() -> None:
+    files = [candidate(f"/ckpt/m_{number}.pt", global_step=200, mtime_ns=number) for number in (1, 2)]
+    found = at_steps(files, seen(m_1=10, m_2=20), ("/ckpt",))
+    assert [(one.global_step, one.seen_step) for one in found] == [(200, 10), (200, 20)]
+
+
+def test_of_several_numbers_that_may_be_the_step_the_one_that_was_seen_is_it() -> None:
+    saw = SavesSeen(
+        saves=tuple(
+            SeenSave(files=(f"/ckpt/m-{at}-0.0{at + 3}.pt",), step=at, number=at + 3) for at in (10, 30)
+        )
+    )
+    assert steps(saw, "m-10-0.013.pt", "m-30-0.033.pt") == {"m-10-0.013.pt": 10, "m-30-0.033.pt": 30}

@@ -1,6 +1,7 @@
 """At which step a save was written, where neither its name nor its contents say one. Pure."""
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -22,18 +23,22 @@ def at_steps(entries: Sequence[Entry], seen: SavesSeen, roots: Sequence[str]) ->
         return [*entries]
     saves = {one.path: _seen_in(one.path, seen) for one in entries}
     newest_ns = max((one.mtime_ns for one in entries if saves[one.path] is not None), default=0)
+    told: dict[int | None, set[int | None]] = defaultdict(set)
+    for one in entries:
+        if (save := saves[one.path]) is not None and one.identity.tells:
+            told[one.global_step].add(save.step)
     known, found = seen.order, list[Entry]()
     for one in entries:
         if (save := saves[one.path]) is not None:
-            found.append(_at_step(one, save, seen, roots))
+            found.append(_at_step(one, save, seen, roots, total=len(told[one.global_step]) > 1))
         else:
             newer = one.mtime_ns > newest_ns and one.path not in known
             found.append(_continued(one, seen, roots) if newer else one)
     return found
 
 
-def _at_step(entry: Entry, save: SeenSave, seen: SavesSeen, roots: Sequence[str]) -> Entry:
-    """``entry`` at the step of ``save``, where neither name nor contents say one.
+def _at_step(entry: Entry, save: SeenSave, seen: SavesSeen, roots: Sequence[str], *, total: bool) -> Entry:
+    """``entry`` at the step of ``save``, where neither name nor contents say one, or they say a total.
 
     A number of its name that is near that step is the step, as the script counts it; one that says less than
     half of it counts something else. A file without a number stands behind those of its save that have one.
@@ -44,6 +49,7 @@ def _at_step(entry: Entry, save: SeenSave, seen: SavesSeen, roots: Sequence[str]
         entry.global_step is not None or not has_part_of_step(base_name(entry.path))
     ):
         counts = entry.global_step is not None and save.step - entry.global_step > max(_NEAR, save.step // 2)
+        counts |= entry.global_step is not None and total  # saves of several steps tell the same
         return replace(entry, seen_step=save.step) if counts else entry
     steps = sorted({0, *(one.step for one in seen.saves if one.step is not None)})
     stride = min((after - before for before, after in pairwise(steps)), default=0)
@@ -54,7 +60,8 @@ def _at_step(entry: Entry, save: SeenSave, seen: SavesSeen, roots: Sequence[str]
         for one in numbers
         if abs(one - save.step) <= _NEAR or (counted and one == save.number and 0 < one - save.step < stride)
     ]
-    step, turn = named[-1] if named else save.step, entry.turn + (not numbers)
+    step = named[-1] if named and save.step not in named else save.step
+    turn = entry.turn + (not numbers)
     return replace(entry, global_step=step, turn=turn)
 
 
