@@ -33,7 +33,8 @@ CUT = """{checkpoint} model_{n}.pt optim_rank{r}_{n}.pt; {checkpoint} gpt2_{n}.p
     {checkpoint_dir}/rank{rank}.pt {k}/rank{r}.pt; out/last_rank{rank}.pt last_rank{r}.pt;
     out/model_rank{rank}_{global_step}.pt model_rank{r}_{n}.pt optim_rank{r}_{n}.pt;
     {checkpoint} model_ep1_b{n}.pt opt_ep1_b{n}.pt; {checkpoint} ck_epoch_0_{n}.pt opt_epoch_0_{n}.pt;
-    out/rank_{rank}/model.pt rank_{r}/model.pt rank_{r}/optim.pt"""
+    out/rank_{rank}/model.pt rank_{r}/model.pt rank_{r}/optim.pt;
+    {checkpoint} last/model.pt last/optimizer.pt last/scheduler.pt"""
 CASES = ((2, 0, "torn", -1), (3, 1, "skip", -1), (8, 0, "torn", -2), (2, 1, "skip", -2))
 
 

@@ -168,19 +168,24 @@ def test_a_folder_of_which_half_was_seen_written_again_is_passed_over(tmp_path: 
     assert (path, "D.pt beside it is of the save before" in why) == (names[1][0], True)
 
 
+@pytest.mark.parametrize("other", ["opt.pt", "trainer_state.pt"])
 def test_a_model_is_passed_over_while_the_optimizer_beside_it_is_that_of_the_save_before(
-    tmp_path: Path,
+    tmp_path: Path, other: str
 ) -> None:
     """Models are kept under numbers, and the one optimizer is written over at each save."""
-    written(tmp_path, ("model_10.pt", "model_20.pt", "model_30.pt", "opt.pt"))
-    names = [("model_10.pt", "opt.pt"), ("model_20.pt", "opt.pt"), ("model_30.pt",)]
+    import torch
+
+    written(tmp_path, ("model_10.pt", "model_20.pt", "model_30.pt", other))
+    torch.save({"w": torch.zeros(400)}, tmp_path / other)
+    os.utime(tmp_path / other, (1e9 + 20, 1e9 + 20))
+    names = [("model_10.pt", other), ("model_20.pt", other), ("model_30.pt",)]
     saves = [
         SeenSave(files=tuple(str(tmp_path / one) for one in files), step=10 * nth)
         for nth, files in enumerate(names, 1)
     ]
     name, why = chosen(tmp_path, SavesSeen(saves=tuple(saves)))
     assert name == "model_20.pt"
-    assert "opt.pt beside it is of the save before" in why
+    assert f"{other} beside it is of the save before" in why
     whole = replace(saves[-1], files=(*saves[-1].files, *saves[0].files[1:]))
     assert chosen(tmp_path, SavesSeen(saves=(*saves[:-1], whole)))[0] == "model_30.pt"
 

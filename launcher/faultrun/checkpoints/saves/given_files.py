@@ -79,7 +79,7 @@ def saved_apart(
         (_SIDE, lambda pool: bool(main_files([one.path for one in chain(*pool.saves)]))),
         (_NO_OTHER, lambda pool: any(times[kind] > 1 for kind in pool.kinds)),
         (_NO_NUMBER, lambda pool: again or any("#" in kind for kind in pool.kinds)),
-        (_SILENT, lambda pool: any(one.path in telling for one in chain(*pool.saves))),
+        (_SILENT, lambda pool: any(one.identity.tells for one in chain(*pool.saves))),
         (_SMALL, lambda pool: 2 * pool.size_bytes >= max(one.size_bytes for one in mains)),
     )
     for why, test in tests:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from faultrun.checkpoints.names import base_name, kind_of, rank_told
@@ -16,7 +16,7 @@ from faultrun.checkpoints.saves.save_names import inside, masked, of_any_rank
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import SavesSeen, SeenSave
 
-_COMPARED = 3
+_COMPARED, _ALIKE = 3, 0.8
 
 
 def of_workers(seen: SavesSeen, world_size: int, roots: Sequence[str]) -> SavesSeen:
@@ -56,7 +56,11 @@ def not_written(
     kinds = {*map(masked, newest)}
     alike = [one for one in others if told and not kinds.isdisjoint(map(masked, one))]
     by_kind = set[str].intersection(*alike) if len(alike) > 1 else set[str]()
-    always |= {path for path in by_kind - newest if not (over or main_files([path]))}
+    sizes = [found[path].size_bytes for path in newest if path in found]
+    copies = {
+        path for path in main_files(by_kind) if path in found and is_copy(found[path].size_bytes, sizes)
+    }
+    always |= set[str]() if over else by_kind - newest - copies
     written, ranks = {*map(of_any_rank, newest)}, {_whose(one, roots) for one in newest}
     shared = not all(any(_whose(one, roots)) for one in newest | always)
     return tuple(
@@ -67,6 +71,11 @@ def not_written(
         and (shared or of_any_rank(path) not in written or _whose(path, roots) in ranks)
         and (len(before) > 1 or not re.search(r"\d", of_any_rank(inside(path, roots))))
     )
+
+
+def is_copy(size: int, others: Iterable[int]) -> bool:
+    """Whether a file may be a copy of another, by their sizes in bytes: a few words more change little."""
+    return any(min(size, other) >= _ALIKE * max(size, other) for other in others)
 
 
 def left_from_before(

@@ -19,6 +19,7 @@ from faultrun.checkpoints.saves.given_files import main_files, saved_apart, tell
 from faultrun.checkpoints.saves.newest_save import (
     by_rank,
     in_folder_of,
+    is_copy,
     left_from_before,
     not_written,
     of_workers,
@@ -109,9 +110,8 @@ def grouped(
                 _join(save, replace(_NAMELESS, save=name, lacks=lacks), found, beside, seen)
     missing = not_written(seen, found, roots, over)
     for at, one in reversed([*enumerate(seen.saves, 1)]):
-        newest = at == len(seen.saves)
         of_it = [path for path in (*one.paths, *one.ranks) if turns[path] == at]
-        old = [*missing] if newest else []
+        old = [*missing] if at == len(seen.saves) else []
         old += [
             path for path, others in left.items() if path not in old and in_folder_of(path, others, of_it)
         ]
@@ -120,6 +120,12 @@ def grouped(
             if (together := _seen_as_one(paths, found, lost)) is not None:
                 told = replace(_NAMELESS, save=f"seen {at}{''.join(rank)}", lacks=why_unfinished(lost))
                 _join(together, told, found, beside, seen)
+    newest = {path for path, at in turns.items() if at == len(seen.saves)}
+    for path, files in members.items():
+        older = {file: left.get(file, set()) | (newest if file in missing else set()) for file in files}
+        lost = [file for file, others in older.items() if not others.isdisjoint(files)]
+        if path in found and tuple(files) != (path,) and lost:
+            found[path] = replace(found[path], lacks=found[path].lacks or why_unfinished(lost))
     written = (save.files.values() for of_place in saves.values() for save in of_place.values())
     for path, why in [*saved_apart(seen, found, roots, telling)]:
         found[path] = replace(found[path], lacks=found[path].lacks or why)
@@ -153,7 +159,10 @@ def _seen_as_one(
     known = [one.path for one in there if one.format in OF_ONE_FILE and not one.save]
     stems = [of_any_rank(base_name(path)).partition(".")[0] for path in known]
     again = [one for one, stem in zip(known, stems, strict=True) if not any(map(str.isdecimal, stem))]
-    again = again if main_files(again) else []  # an optimizer beside models with numbers is of these saves
+    numbered = [found[path].size_bytes for path in known if path not in again]
+    # A copy of one with a number is as large; an optimizer beside models with numbers is of their saves.
+    again = [one for one in again if not numbered or is_copy(found[one].size_bytes, numbered)]
+    again = again if main_files(again) else []
     files = [path for path in files if path in (again or known) or path not in found]
     several = len(files) > 1 or (old and not set(files) <= set(old))
     return NumberedSave(files={path: path for path in files}) if several and known else None
