@@ -124,7 +124,8 @@ def grouped(
     for path, files in members.items():
         older = {file: left.get(file, set()) | (newest if file in missing else set()) for file in files}
         lost = [file for file, others in older.items() if not others.isdisjoint(files)]
-        if path in found and tuple(files) != (path,) and lost:
+        written_over = tuple(files) != (path,) and not any(map(str.isdecimal, base_name(path)))
+        if path in found and written_over and lost:
             found[path] = replace(found[path], lacks=found[path].lacks or why_unfinished(lost))
     written = (save.files.values() for of_place in saves.values() for save in of_place.values())
     for path, why in [*saved_apart(seen, found, roots, telling)]:
