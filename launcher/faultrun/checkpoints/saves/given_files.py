@@ -18,6 +18,7 @@ _SILENT = "it is saved apart from files whose contents tell a step, and tells no
 _NO_NUMBER = "it is saved apart from files with a number, and has none"
 _NOT_OPENED = "its save lacks the file that the script opened of another when it last resumed"
 _SMALL = "it is saved apart from files of more than twice its size"
+_ALIKE = 0.8
 _WORDS = re.compile(r"[A-Za-z]+")
 _SELDOM_GIVEN = re.compile(
     r"ema|shadow|average|averaged|avg|swa|polyak|teacher|target|opt|optim\w*|sched\w*|scaler|rng|random|vae|text"
@@ -38,6 +39,11 @@ def main_files(paths: Collection[str]) -> tuple[str, ...]:
     }
     mains = [path for path in paths if not any(map(_SELDOM_GIVEN.fullmatch, words[path]))]
     return tuple(sorted(mains, key=lambda path: (len(base_name(path)), path)))
+
+
+def is_copy(size: int, others: Iterable[int]) -> bool:
+    """Whether a file may be a copy of another, by their sizes in bytes: a few words more change little."""
+    return any(min(size, other) >= _ALIKE * max(size, other) for other in others)
 
 
 def other_kinds(path: str, seen: SavesSeen) -> tuple[str, ...]:
@@ -79,7 +85,7 @@ def saved_apart(
         (_SIDE, lambda pool: bool(main_files([one.path for one in chain(*pool.saves)]))),
         (_NO_OTHER, lambda pool: any(times[kind] > 1 for kind in pool.kinds)),
         (_NO_NUMBER, lambda pool: again or any("#" in kind for kind in pool.kinds)),
-        (_SILENT, lambda pool: any(one.identity.tells for one in chain(*pool.saves))),
+        (_SILENT, lambda pool: pool.tells(telling, mains)),
         (_SMALL, lambda pool: 2 * pool.size_bytes >= max(one.size_bytes for one in mains)),
     )
     for why, test in tests:
@@ -101,6 +107,13 @@ class _Pool(NamedTuple):
     def size_bytes(self) -> int:
         """How large its largest save is."""
         return max(sum(one.size_bytes for one in save) for save in self.saves)
+
+    def tells(self, telling: Collection[str], pools: "Sequence[_Pool]") -> bool:
+        """Whether a file's contents tell a step; or its name, where it is as large as one of those."""
+        files = [*chain(*self.saves)]
+        sizes = [one.size_bytes for pool in pools for one in chain(*pool.saves) if one.path in telling]
+        named = (one for one in files if one.identity.tells and is_copy(one.size_bytes, sizes))
+        return any(one.path in telling for one in files) or any(named)
 
 
 def _without_main(pool: _Pool, opened: str, telling: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -7,16 +7,16 @@ import os
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from faultrun.checkpoints.names import base_name, kind_of, rank_told
-from faultrun.checkpoints.saves.given_files import main_files
+from faultrun.checkpoints.saves.given_files import is_copy, main_files
 from faultrun.checkpoints.saves.save_names import inside, masked, of_any_rank
 from faultrun.model.checkpoint import Entry, Kind
 from faultrun.model.observed.saves import SavesSeen, SeenSave
 
-_COMPARED, _ALIKE = 3, 0.8
+_COMPARED = 3
 
 
 def of_workers(seen: SavesSeen, world_size: int, roots: Sequence[str]) -> SavesSeen:
@@ -71,11 +71,6 @@ def not_written(
         and (shared or of_any_rank(path) not in written or _whose(path, roots) in ranks)
         and (len(before) > 1 or not re.search(r"\d", of_any_rank(inside(path, roots))))
     )
-
-
-def is_copy(size: int, others: Iterable[int]) -> bool:
-    """Whether a file may be a copy of another, by their sizes in bytes: a few words more change little."""
-    return any(min(size, other) >= _ALIKE * max(size, other) for other in others)
 
 
 def left_from_before(

@@ -15,11 +15,10 @@ from itertools import chain
 
 from faultrun.checkpoints.format import Listing, Stamp
 from faultrun.checkpoints.names import base_name
-from faultrun.checkpoints.saves.given_files import main_files, saved_apart, tells_inside
+from faultrun.checkpoints.saves.given_files import is_copy, main_files, saved_apart, tells_inside
 from faultrun.checkpoints.saves.newest_save import (
     by_rank,
     in_folder_of,
-    is_copy,
     left_from_before,
     not_written,
     of_workers,
@@ -117,7 +116,7 @@ def grouped(
         ]
         for rank, paths in by_rank([*of_it, *old], roots).items():
             lost = [path for path in old if path in paths]
-            if (together := _seen_as_one(paths, found, lost)) is not None:
+            if (together := _seen_as_one(paths, found, lost, seen)) is not None:
                 told = replace(_NAMELESS, save=f"seen {at}{''.join(rank)}", lacks=why_unfinished(lost))
                 _join(together, told, found, beside, seen)
     newest = {path for path, at in turns.items() if at == len(seen.saves)}
@@ -149,7 +148,7 @@ def _order(saves: _Saves, beside: Mapping[str, Sequence[str]], written: Mapping[
 
 
 def _seen_as_one(
-    paths: Sequence[str], found: Mapping[str, Entry], old: Collection[str]
+    paths: Sequence[str], found: Mapping[str, Entry], old: Collection[str], seen: SavesSeen
 ) -> NumberedSave | None:
     """A save that was seen, if it has several files and their names do not show that.
 
@@ -160,13 +159,23 @@ def _seen_as_one(
     known = [one.path for one in there if one.format in OF_ONE_FILE and not one.save]
     stems = [of_any_rank(base_name(path)).partition(".")[0] for path in known]
     again = [one for one, stem in zip(known, stems, strict=True) if not any(map(str.isdecimal, stem))]
-    numbered = [found[path].size_bytes for path in known if path not in again]
-    # A copy of one with a number is as large; an optimizer beside models with numbers is of their saves.
-    again = [one for one in again if not numbered or is_copy(found[one].size_bytes, numbered)]
+    numbered = [path for path in known if path not in again]
+    sizes = [found[path].size_bytes for path in numbered]
+    # An optimizer beside models with numbers is of their saves, as is what comes with each and is no copy.
+    again = [
+        one for one in again if is_copy(found[one].size_bytes, sizes) or not _always_with(one, numbered, seen)
+    ]
     again = again if main_files(again) else []
     files = [path for path in files if path in (again or known) or path not in found]
     several = len(files) > 1 or (old and not set(files) <= set(old))
     return NumberedSave(files={path: path for path in files}) if several and known else None
+
+
+def _always_with(path: str, others: Sequence[str], seen: SavesSeen) -> bool:
+    """Whether each save before the newest that had ``path`` had files like ``others``, and the reverse."""
+    names, kind = ({*map(masked, save.files)} for save in seen.saves[:-1]), masked(path)
+    both = [(kind in every, not every.isdisjoint(map(masked, others))) for every in names]
+    return len(both) > 1 and bool(others) and all(one == two for one, two in both)
 
 
 def _over(seen: SavesSeen, reached: int | None) -> set[str]:
