@@ -98,6 +98,14 @@ def test_a_script_is_given_the_newest_save_of_what_it_resumes_from(
     assert given(tmp_path, saves, until=until)[0] == path
 
 
+def test_folders_above_the_checkpoints_tell_nothing_of_them(tmp_path: Path) -> None:
+    written = {10: ("try1/step_10/model.pt", "try1/step_10/optimizer.pt"), 20: ("try1/step_20/model.pt",)}
+    written[30] = ("try2/step_20/model.pt",)  # cut, as is the one before
+    for root in (tmp_path / name for name in ("runs", "export/eval/d", "ema/results")):
+        found = given(root, lambda step: [(name, {}, 900) for name in written.get(step, ())], until=30)
+        assert found[0] == "try1/step_10"
+
+
 @pytest.mark.parametrize(
     ("saves", "logged", "position"),
     [

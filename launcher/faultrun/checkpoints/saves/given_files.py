@@ -29,9 +29,14 @@ _SELDOM_GIVEN = re.compile(
 """Words in names of files that are saved beside the one that a script is given: a guess, and told as one."""
 
 
-def main_files(paths: Collection[str]) -> tuple[str, ...]:
-    """Files of a save whose names do not say that they only go with another; the shortest first."""
+def main_files(paths: Collection[str], roots: Sequence[str] = ()) -> tuple[str, ...]:
+    """Files of a save whose names do not say that they only go with another; the shortest first.
+
+    Of a file alone the folders below ``roots`` count, too: those above are the user's.
+    """
     common = os.path.commonpath(paths) if len(paths) > 1 else ""
+    for path in paths if len(paths) == 1 else ():
+        common = path.removesuffix(inside(path, roots)) or path.rpartition("/")[0]
     stems = {path: plainly_numbered(base_name(path)).partition(".")[0] for path in paths}
     words = {
         path: _WORDS.findall(f"{path[len(common) :].rpartition('/')[0]}/{stem}")
@@ -78,11 +83,11 @@ def saved_apart(
         {_kind(part) for path in save.files for part in inside(path, roots).split("/")} for save in seen.saves
     )
     times = Counter(chain.from_iterable(parts))
-    sides = {path for path in seen.past if not main_files([path])}
+    sides = {path for path in seen.past if not main_files([path], roots)}
     mains = _pools([one for path, one in found.items() if times[_kind(path)] or path in sides])
     again = any(times[kind] > 1 for pool in mains for kind in pool.kinds)
     tests: tuple[tuple[str, Callable[[_Pool], bool]], ...] = (
-        (_SIDE, lambda pool: bool(main_files([one.path for one in chain(*pool.saves)]))),
+        (_SIDE, lambda pool: bool(main_files([one.path for one in chain(*pool.saves)], roots))),
         (_NO_OTHER, lambda pool: any(times[kind] > 1 for kind in pool.kinds)),
         (_NO_NUMBER, lambda pool: again or any("#" in kind for kind in pool.kinds)),
         (_SILENT, lambda pool: pool.tells(telling, mains)),

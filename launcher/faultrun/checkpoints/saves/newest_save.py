@@ -58,7 +58,9 @@ def not_written(
     by_kind = set[str].intersection(*alike) if len(alike) > 1 else set[str]()
     sizes = [found[path].size_bytes for path in newest if path in found]
     copies = {
-        path for path in main_files(by_kind) if path in found and is_copy(found[path].size_bytes, sizes)
+        path
+        for path in main_files(by_kind, roots)
+        if path in found and is_copy(found[path].size_bytes, sizes)
     }
     always |= set[str]() if over else by_kind - newest - copies
     written, ranks = {*map(of_any_rank, newest)}, {_whose(one, roots) for one in newest}
