@@ -89,14 +89,29 @@ class _Notes:
         if not self._path or os.getpid() != self._pid:
             return
         try:
-            page = os.open(self._page, os.O_RDONLY | os.O_CLOEXEC)
-            count = int.from_bytes(os.pread(page, 8, 64 * int(self._slot) + 32), "little")
-            os.close(page)
             fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-            os.write(fd, b"%d %d %d %d\n" % (signum, os.fstat(1).st_size, os.fstat(2).st_size, count))
+            os.write(fd, b"%d %d %d %d\n" % (signum, _size_of(1), _size_of(2), self._steps()))
+            os.close(fd)
+        except OSError:
+            pass
+
+    def _steps(self) -> int:
+        """How many steps this rank has told of by the SDK: the fifth number of its slot (``model.wire``)."""
+        try:
+            fd = os.open(self._page, os.O_RDONLY | os.O_CLOEXEC)
+            count = int.from_bytes(os.pread(fd, 8, 64 * int(self._slot) + 32), "little")
             os.close(fd)
         except (OSError, ValueError):
-            pass
+            return 0
+        return count
+
+
+def _size_of(stream: int) -> int:
+    """How much was printed to a stream, in bytes; 0 where it is closed: then all of it came later."""
+    try:
+        return os.fstat(stream).st_size
+    except OSError:
+        return 0
 
 
 class _Noted:
