@@ -166,6 +166,19 @@ def test_how_long_a_rank_saves_before_it_leaves_with_0_says_nothing_and_whether_
     assert run.ends() == (0 if on else 143)
 
 
+def test_a_rank_of_the_sdk_that_a_handler_of_its_own_ends_with_0_is_not_done(launcher: Launcher) -> None:
+    code = (
+        "from faultrun import sdk\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\n"
+        "sdk.start()\n"
+        "sdk.step(1)\n"
+        "if life == 0: say('ready'); signal.pause()"
+    )
+    run = launcher.command("--worker_num=2", *python(launcher, code).split()).trains(range(2))
+    run.kill(0, 1, signum=signal.SIGUSR1)
+    assert run.ends() == 143
+
+
 def test_a_signal_that_a_program_waits_for_is_noted_too(launcher: Launcher) -> None:
     code = (
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"

@@ -174,7 +174,7 @@ def _concluded_as_told(
     incident: Incident, faults: list[WorkerExit], notes: tuple[DeathNote, ...], step: int | None
 ) -> Incident:
     """The blame stands: the others are told to leave, and how they do so says nothing."""
-    note = next((note for note in notes if note.rank == incident.rank), None) or DeathNote(rank=0)
+    note = next((note for note in notes if note.rank == incident.rank), None) or DeathNote(rank=-1)
     told = replace(
         incident,
         followers=tuple(sorted(exit_.rank for exit_ in faults if exit_.rank != incident.rank)),

@@ -273,12 +273,8 @@ class Accountant:
     def _told_of(self, aftermath: Aftermath | None, line: JournalLine) -> None:
         """Count an incident of which there is the other nodes' word alone: no rank of this one was in it."""
         faults = self._account.faults
-        counted = self._fault is not None or any(one.end in CUT_SHORT for one in faults[-1:])
-        if (
-            aftermath is not None
-            and not counted
-            and aftermath.incident.number not in {one.number for one in faults}
-        ):
+        goes_on = self._fault is not None or any(one.end in CUT_SHORT for one in faults[-1:])
+        if aftermath and not goes_on and aftermath.incident.number not in {one.number for one in faults}:
             self._fault = incident_record(line, aftermath.incident.number, self._now_s, None)
             self._fault.judged(aftermath.incident)
 

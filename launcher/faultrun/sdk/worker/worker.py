@@ -13,11 +13,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from faultrun.errors import FaultrunError
 from faultrun.model.observed.progress import WorkPhase
+from faultrun.model.wire import SIGNALS_FILE
 from faultrun.sdk.session import ResumePoint, Session, read_identity, read_session
 from faultrun.sdk.stay.next_group import Join
 from faultrun.sdk.worker.death_note import answer_with_stacks, tells_of_a_dead_peer, write_note
@@ -246,7 +248,13 @@ class Worker:
             self._programs.ended()
             if self._leads:
                 said = self.works_at(WorkPhase.UNKNOWN) is WorkPhase.DONE
-                self._say_done(None if said else _LEAVES_WITHIN_S)
+                if said or not self._was_told():
+                    self._say_done(None if said else _LEAVES_WITHIN_S)
+
+    def _was_told(self) -> bool:
+        """Whether the script took a signal to stop: that it ends with 0 does not say then that it is done."""
+        folder = Path(self.session.progress.rpartition(":")[0]).parent
+        return (folder / SIGNALS_FILE.format(rank=self.session.rank)).exists()
 
     def _leaving(self) -> None:
         """The main program has ended, well or not: whatever follows is no step that takes too long."""
