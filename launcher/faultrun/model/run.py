@@ -14,7 +14,7 @@ from faultrun.model.observed.progress import RankStep
 from faultrun.model.observed.saves import SavesSeen
 from faultrun.model.plan import Ledger, Plan
 from faultrun.model.spec.windows import NO_TIME, Deadline, Windows
-from faultrun.model.stop import Stop, StopSource
+from faultrun.model.stop import Stop
 from faultrun.model.topology import BootId, NodeId, Topology
 
 
@@ -71,8 +71,8 @@ class Drain:
     """How a life ends: from its first fault, or a stop, until all is swept and read back or replaced.
 
     ``incident`` is None where no rank failed. The grace window ends at ``deadline``. ``reading`` are rank and
-    path of the saves that are being read back, ``swept`` says that no process is left. ``stop``: another
-    node was told to.
+    path of the saves that are being read back, ``swept`` says that no process is left. Another
+    node was told to stop, as was heard at ``stop_elsewhere_s``.
     """
 
     incident: Incident | None = None
@@ -81,7 +81,7 @@ class Drain:
     saves: tuple[Save, ...] = ()
     reading: frozenset[tuple[int, str]] = frozenset()
     swept: bool = False
-    stop: StopSource | None = None
+    stop_elsewhere_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,16 +7,17 @@ import pytest
 from faultrun.model.actions import FindRecoveryPoint, Kill, Prepare, Publish, RaiseAlarm, RequestGasp, Spawn
 from faultrun.model.checkpoint import RecoveryPoint
 from faultrun.model.events import FaultNotice, GoGiven, RecoveryPointChosen, RunFinished, Timer
-from faultrun.model.exits import Signaled
+from faultrun.model.exits import Exited, Signaled
 from faultrun.model.incident import Cause
 from faultrun.model.observed.agreement import AgreementSilent, IncarnationOver, LookAgain, MembershipLost
+from faultrun.model.observed.evidence import DeathNote
 from faultrun.model.observed.node_fact import NodeStatus
 from faultrun.model.observed.platform_notice import ResetNotice
 from faultrun.model.observed.saves import CheckpointsOpened
 from faultrun.model.plan import Attempt, Ledger, Plan, Reason
 from faultrun.model.run import Phase
 from faultrun.model.spec.windows import Deadline, Windows
-from faultrun.model.stop import StopSource
+from faultrun.model.stop import Stop, StopSource
 from faultrun.model.topology import BootId, NodeId, NodeSlots, Topology
 from support.stories.story import NODE, SIGKILL, STAYING, WINDOWS, Story, checkpoint, first_plan, topology
 
@@ -283,6 +284,20 @@ def test_a_stop_that_is_about_another_node_is_no_fault_here_and_no_end() -> None
     told = story.performed(Publish)[-1].fact
     assert (told.word, told.stop, told.left.incident) == (NodeStatus.JOINED, None, None)
     assert told.resume.point == checkpoint(5)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_it_is_about_this_node_too_where_a_rank_left_of_it_before_it_was_asked(*, before: bool) -> None:
+    story, gone = of_two_nodes(), DeathNote(rank=0, told=(10, 0.5), trained_on=False)
+    if before:
+        story.returned(0)
+    story.tell(stopped_elsewhere(story, StopSource.SIGUSR1))
+    if not before:
+        story.ended(0, Exited(code=0), after_s=0.1)
+    story.returned(1, 143).drained(gone)
+    told = story.performed(Publish)[-1].fact if before else None
+    assert story.state.stop == (Stop(source=StopSource.SIGUSR1) if before else None)
+    assert told is None or (told.word, told.stop) == (NodeStatus.DRAINED, StopSource.SIGUSR1)
 
 
 def test_the_same_stop_that_reaches_this_node_later_ends_it_without_an_incident() -> None:

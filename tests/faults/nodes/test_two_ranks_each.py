@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from faultrun.cli.status.command import status
-from support.machine.processes import wait_until
+from support.machine.processes import let_go, wait_until
 from support.nodes.several_nodes import LONG_LEASE, Job, job
 
 WORKER = """
@@ -21,14 +20,15 @@ def save(path):
     with open(path, "w") as file:
         file.write(str(rank))
 sdk.start(save=save, directory=f"saves_{rank}", name="state.txt")
-signal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))
 with open(place + ".part", "w") as file:
     json.dump(dict(os.environ), file)
 os.rename(place + ".part", place)
 with sdk.updating():
     pass
 sdk.step(1)
-train()
+os.mkfifo(f"let_go_{rank}")
+say("ready")
+open(f"let_go_{rank}").read()
 """
 RANKS = {"a": (0, 1), "b": (2, 3)}
 
@@ -109,10 +109,11 @@ def _status_tells_of_a_nodes_own_ranks_and_of_the_size_of_the_run(two: Job) -> N
 
 
 def _a_node_whose_ranks_have_ended_waits_for_the_others(two: Job) -> None:
-    two.run("a").kill(*RANKS["a"], signum=signal.SIGUSR1)
     for rank in RANKS["a"]:
+        let_go(two.folder / "a" / f"let_go_{rank}")
         two.run("a").event("WorkerExit", rank=rank)
     assert two.run("b").events("WorkerExit") == []
     os.kill(two.run("a").pid, 0)
-    two.run("b").kill(*RANKS["b"], signum=signal.SIGUSR1)
+    for rank in RANKS["b"]:
+        let_go(two.folder / "b" / f"let_go_{rank}")
     assert [two.run(name).ends() for name in RANKS] == [0, 0]

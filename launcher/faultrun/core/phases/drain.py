@@ -98,24 +98,19 @@ def over_elsewhere(state: RunState, event: IncarnationOver, no_stay: str = "") -
     """Another node ended the incarnation: its ranks are gone, so ours save and leave.
 
     ``no_stay``: why they do not live on, where that was asked for. If it was told to stop there is no
-    incident. A person who said so meant this node as well.
+    incident. A person who said so meant this node as well, and ranks have the window of a stop.
     """
     if event.stop is not None and event.stop.ends_the_run:
         state = replace(state, stop=state.stop or Stop(source=event.stop))
     if state.phase not in (Phase.RUNNING, Phase.REPLACING):
         return begin.withdraw(state, event.at_s, event.why)
     why = f"node {event.node}: {event.why}" if event.node else event.why
-    if event.stop is not None:
-        return _drain_for_a_stop(state, event.at_s, why, event.stop)
-    told = replace(new_incident(state, event.at_s, Cause.ELSEWHERE, why), node=event.node, unkept=no_stay)
-    incident = state.life.incident or told
-    return _drain(state, event.at_s, grace_window.deadline(state, event.at_s), why, incident)
-
-
-def _drain_for_a_stop(state: RunState, now_s: float, why: str, source: StopSource) -> Step:
-    """Another node was told to stop. Here ranks have the window of a stop if it is the run's."""
-    step = _drain(state, now_s, grace_window.deadline(state, now_s), why, state.life.incident)
-    drain = replace(_drain_of(step.state), stop=source)
+    deadline = grace_window.deadline(state, event.at_s)
+    if event.stop is None:
+        told = replace(new_incident(state, event.at_s, Cause.ELSEWHERE, why), node=event.node, unkept=no_stay)
+        return _drain(state, event.at_s, deadline, why, state.life.incident or told)
+    step = _drain(state, event.at_s, deadline, why, state.life.incident)
+    drain = replace(_drain_of(step.state), stop_elsewhere_s=event.at_s)
     return replace(step, state=replace(step.state, life=replace(step.state.life, drain=drain)))
 
 

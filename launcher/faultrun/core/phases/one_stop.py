@@ -4,6 +4,7 @@ Platforms signal every process of a job, one after the other. Data loaders and r
 tenths of a second before the supervisor does, and end of it.
 """
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -61,11 +62,14 @@ def heard_by_ranks_alone(state: RunState, notes: Iterable[DeathNote]) -> Stop | 
 
     How long they took says nothing: a save may be slow. Where they trained on, or nothing tells of steps, the
     window of a stop counts, and moments only of signals that programs use for ends of their own. Not one of
-    those that were done. None: every rank came to its own end, or a window was opened.
+    those that were done. None: every rank came to its own end, or a window was opened, unless another node's
+    stop did so, which is this node's too if ranks had left of it before they were asked.
     """
-    if state.life.drain is not None or state.stop is not None or state.failure is not None:
+    asked_s = math.inf if state.life.drain is None else state.life.drain.stop_elsewhere_s
+    if asked_s is None or state.stop is not None or state.failure is not None:
         return None
-    ends = {end.rank: end.at_s for end in state.life.exits if not end.done}
+    left = [end for end in state.life.exits if end.clean and not end.done and end.at_s <= asked_s]
+    ends = {end.rank: end.at_s for end in left}
     for note in notes:
         if note.told is not None and note.rank in ends:
             signum, at_s = note.told
