@@ -55,8 +55,7 @@ controller (``faultrun stop|status|prestop``) -> supervisor
                                                   clock began, which is when its hook was started
 
 The progress page is a file of one slot of ``SLOT_BYTES`` for each local rank: a step costs the worker one
-write into the page cache, and the supervisor reads how far a rank had come even after SIGKILL. None maps
-it.
+write into the page cache, and the supervisor reads how far a rank had come even after SIGKILL. None maps it.
 """
 
 import json

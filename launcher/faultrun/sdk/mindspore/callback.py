@@ -102,13 +102,16 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
 
     def on_train_step_end(self, run_context: Any) -> None:
         """The step is complete: its parameters are what a request is answered with."""
-        if self._worker is None:
+        if self._worker is None or (memory := self._provider.memory) is None:
             return
         params = run_context.original_args()
         step = (self._offset or 0) + int(params.cur_step_num)
         position = Position(step, int(params.cur_epoch_num), (step - 1) % int(params.batch_num) + 1)
-        due = self._interval.stepped(step, time.perf_counter() - self._ended_s)
-        self._provider.lock.boundary(lambda: self._capture(position, due))
+        lock = self._provider.lock
+        due = self._interval.stepped(step, time.perf_counter() - self._ended_s) or lock.is_wanted
+        if due or memory.views is not None:
+            memory.settle()  # with no lock held: a save must not wait for what waits for a dead peer
+        lock.boundary(lambda: self._capture(memory, position, due=due))
         self._worker.step(step, position.epoch)
         self._ended_s = time.perf_counter()
 
@@ -133,10 +136,8 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         if self._worker is not None:
             self._worker.works_at(phase)
 
-    def _capture(self, position: Position, due: bool) -> None:
+    def _capture(self, memory: HostMemory, position: Position, *, due: bool) -> None:
         provider = self._provider
-        if (memory := provider.memory) is None:
-            return
         if self._counter is not None and self._counter() != self._counted_first:
             provider.begun = self._counter  # a graph compiled before it was marked would never count
         if provider.begun is not None:
@@ -148,7 +149,7 @@ class DyingGasp(Callback):  # type: ignore[misc]  # MindSpore has no types
         provider.position = position
         provider.step_s = self._interval.step_s
         needless = provider.live and (provider.begun is not None or provider.lock.is_wanted)
-        if (due or provider.lock.is_wanted) and not needless:
+        if due and not needless:
             began_s = time.perf_counter()
             memory.copy(position)
             self._interval.copied(time.perf_counter() - began_s)

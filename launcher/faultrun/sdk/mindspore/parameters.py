@@ -54,6 +54,12 @@ class HostMemory:
         unmarked = self._parameters.keys() - marked if marked else ()
         self.early = {name: np.copy(self._parameters[name].asnumpy()) for name in unmarked}
 
+    def settle(self) -> None:
+        """Wait for what PyNative mode has only queued, for ever where that needs a dead peer; main thread."""
+        all_of_them = list(self._parameters.values())
+        for one in all_of_them if self.views is not None else all_of_them[-1:]:
+            one.asnumpy()  # of a device the last one alone: its work is in order
+
     def copy(self, position: Position) -> None:
         """Copy every parameter; main thread only, between steps."""
         with self.lock:

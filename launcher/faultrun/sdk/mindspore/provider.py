@@ -82,8 +82,7 @@ class MindSporeProvider(StateProvider):
         return HoldLimits(until_s=now_s + wait_s, settle_s=min(_SETTLE_S, wait_s))
 
     def _copied_step(self) -> int | None:
-        copied = self.memory.newest if self.memory is not None else None
-        return copied.position.step if copied is not None else None
+        return self.memory.newest.position.step if self.memory and self.memory.newest else None
 
     def _state_between_steps(self) -> HostState:
         """The main thread stands before the next step: the live parameters, or the copy it has just made."""
@@ -95,8 +94,7 @@ class MindSporeProvider(StateProvider):
 
     def _state_in_a_step(self) -> HostState:
         """The main thread is inside a step that does not end."""
-        live = self._live_before_updates()
-        return live if live is not None else self._copy()
+        return self._live_before_updates() or self._copy()
 
     def _live_before_updates(self) -> HostState | None:
         """The live parameters, if it is certain that no update touched them while they were read."""

@@ -1,8 +1,7 @@
 """``group_info.pb``: which ranks hold the same checkpoint, as MindSpore writes it per rank.
 
-MindSpore fills the file named by ``GROUP_INFO_FILE`` while it compiles the
-graph, in place, so it may be absent, old or half written. The format is
-protobuf (proto2, package ``mindspore.straspb``)::
+MindSpore fills the file named by ``GROUP_INFO_FILE`` while it compiles the graph, in place, so it may be
+absent, old or half written. The format is protobuf (proto2, package ``mindspore.straspb``)::
 
     ParallelGroupRanks { repeated uint32 dim = 1; }
     ParallelGroupItem  { required string group_name = 1;
