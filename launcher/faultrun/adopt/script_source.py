@@ -87,7 +87,8 @@ class ScriptSource:
     @cached_property
     def options(self) -> tuple[ScriptOption, ...]:
         """Every option that is declared, and every field of a class where a parser reads classes."""
-        return (*self._declared(), *(self._fields() if self._reads_classes else ()))
+        reads_classes = any(name_of(call.func) in PARSERS for call in self.calls)
+        return (*self._declared(), *(self._fields() if reads_classes else ()))
 
     def option(self, name: str) -> ScriptOption | None:
         """The option of this name."""
@@ -105,10 +106,6 @@ class ScriptSource:
         """Its literal texts, each with the last place where it stands."""
         constants = (node for node in self.nodes if isinstance(node, ast.Constant))
         return {node.value: self.where(node) for node in constants if isinstance(node.value, str)}
-
-    @property
-    def _reads_classes(self) -> bool:
-        return any(name_of(call.func) in PARSERS for call in self.calls)
 
     def _declared(self) -> Iterator[ScriptOption]:
         renamed = {

@@ -19,6 +19,7 @@ from pathlib import Path
 from faultrun.checkpoints.format import Foreign, Format, Listing, Look, Meter, Stamp, Unreadable, no_meter
 from faultrun.checkpoints.formats import faultrun_manifest
 from faultrun.checkpoints.listing import Named, claimed, links_out, unfinished_files, walk
+from faultrun.checkpoints.names import forget_names
 from faultrun.checkpoints.reading import each_of, sampled_digest
 from faultrun.checkpoints.registry import Registry, load_registry
 from faultrun.checkpoints.saves.growing_save import AT_ONCE
@@ -123,6 +124,7 @@ class Catalog:
             path: [*map(as_entry(ours), others)] for path, others in saves.beside.items()
         }
         gc.set_threshold(*_USUAL)
+        forget_names()
         entries = _as_seen(saves.entries, {one.global_step for one in ours} | {None})
         return Scan(
             entries=tuple(with_stages(entries) if self.order is None else entries),

@@ -8,10 +8,10 @@ spelling, so here is a list of those in use: torch's ImageNet and elastic exampl
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from faultrun.checkpoints.format import Claim, Listing
 from faultrun.model.checkpoint import Entry, Kind
@@ -68,7 +68,21 @@ _SPELLINGS = {
 }  # fmt: skip
 _KNOWN = frozenset(name for names in _SPELLINGS.values() for name in names)
 _LARGEST = 2**53
-_NAMES = 32  # of scripts that keep the newest only: they are looked at again and again
+_forget: list[Callable[[], None]] = []
+_Told = TypeVar("_Told")
+
+
+def remembered(tell: Callable[[str], _Told]) -> Callable[[str], _Told]:
+    """Have what ``tell`` says of a name remembered until ``forget_names`` is called."""
+    remembers = lru_cache(maxsize=1024)(tell)  # the files of all ranks share theirs
+    _forget.append(remembers.cache_clear)
+    return remembers
+
+
+def forget_names() -> None:
+    """Forget what was told of names: those of a thousand saves take a megabyte."""
+    for forget in _forget:
+        forget()
 
 
 def claim_file(listing: Listing, name: str, *members: str) -> Claim:
@@ -99,12 +113,11 @@ def claim_directory(listing: Listing, members: tuple[str, ...]) -> Claim:
     )
 
 
-@lru_cache(maxsize=_NAMES)
+@remembered
 def rank_of_directory(path: str) -> int | None:
     """The rank that the last two names of directory ``path`` tell: ``rank_3``, ``ckpt_3``, ``rank3/weights``.
 
-    Both the MindSpore layouts (``rank_R``, ResNet's ``ckpt_R``) and torch's
-    ``rankR`` are meant; ``step_3`` is not.
+    MindSpore's layouts (``rank_R``, ResNet's ``ckpt_R``) and torch's ``rankR`` are meant; ``step_3`` is not.
     """
     found = (_RANK_DIRECTORY.fullmatch(name) for name in path.rsplit("/", 2)[:0:-1])
     return next((int(rank[1]) for rank in found if rank), None)
@@ -118,13 +131,13 @@ def unfinished_directory(path: str, root: str) -> str:
     return ""
 
 
-@lru_cache(maxsize=_NAMES)
+@remembered
 def is_unfinished(name: str) -> bool:
     """Whether writers use such a file name before the final rename (``.tmp``, ``.part``, ``x~`` ...)."""
     return _UNFINISHED_FILE.search(name) is not None
 
 
-@lru_cache(maxsize=_NAMES)
+@remembered
 def is_side(name: str) -> bool:
     """Whether a file holds no model (an optimizer, random states): it is no checkpoint by itself."""
     return _NEVER_ALONE.fullmatch(name) is not None
@@ -135,7 +148,7 @@ def is_dcp_part(name: str) -> bool:
     return _DCP_PART.fullmatch(name) is not None
 
 
-@lru_cache(maxsize=_NAMES)
+@remembered
 def step_in(name: str) -> tuple[str, int] | None:
     """The word and the number by which ``name`` says a step, else an epoch; None where it says neither.
 
@@ -153,7 +166,7 @@ def has_part_of_step(name: str) -> bool:
     return _BEGIN_OF_STEP.search(name) is not None and _STEP.search(name) is None
 
 
-@lru_cache(maxsize=_NAMES)
+@remembered
 def plainly_numbered(name: str) -> str:
     """``name`` with ``1,000``, ``step_1_000``, ``1e+03`` and ``1.5k`` in plain digits.
 
@@ -170,7 +183,7 @@ def _in_digits(spelled: re.Match[str]) -> str:
     return str(round(float(spelled["digits"]) * 10**power))
 
 
-@lru_cache(maxsize=_NAMES)
+@remembered
 def rank_left_open(name: str) -> str:
     """``name`` with ``*`` for the number of the rank that it says: the same for the files of all ranks.
 
@@ -232,13 +245,13 @@ def kind_of(name: str) -> Kind:
     return Kind.GASP if _GASP.search(name) else Kind.PERIODIC
 
 
-@lru_cache(maxsize=_NAMES)
+@remembered
 def _told_by(name: str) -> tuple[Kind, int | None, int | None, int | None, str]:
     """Kind, rank, epoch, global step and series that the name of a file says."""
     return kind_of(name), _number(_RANK, name), _number(_EPOCH, name), _number(_STEP, name), _series(name)
 
 
-@lru_cache(maxsize=_NAMES)
+@remembered
 def _step_of_directory(path: str) -> int | None:
     """The step in the nearest of the last two names: ``step_1000``, ``checkpoint-5/model``."""
     for folder in path.rsplit("/", 2)[:0:-1]:

@@ -29,6 +29,7 @@ _OURS = "ours"
 _DIGEST = "digest"
 _Strangers = dict[int, list[tuple[Identity, str]]]
 """By size, each with the digest of its contents; empty: only its stamp is known."""
+_ENCODED = json.JSONEncoder(separators=(",", ":")).encode
 _DEPTHS = (Depth.NAME, Depth.STRUCTURE, Depth.CHECKSUM)
 
 
@@ -285,7 +286,7 @@ def _numbers(stamp: Stamp) -> list[int]:
 
 
 def _line(said: dict[str, Any]) -> str:
-    return json.dumps(said, separators=(",", ":")) + "\n"
+    return _ENCODED(said) + "\n"
 
 
 def _lines_of(path: str | None) -> Iterator[str]:

@@ -123,8 +123,7 @@ class RunView:
 
     def _files(self, log_dir: Path, logs: Logs) -> LogFiles:
         # who outlives incarnations writes where it began
-        began = self.plan.started if self.plan is not None else -1
-        return files_of(logs, log_dir, began)
+        return files_of(logs, log_dir, self.plan.started if self.plan is not None else -1)
 
     def take(self, line: JournalLine) -> None:
         """One more line."""

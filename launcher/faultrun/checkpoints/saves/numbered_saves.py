@@ -18,6 +18,7 @@ from faultrun.checkpoints.names import (
     plainly_numbered,
     rank_left_open,
     rank_told,
+    remembered,
     step_in,
 )
 from faultrun.checkpoints.saves.save_names import (
@@ -125,7 +126,9 @@ def saves_by_number(
         ranks = {name: one.rank for name, one in files.items() if one is not True}
         if any(rank is None and (unit or re.search(r"\d", name)) for name, rank in ranks.items()):
             ranks = {name: one for name, one in ranks.items() if one and one >= (world_size or sys.maxsize)}
-        called = {name: base_name(parts_apart(inside(listing.join(name), roots), shards)) for name in files}
+        # Without the folder, which the ranks do not share, where it tells nothing.
+        where = f"{inside(listing.path, roots)}/" if shards else ""
+        called = {name: base_name(parts_apart(f"{where}{name}", shards)) for name in files}
         one_rank = [name for name in files if ranks.get(name) is None]
         called |= {name: called[name] + no_number(rank_told(name)) for name in one_rank}
         masks = _varying(called.values())
@@ -139,11 +142,11 @@ def saves_by_number(
             if numbered is None:
                 continue
             place, number, member = numbered
-            if place.folder in together:
-                member = f"{place.folder}/{member}"
-                place = replace(place, folder=together[place.folder])
-            if isinstance(known, Entry):
-                place = replace(place, rank=ranks.get(name), session=known.session)
+            folder = place.folder
+            if folder in together:
+                member, folder = f"{folder}/{member}", together[folder]
+            rank, session = (ranks.get(name), known.session) if isinstance(known, Entry) else (None, 0)
+            place = SavePlace(folder, place.counts, rank, session)
             save = saves[place][number]
             files_of = save.files if name in listing.files else save.gone
             files_of.setdefault(member, listing.join(name))
@@ -237,6 +240,7 @@ def _varying(files: Iterable[str]) -> _Masks:
     }
 
 
+@remembered
 def _split(name: str) -> tuple[str, Number]:
     opened = rank_left_open(plainly_numbered(name))
     return _NUMBER.sub("#", opened), tuple(map(int, _NUMBER.findall(opened)))

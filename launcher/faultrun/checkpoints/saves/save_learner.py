@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from faultrun.checkpoints.names import base_name, is_unfinished
+from faultrun.checkpoints.names import base_name, forget_names, is_unfinished
 from faultrun.checkpoints.reading import comparable
 from faultrun.checkpoints.saves.growing_save import AT_ONCE, GrowingSave, without_copies
 from faultrun.checkpoints.saves.save_names import (
@@ -141,6 +141,7 @@ class SaveLearner:
             self._leave_out(holder, path, digest)
         if not any(one.pending or one.again for one in self._saves):
             self._leave_old()
+        forget_names()
 
     def _holder(self, save: GrowingSave, path: str, step: int | None, *, new: bool) -> GrowingSave:
         """The save that has ``path``: it may have gone with another rank's file, or be noted twice."""

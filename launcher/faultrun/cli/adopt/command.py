@@ -79,10 +79,9 @@ class _Adopted:
 def adopt(words: tuple[str, ...], force: bool, diff: bool, applies: bool, as_json: bool) -> int:
     """Find out how a training is started, ask where it saves and how it resumes; write faultrun.yaml.
 
-    COMMAND is what starts it now, such as "torchrun --nproc-per-node=4 train.py
-    --lr 1e-3" (in quotation marks or not); FILE is a shell or batch script, a
-    manifest, a Dockerfile or the Python script. Nothing of it is run. With
-    --diff, standard output is the diff and the report goes to standard error.
+    COMMAND is what starts it now, such as "torchrun --nproc-per-node=4 train.py --lr 1e-3" (in quotation
+    marks or not); FILE is a shell or batch script, a manifest, a Dockerfile or the Python script. Nothing of
+    it is run. With --diff, standard output is the diff and the report goes to standard error.
     """
     may_ask = not as_json and is_terminal(_STDIN) and is_terminal(_STDERR)
     done = _adopted(words, may_ask=may_ask, force=force)

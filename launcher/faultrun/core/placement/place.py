@@ -11,10 +11,7 @@ NOBODY = NodeId("")
 
 
 def place(
-    wanted: Topology,
-    before: Topology | None,
-    facts: Mapping[NodeId, NodeFact],
-    fewest: int | None = None,
+    wanted: Topology, before: Topology | None, facts: Mapping[NodeId, NodeFact], fewest: int | None = None
 ) -> Topology | None:
     """Give every seat of the run to a node; None while there are too few.
 

@@ -307,16 +307,13 @@ class MemberProcess:
     def _watch(self, folder: str) -> None:
         if folder in self._watches:
             return
-        watch = self._watches[folder] = self._keys.watch(folder, self._look, self._troubled)
+        look = partial(self._errands.bring, lambda: None)  # from the watch's thread: the loop wakes up
+        watch = self._watches[folder] = self._keys.watch(folder, look, self._troubled)
         watch.start()
 
     def _unwatch(self, folder: str) -> None:
         if (watch := self._watches.pop(folder, None)) is not None:
             self._errands.send(f"end {folder}", partial(_ended, watch))
-
-    def _look(self) -> None:
-        """From a watch's thread: the loop wakes up, and judges."""
-        self._errands.bring(lambda: None)
 
     def _patience_s(self) -> float | None:
         """Until the next thing that happens by itself."""

@@ -152,7 +152,8 @@ class ConsoleReporter:
                 if why not in self._unable:
                     self._warn(f"survivors of a fault cannot stay: {why}; all ranks will start again")
                 self._unable.add(why)
-            case FirstStep() if _from_nothing(step.state.plan):
+            # Where the run resumes or restarts, the check of its first step tells of it.
+            case FirstStep() if (of := step.state.plan) and not of.point and of.reason is Reason.FIRST:
                 self._good(f"training: every rank has done a step (step {event.step})")
             case ResumeChecked(began=began, why=why):
                 recovering = self._cards.checked(event)
@@ -366,11 +367,6 @@ def _answered(state: RunState) -> bool:
     """Whether the other nodes went on after the incident without this one, whose card says so."""
     fenced = state.life.incident is not None and state.life.incident.cause is Cause.FENCE
     return fenced or (len(state.topology.nodes) > 1 and state.exit_code == 0)
-
-
-def _from_nothing(plan: Plan | None) -> bool:
-    """Whether the run begins anew; if it resumes or restarts, the check of its first step tells of it."""
-    return plan is not None and plan.point is None and plan.reason is Reason.FIRST
 
 
 def _passed_over(refused: tuple[Refusal, ...]) -> str:

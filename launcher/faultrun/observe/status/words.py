@@ -254,16 +254,12 @@ def _cells(rank: RankState) -> tuple[str, ...]:
         rank.doing if rank.state == "training" and rank.doing not in ("", "computing") else rank.state,
         "" if rank.step is None else f"{rank.step:,}",
         "" if rank.rate is None else f"{rank.rate:.3g}",
-        _age(rank.step_age_s),
+        # A healthy rank's age is a flicker of milliseconds, which no reader sees.
+        "" if (age_s := rank.step_age_s) is None else "now" if age_s < 1 else span(age_s),
         "" if not rank.rss_bytes else f"{rank.rss_bytes / _MIB:,.0f} MiB",
         "" if rank.cpu is None else f"{rank.cpu:.0%}",
         rank.what,
     )
-
-
-def _age(seconds: float | None) -> str:
-    """A healthy rank's is a flicker of milliseconds, which no reader sees."""
-    return "" if seconds is None else "now" if seconds < 1 else span(seconds)
 
 
 def _cells_of_node(one: NodeRow) -> tuple[str, ...]:

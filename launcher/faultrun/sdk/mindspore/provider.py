@@ -51,7 +51,7 @@ class MindSporeProvider(StateProvider):
         except NotSaved:
             if order.step is not None and order.step != self._copied_step():
                 raise
-            return self._saved(self._state_in_a_step())
+            return self._saved(self._live_before_updates() or self._copy())
         try:
             state = self._state_between_steps()
             if order.leaves:
@@ -91,10 +91,6 @@ class MindSporeProvider(StateProvider):
         if self.live and self.memory.views is not None:
             return HostState(self.position, self.memory.views)
         return self._copy()
-
-    def _state_in_a_step(self) -> HostState:
-        """The main thread is inside a step that does not end."""
-        return self._live_before_updates() or self._copy()
 
     def _live_before_updates(self) -> HostState | None:
         """The live parameters, if it is certain that no update touched them while they were read."""

@@ -20,12 +20,7 @@ from faultrun.model.checkpoint import Depth, Entry, RecoveryPoint, Refusal, Verd
 from faultrun.model.events import NothingWhole, PrepareFailed, RecoveryPointChosen
 from faultrun.model.observed.saves import FirstSaveTold, SavesSeen
 from faultrun.model.spec.run_spec import Resume, RunSpec
-from faultrun.supervisor.checkpoints.checkpoint_words import (
-    as_opened,
-    gone,
-    none_usable,
-    tell_first_save,
-)
+from faultrun.supervisor.checkpoints.checkpoint_words import as_opened, gone, none_usable, tell_first_save
 from faultrun.supervisor.checkpoints.mounts import Mounts, unreadable
 from faultrun.supervisor.checkpoints.other_runs import OtherRuns
 from faultrun.supervisor.checkpoints.replicas import KnownReplicas, known_replicas

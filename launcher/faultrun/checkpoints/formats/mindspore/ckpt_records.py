@@ -1,7 +1,6 @@
 """The record layer of MindSpore's ``.ckpt``: walk it, bound everything, judge nothing.
 
-A file is a row of protobuf ``Checkpoint`` messages written one after the
-other (mindspore/train/serialization.py, ``_exec_save``)::
+A file is a row of protobuf ``Checkpoint`` messages (mindspore/train/serialization.py, ``_exec_save``)::
 
     Checkpoint  { repeated Value value = 1 }
     Value       { string tag = 1; TensorProto tensor = 2; MapTensorProto maptensor = 3 }
@@ -18,7 +17,9 @@ frame that is cut is torn. Measured with 2.10 (``_encrypt`` in the C++ core).
 
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from faultrun.checkpoints.format import Foreign, Unreadable
@@ -140,18 +141,27 @@ def numbers_at(file: OpenFile, offsets: Mapping[str, int]) -> dict[str, float | 
     """
     numbers: dict[str, float | int] = {}
     window, window_at = b"", 0
-    for tag, at in sorted(offsets.items(), key=lambda item: item[1]):
+    for tag, at in offsets.items():
         head_end = min(at + _COUNT_BYTES, file.size_bytes)
         if not window_at <= at < head_end <= window_at + len(window):
             window_at, window = at, file.read(at, min(_NEAR_BYTES, file.size_bytes - at))
-        try:
-            record, _ = _record(window, at - window_at)
-        except _NOT_READ:
+        record = window[at - window_at :][:_COUNT_BYTES]
+        record = record[: 2 + int.from_bytes(record[1:2], "little")]
+        told = next(filter(None, (_count_behind(record[:-size], size) for size in (8, 4))), ("", ""))
+        if told[0] != tag:
             return None
-        if record.tag != tag or (number := record.scalar) is None:
-            return None
-        numbers[tag] = number
+        numbers[tag] = struct.unpack_from(told[1], record, len(record) - struct.calcsize(told[1]))[0]
     return numbers
+
+
+@lru_cache(maxsize=64)
+def _count_behind(head: bytes, content_bytes: int) -> tuple[str, str] | None:
+    """The tag and the form, by ``struct``, of the number that a record beginning with ``head`` ends in."""
+    with suppress(*_NOT_READ):
+        record, end = _record(head + bytes(content_bytes), 0)
+        if record.scalar is not None and end == len(head) + content_bytes:
+            return record.tag, _SCALARS[record.tensor_type]
+    return None
 
 
 def _stored_crc(file: OpenFile) -> int | None:

@@ -277,10 +277,6 @@ def _made(items: list[Value], _arg: object) -> Value:
     return Table([part for pair in pairs for part in pair])
 
 
-def _opaque(_items: object, _arg: object) -> Value:
-    return OPAQUE
-
-
 _STOP = ord(".")
 _FRAME_LENGTH = struct.Struct("<Q")
 _NUMBERS = {"uint1": "<B", "uint2": "<H", "int4": "<i", "uint4": "<I", "uint8": "<Q", "float8": ">d"}
@@ -303,7 +299,7 @@ _RESULTS: dict[str, Callable[[list[Value], Any], Value]] = {
     "BUILD": _built,
     **dict.fromkeys(
         ["EMPTY_SET", "FROZENSET", "ADDITEMS", "EXT1", "EXT2", "EXT4", "NEXT_BUFFER", "READONLY_BUFFER"],
-        _opaque,
+        lambda _items, _arg: OPAQUE,
     ),
 }
 """What instructions make of what they take from the stack and of their argument."""

@@ -66,9 +66,6 @@ def completer(option: Option[object]) -> Completer | None:
     place = folders if "DIR" in option.metavar else files if "FILE" in option.metavar else None
     if not words:
         return place
-    return names(lambda: words) if place is None else _both(place, names(lambda: words))
-
-
-def _both(place: Completer, words: Completer) -> Completer:
-    """Paths first: what bash is told behind them is offered before they are."""
-    return lambda ctx, param, incomplete: [*place(ctx, param, incomplete), *words(ctx, param, incomplete)]
+    # Paths first: what bash is told behind them is offered before they are.
+    both = (names(lambda: words),) if place is None else (place, names(lambda: words))
+    return lambda ctx, param, incomplete: [one for of in both for one in of(ctx, param, incomplete)]
