@@ -56,8 +56,8 @@ class HostMemory:
 
     def settle(self) -> None:
         """Wait for what PyNative mode has only queued, for ever where that needs a dead peer; main thread."""
-        all_of_them = list(self._parameters.values())
-        for one in all_of_them if self.views is not None else all_of_them[-1:]:
+        held = list(self._parameters.values())
+        for one in held if self.views is not None else held[-1:]:
             one.asnumpy()  # of a device the last one alone: its work is in order
 
     def copy(self, position: Position) -> None:
