@@ -44,7 +44,7 @@ class OwnLease:
         self._deadline = setting.deadline
         self._errands, self._troubled = errands, troubled
         self._keeper: LeaseKeeper | None = None
-        self._until_s = self._told_at_s = self._behind_since_s = 0.0
+        self._until_s = self._behind_since_s = 0.0
 
     @property
     def number(self) -> int:
@@ -57,7 +57,7 @@ class OwnLease:
         if news:
             if self._is_handed_on:
                 self._behind_since_s = boot_now()
-            self._until_s, self._told_at_s = until_s, boot_now()
+            self._until_s = until_s
         return news
 
     @property
@@ -123,7 +123,7 @@ class OwnLease:
         self._keeper.start()
 
     def _supervisor_is_well(self) -> bool:
-        return self._is_handed_on or boot_now() - self._told_at_s < self._times.ttl_s * _HANDED_ON_WITHIN
+        return self.behind_s < self._times.ttl_s * _HANDED_ON_WITHIN
 
     def _renewed(self, number: int, news: Renewal | LeaseGone) -> None:
         if (before := self.present) is None or before.number != number:
