@@ -75,3 +75,38 @@ def test_a_save_where_nobody_looks_is_told_with_the_folder(
     line, _ = told(launcher, ["out/step_2/model.pt"], *options)
     assert "out/step_2/model.pt lies where faultrun does not look" in line
     assert "--checkpoint_dir=out has it checked" in line
+
+
+EPOCHS = """
+import time
+for batch in range(1, 26) if life == 0 else ():
+    say("LINE".format(epoch=1 + batch // 20, batch=batch % 20))
+    if batch % 10 == 0 and rank == 0:
+        with open("ckpt/model.part", "wb") as file:
+            file.write(bytes.fromhex("CONTENT"))
+        os.rename("ckpt/model.part", "ckpt/model.pt")
+if life == 0:
+    open(f"trained_{rank}", "w").close()
+    while rank == 0 or not os.path.exists("trained_0"):
+        time.sleep(0.01)
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Train Epoch: {epoch} [{batch}/20 (5%)]\tLoss: 0.5",
+        "| epoch {epoch} | {batch}/20 batches | loss 0.5",
+        "{batch}/20 [==>....] - 1s - loss: 0.5",
+    ],
+)
+def test_a_save_counts_although_steps_begin_anew_in_epochs_of_unknown_length(
+    launcher: Launcher, line: str
+) -> None:
+    (launcher.folder / "ckpt").mkdir()
+    code = EPOCHS.replace("LINE", line.replace("\t", "\\t")).replace("CONTENT", weights())
+    run = launcher.run(code, "--checkpoint_dir=ckpt", "--backoff=1ms..1ms", "--max_restarts=1")
+    assert run.ends() == 0
+    (point,) = [one["point"] for one in run.events("RecoveryPointChosen") if one["incarnation"] == 0]
+    assert point["path"].endswith("/ckpt/model.pt")

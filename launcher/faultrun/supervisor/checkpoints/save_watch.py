@@ -292,14 +292,16 @@ class SaveWatch(SavesKnown):
         if not early:
             return
         steps = [(path, self._root_of(path), *self._look(path, place)) for path, place in early.items()]
+        begun = {path for path, place in early.items() if self._logs.had_begun(place)}
         with self._lock:
             for path, root, step, digest in steps:
-                if root and step is not None and (save := self._learner.wrote(path, root=root)) is not None:
+                trained = step is not None or path in begun
+                if root and trained and (save := self._learner.wrote(path, root=root)) is not None:
                     self._learner.saved_at(save, path, step, digest)
-                elif root and step is None:
+                elif root and not trained:
                     self._learner.before_training((path,))
                     self._early_in[path] = self._life
-                elif step is not None:
+                elif trained:
                     self._elsewhere[path] = None
             self._early = {path: at for path, at in self._early.items() if early.get(path) is not at}
             self._sorting = False

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from faultrun.core.hangs.limits import Beat
-from faultrun.core.logged_steps import StepsSeen, first_step, last_step, read, unread
+from faultrun.core.logged_steps import LoggedStep, StepsSeen, first_step, last_step, read, unread
 from faultrun.files import bytes_from
 from faultrun.model.events import Event, IncarnationStarted
 from faultrun.model.observed.progress import WorkPhase
@@ -112,7 +112,7 @@ class LogWatch:
         self._tasks = BackgroundTasks(reactor)
         self._life: _Life | None = None
         self._last: _Life | None = None
-        self._answer: tuple[Path, int, int | None] | None = None
+        self._answer: tuple[Path, int, LoggedStep] | None = None
 
     def tell(self, event: Event, step: Step) -> None:
         """Begin to read the logs of ranks as they start, and stop as they are ended."""
@@ -152,14 +152,19 @@ class LogWatch:
         if place.step is not None:
             return place.step
         sizes = place.sizes or self.place().sizes  # noted before its logs were known: as of now
-        told = [(one, self._step_in(*one)) for one in sizes]
+        told = [(one, self._told_in(*one).step) for one in sizes]
         newest = max((step for _, step in told if step is not None), default=None)
         began = {id(log) for (log, _, _), step in told if step is not None}
         later = (_first_behind(*one) for one, _ in told if newest is not None and id(one[0]) not in began)
         return None if any(step is not None and step <= (newest or 0) for step in later) else newest
 
-    def _step_in(self, log: _Log, path: Path, size: int) -> int | None:
-        """The newest step that the log told when it had ``size`` bytes; many ask for the same moment."""
+    def had_begun(self, place: LogPlace) -> bool:
+        """Whether logs told by ``place`` of steps that count anew in epochs, whose length is unknown."""
+        told = [self._told_in(*one) for one in place.sizes or self.place().sizes]
+        return all(one.step is None for one in told) and any(one.in_epoch is not None for one in told)
+
+    def _told_in(self, log: _Log, path: Path, size: int) -> LoggedStep:
+        """What the log told when it had ``size`` bytes; many ask for the same moment."""
         if (known := self._answer) is not None and known[:2] == (path, size):
             return known[2]
         told = None
@@ -171,9 +176,8 @@ class LogWatch:
                 told = last_step(lines, "" if (given := log.seen.pattern) is None else given.pattern)
             if told is not None:
                 break
-        step = None if told is None else told.step
-        self._answer = (path, size, step)
-        return step
+        self._answer = (path, size, told or LoggedStep())
+        return self._answer[2]
 
     def beats(self) -> tuple[Beat, ...]:
         """How far those ranks are whose logs tell; empty while the logs are not read any more."""
