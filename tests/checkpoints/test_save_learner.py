@@ -194,6 +194,30 @@ def test_a_file_that_is_moved_as_soon_as_it_was_written_is_known_by_its_last_nam
     ]
 
 
+@pytest.mark.parametrize("names", [("model.pt",), ("model.pt", "optim.pt"), ("rank0.pt", "rank1.pt")])
+@pytest.mark.parametrize("missed", [{10}, {20}, {30}, {10, 30}, {20, 30}])
+@pytest.mark.parametrize("last", ["cur", "step_{}"])
+def test_a_folder_that_takes_the_place_of_another_is_a_save_of_its_own(
+    names: tuple[str, ...], missed: set[int], last: str
+) -> None:
+    """A folder may have been renamed (``missed``) before it was looked into under its first name."""
+    learner = SaveLearner(SavesSeen(), ("/ckpt",))
+    for step in (10, 20, 30, 40):
+        there = f"/ckpt/{last.format(step)}"
+        news = [] if step in missed else [learner.wrote(f"/ckpt/new/{name}", root="/ckpt") for name in names]
+        for name in names if step > 10 and last == "cur" else ():
+            assert learner.moved(f"/ckpt/cur/{name}", f"/ckpt/old/{name}")
+        unseen = [name for name in names if not learner.moved(f"/ckpt/new/{name}", f"{there}/{name}")]
+        news += [learner.wrote(f"{there}/{name}", root="/ckpt") for name in unseen]
+        for save, name in zip(news, names, strict=True):
+            assert save is not None
+            where = there if step in missed else "/ckpt/new"
+            learner.saved_at(save, f"{where}/{name}", step, f"{name} {step}")
+    newest = learner.seen.saves[-1]
+    assert {*newest.paths, *newest.ranks} == {f"{there}/{name}" for name in names}
+    assert newest.step == 40
+
+
 def test_a_file_that_is_moved_is_the_save_that_it_was_whatever_it_is_called_then() -> None:
     learner = SaveLearner(SavesSeen(), ("/ckpt",))
     for step in (10, 20):

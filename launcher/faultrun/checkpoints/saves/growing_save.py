@@ -37,6 +37,20 @@ class GrowingSave:
         """Where the file is by now that was called ``name``."""
         return self.moved.get(name, name)
 
+    def moves(self, name: str, path: str) -> None:
+        """The file ``name`` is at ``path`` from now on, whatever else it was called."""
+        was = self.path(name)
+        self.moved |= {one: path for one, there in self.moved.items() if there == was} | {
+            name: path,
+            was: path,
+        }
+
+    def has_had(self, path: str, *, but: str) -> bool:
+        """Whether another file than ``but`` has been at ``path``: what comes there is of a later save."""
+        there = self.path(but)
+        places = {one: self.path(one) for one in (*self.files.values(), *self.moved)}
+        return any(path in (one, place) and place != there for one, place in places.items())
+
     def of_ranks(self, digest: str) -> Iterator[tuple[str, str]]:
         """What other ranks wrote with these contents, each after the kind of the file that stands for it."""
         alike = [path for path in sorted(self.ranks) if self.digests.get(path) == digest]

@@ -203,11 +203,37 @@ class SaveLearner:
         names = ((one, kind, name) for one in reversed(self._saves) for kind, name in one.files.items())
         for save, kind, name in names:
             if save.path(name) == was and not is_unfinished(base_name(path)):
-                save.moved[name] = path
+                number, before = self._kind(path)[1], self._kind(was)[1]
+                if save.has_had(path, but=name) or (before is None and not save.takes("", number)):
+                    self._set_apart(save, kind)
                 final = any(name in one.files.values() for one in self._saves if one is not save)
-                save.files[kind] = path if name in save.pending and not final else name
+                save.moves(name, path)
+                if name in save.pending and not final:
+                    save.files[kind] = path
+                save.numbers |= set() if number is None else {number}
                 return True
+        for save in (one for one in reversed(self._saves) if was in one.ranks):
+            save.moves(was, path)
+            save.ranks = save.ranks - {was} | {path}
+            return True
         return False
+
+    def _set_apart(self, save: GrowingSave, kind: str) -> None:
+        """A file that takes the place of another of its save begins the next, with what was written since."""
+        first = [*save.files].index(kind)
+        old = [one for one in [*save.files][:first] if save.files[one] not in save.pending]
+        old = old or [*save.files][:first]
+        if not old:
+            return
+        older = replace(save, files={one: save.files.pop(one) for one in old}, pending=set(), again={})
+        alike = {*map(of_any_rank, save.files.values())}
+        save.ranks = {one for one in save.ranks if of_any_rank(one) in alike}
+        older.ranks = older.ranks - save.ranks
+        save.step, save.at, save.moved, save.copies, save.digests = None, self._writes, {}, {}, {}
+        for one in (older, save):
+            numbers = (self._kind(one.path(path))[1] for path in one.files.values())
+            one.numbers = {number for number in numbers if number is not None}
+        self._keep(older)
 
     def _once_more(self, path: str, step: int | None, at: int, *, new: bool) -> None:
         """A file that is written again steps later is of a new save, and its number no counter.
@@ -315,7 +341,7 @@ class SaveLearner:
         # What was written before a first step was told is a save, too, once saves have such files.
         left = tuple(one for one in self._known.prepared if self._kind(one)[0] != kind)
         self._known = replace(self._known, prepared=left)
-        if save is None or not save.takes(kind, number):
+        if save is None or not save.takes(kind, number) or save.has_had(path, but=save.files.get(kind, "")):
             save = GrowingSave(at=self._writes)
             self._forget_seldom()
             self._keep(save)
