@@ -126,6 +126,20 @@ def test_ranks_that_load_files_of_their_own_get_those_of_the_newest_save_that_al
     assert own == [spelling.format(n=10, r=rank) for rank in (0, 1)]
 
 
+@pytest.mark.parametrize("noted", [0, 2, 3])
+@pytest.mark.parametrize("spelling", ["step_{n}/rank_{r}.pt", "step_{n}_rank_{r}.pt", "rank_{r}/step_{n}.pt"])
+def test_files_of_three_ranks_are_not_handed_to_two(spelling: str, noted: int, tmp_path: Path) -> None:
+    """The supervisor of the three was killed when it had ``noted`` so many saves; all are in its list."""
+    run = Run(tmp_path / "out", workers=2)
+    for save, rank in product((1, 2, 3), (0, 1, 2)):
+        run.writes(save * 5, spelling.format(n=save * 5, r=rank))
+    run._finder.note(run.seen())
+    run._learner = SaveLearner(replace(run.seen(), saves=run.seen().saves[:noted]), (str(run.root),))
+    point, why = run.resumes()
+    assert point is None
+    assert "written by more than 2 ranks" in why
+
+
 @pytest.mark.parametrize("told", CUT.split(";"))
 def test_a_save_that_is_cut_anywhere_is_refused_and_the_one_before_taken_whole_if_it_is_there(
     told: str, tmp_path: Path

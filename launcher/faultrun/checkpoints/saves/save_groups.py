@@ -139,7 +139,7 @@ def _order(saves: _Saves, beside: Mapping[str, Sequence[str]], written: Mapping[
     """The order of the writing, by path: files of one save have that of the last, with those of all ranks."""
     order, of_ranks = {**written}, defaultdict[tuple[str, str, Number], list[str]](list)
     for place, number in ((one, number) for one in saves if one.counts for number in saves[one]):
-        of_ranks[place.folder, place.counts, number] += saves[place][number].files.values()
+        of_ranks[of_any_rank(place.folder), place.counts, number] += saves[place][number].files.values()
     for files in (*of_ranks.values(), *([path, *others] for path, others in beside.items())):
         order |= dict.fromkeys(
             files if written else (), max((written.get(one, 0) for one in files), default=0)
