@@ -29,7 +29,9 @@ def told(capsys: pytest.CaptureFixture[str], folder: Path) -> tuple[str, int]:
     words = (f"--checkpoint_dir={folder}/ckpt", f"--log_dir={folder}/log", "--worker_num=1", str(script))
     code = shown(words)
     (line,) = (one for one in capsys.readouterr().out.splitlines() if one.startswith("after a failure: "))
-    return line.removeprefix("after a failure: ").replace(f"{folder}/", ""), code
+    said, _, if_ours = line.removeprefix("after a failure: ").partition(", if it is of this run: ")
+    assert if_ours == "a new run leaves alone what was there before"
+    return said.replace(f"{folder}/", ""), code
 
 
 def test_the_step_is_said_the_epoch_where_only_it_is_known_and_never_none(

@@ -106,6 +106,8 @@ def _recovery_point(spec: RunSpec) -> tuple[RecoveryPoint | None, str, int]:
     match scan_and_choose(catalog, need).choice:
         case Chosen(point=point, refused=refused):
             note = f" ({len(refused)} newer refused)" if refused else ""
+            if spec.recovery.resume is not Resume.ALWAYS:
+                note += ", if it is of this run: a new run leaves alone what was there before"
             return point, f"resume from {point.path}, {point.position}{note}", 0
         case NoneUsable(refused=refused):
             newest = f": {refused[0].path} {refused[0].why}" if refused else ""
