@@ -7,7 +7,7 @@ import grimp
 
 ROOT = Path(__file__).resolve().parent.parent
 
-MOST_LINES = {"launcher": 91_950, "tests": 85_050, "benchmarks": 18_600}
+MOST_LINES = {"launcher": 91_950, "tests": 85_070, "benchmarks": 18_600}
 """Lines of Python below each folder."""
 MOST_MODULES = 63
 """That a reader of ``supervisor.loop`` may come to."""

@@ -41,14 +41,16 @@ CASES = ((2, 0, "torn", -1), (3, 1, "skip", -1), (8, 0, "torn", -2), (2, 1, "ski
 class Run(SavesKnown):
     """A run of ``workers`` that saves in ``root``, as the supervisor sees it; no process is started."""
 
-    def __init__(self, root: Path, *told: str, workers: int = 1) -> None:
+    def __init__(self, root: Path, *told: str, workers: int = 1, had: int = 0) -> None:
         self.root, self._at_s, self._step = root, 1.7e9, 0
         self._untold: list[tuple[GrowingSave, str, int]] = []
         self._learner = SaveLearner(NOTHING_SEEN, (str(root),))
         recovery = Recovery(checkpoint_dirs=(str(root),), resume_args=told)
         spec = a_spec(workers=workers)
         spec = replace(spec, recovery=recovery, logs=replace(spec.logs, log_dir=str(root.parent / "log")))
-        self._finder = CheckpointFinder(spec, Catalog((str(root),), settle_s=0.0), RunClock(), saves=self)
+        catalog = Catalog((str(root),), settle_s=0.0)
+        catalog.world_size = had
+        self._finder = CheckpointFinder(spec, catalog, RunClock(), saves=self)
         root.mkdir(parents=True)
         self._finder.find(FindRecoveryPoint(incarnation=-1, continuing=False), 0.0)
 
@@ -130,7 +132,7 @@ def test_ranks_that_load_files_of_their_own_get_those_of_the_newest_save_that_al
 @pytest.mark.parametrize("spelling", ["step_{n}/rank_{r}.pt", "step_{n}_rank_{r}.pt", "rank_{r}/step_{n}.pt"])
 def test_files_of_three_ranks_are_not_handed_to_two(spelling: str, noted: int, tmp_path: Path) -> None:
     """The supervisor of the three was killed when it had ``noted`` so many saves; all are in its list."""
-    run = Run(tmp_path / "out", workers=2)
+    run = Run(tmp_path / "out", workers=2, had=3)
     for save, rank in product((1, 2, 3), (0, 1, 2)):
         run.writes(save * 5, spelling.format(n=save * 5, r=rank))
     run._finder.note(run.seen())

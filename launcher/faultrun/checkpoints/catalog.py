@@ -43,8 +43,8 @@ class Catalog:
     ``memory_path`` is a file in the log_dir that remembers headers and verdicts, and beside it lies the list
     of what is left alone; None remembers only in this process. ``settle_s``: a file written to in the last
     seconds and not proved by a checksum must stay unchanged for so long; 0 when every writer is known to be
-    dead. ``seen`` is what the run's saves were seen to be made of, ``world_size`` how many workers it begins
-    with, 0 if unknown; ``order`` is that of the writing, None if unknown; ``foreign`` are folders of other
+    dead. ``seen`` is what the run's saves were seen to be made of, ``world_size`` how many workers it had at
+    most, 0 if unknown; ``order`` is that of the writing, None if unknown; ``foreign`` are folders of other
     runs: they are not looked through.
     """
 

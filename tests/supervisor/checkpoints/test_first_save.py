@@ -101,7 +101,7 @@ class Loop(AtOnce):
         self.waiting: list[Callable[[], Iterable[Event]]] = []
         self.as_a_log_is_read: list[Callable[[], object]] = []
         self.noted: list[SavesSeen] = []
-        self.beside = ()
+        self.beside, self.had_begun = (), lambda _place: False
         self.note, self.last_seen, self.first_save = self.noted.append, lambda known: known, lambda *_: None
 
     def send(self, task: Callable[[], Iterable[Event]]) -> None:

@@ -76,12 +76,8 @@ class NumberedSave:
 def with_ranks(
     entries: Sequence[Entry], seen: SavesSeen, world_size: int, roots: Sequence[str]
 ) -> dict[str, Entry]:
-    """``entries`` by path; folders that the run counts beyond its workers are not those of ranks.
-
-    A save of more ranks than there are workers now has several such folders; where they count it has one.
-    """
+    """``entries`` by path; folders that the run counts beyond its workers are not those of ranks."""
     written = {f"{masked(inside(path, roots))}/" for save in seen.saves for path in save.files}
-    written -= {f"{masked(inside(path, roots))}/" for save in seen.saves for path in save.ranks}
     kinds = {one.path: f"{masked(inside(one.path, roots))}/" for one in entries if one.rank is not None}
     most = world_size or sys.maxsize
     beyond = {kinds[one.path] for one in entries if one.rank is not None and one.rank >= most}

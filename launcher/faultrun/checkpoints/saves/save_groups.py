@@ -46,7 +46,7 @@ _NAMELESS = Entry(path="", format="", kind=Kind.PERIODIC, size_bytes=0, mtime_ns
 class SavesOfRun:
     """What is known of the run's saves: what was seen, and how far training came.
 
-    ``strangers`` are files of no save of this run, ``world_size`` is how many workers it begins with, 0 where
+    ``strangers`` are files of no save of this run, ``world_size`` is how many workers it had at most, 0 where
     unknown. ``order`` is that of the writing, by path; None if unknown. ``first_seen`` tells at
     the end of which life a file was there, None for one of the last.
     """

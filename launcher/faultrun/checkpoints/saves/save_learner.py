@@ -260,7 +260,9 @@ class SaveLearner:
             after = self._saves.index(save) + 1
             beside = [one for one in self._saves[after:] if one.is_at(step) and one.takes(kind, number)]
             other = beside[0] if beside else GrowingSave(step=step, at=self._writes if again else save.at)
-            other.files[kind], other.moved = path, other.moved | save.moved
+            there = save.path(path)
+            other.moved |= {name: where for name, where in save.moved.items() if where == there}
+            other.files[kind] = path
             save.ranks, other.ranks = save.ranks - alike, other.ranks | (alike - {path})
             other.numbers |= set() if number is None else {number}
             self._saves[after:after] = [] if beside else [other]

@@ -264,7 +264,10 @@ class Supervisor:
     def _catalog(self) -> Catalog:
         roots = absolute(self._spec.recovery.checkpoint_dirs)
         memory, registry = str(self.log_dir / "checkpoints.jsonl"), registry_for(self._spec.recovery)
-        return Catalog(roots, memory_path=memory, settle_s=0.0, registry=registry)
+        catalog = Catalog(roots, memory_path=memory, settle_s=0.0, registry=registry)
+        if (plan := self._state.run.plan) is not None:
+            catalog.world_size = plan.topology.world_size
+        return catalog
 
     def _finder(self, catalog: Catalog, clock: RunClock, saves: SaveWatch) -> CheckpointFinder:
         meter = meter_for(self._row, self.log_dir)

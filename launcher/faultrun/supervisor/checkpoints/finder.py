@@ -54,7 +54,7 @@ class CheckpointFinder:
         saves: SavesKnown | None = None,
     ) -> None:
         self._meter, self._spec, self._catalog = meter, spec, catalog
-        catalog.world_size = spec.topology.world_size
+        catalog.world_size = max(spec.topology.world_size, catalog.world_size)
         self._clock = clock
         self._saves = SavesKnown() if saves is None else saves
         self._neighbours = neighbours

@@ -292,16 +292,15 @@ class SaveWatch(SavesKnown):
         if not early:
             return
         steps = [(path, self._root_of(path), *self._look(path, place)) for path, place in early.items()]
-        begun = {path for path, place in early.items() if self._logs.had_begun(place)}
+        begun = {path for path, _, step, _ in steps if step is not None or self._logs.had_begun(early[path])}
         with self._lock:
             for path, root, step, digest in steps:
-                trained = step is not None or path in begun
-                if root and trained and (save := self._learner.wrote(path, root=root)) is not None:
+                if root and path in begun and (save := self._learner.wrote(path, root=root)) is not None:
                     self._learner.saved_at(save, path, step, digest)
-                elif root and not trained:
+                elif root and path not in begun:
                     self._learner.before_training((path,))
                     self._early_in[path] = self._life
-                elif trained:
+                elif path in begun:
                     self._elsewhere[path] = None
             self._early = {path: at for path, at in self._early.items() if early.get(path) is not at}
             self._sorting = False
