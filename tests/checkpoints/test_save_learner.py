@@ -2,7 +2,6 @@
 
 import sys
 from itertools import product
-from random import Random
 
 import pytest
 
@@ -193,44 +192,6 @@ def test_a_file_that_is_moved_as_soon_as_it_was_written_is_known_by_its_last_nam
         (("/ckpt/last.pt",), 10),
         (("/ckpt/last.pt",), 20),
     ]
-
-
-@pytest.mark.parametrize("names", ["m.pt", "m.pt o.pt", "rank0.pt rank1.pt", "m.pt o_rank0.pt o_rank1.pt"])
-@pytest.mark.parametrize("last", ["cur", "step_{}"])
-@pytest.mark.parametrize("seed", range(25))
-def test_a_folder_that_takes_the_place_of_another_is_a_save_of_its_own(
-    names: str, last: str, seed: int
-) -> None:
-    """It may have been renamed before it was looked into; its step is asked for at any moment."""
-    chance, learner, there = Random(seed), SaveLearner(SavesSeen(), ("/ckpt",)), dict[str, str]()
-    untold: list[tuple[GrowingSave, str]] = []
-
-    def seen(path: str, was: str = "") -> None:
-        if not (was and learner.moved(was, path)) and (save := learner.wrote(path, root="/ckpt")):
-            untold.append((save, path))
-
-    def asked(step: int) -> None:
-        while untold:
-            save, path = untold.pop(0)
-            learner.saved_at(save, path, step, there.get(save.path(path), ""))
-
-    for step in (10, 20, 30, 40, 50):
-        missed = chance.random() < 0.3
-        for name in names.split():
-            there[f"/ckpt/new/{name}"] = f"{name} {step}"
-            if not missed:
-                seen(f"/ckpt/new/{name}")
-        for was, to in (("cur", "old"), ("new", last.format(step))):
-            for name in names.split():
-                if f"/ckpt/{was}/{name}" in there:
-                    there[f"/ckpt/{to}/{name}"] = there.pop(f"/ckpt/{was}/{name}")
-                    seen(f"/ckpt/{to}/{name}", f"/ckpt/{was}/{name}")
-                if chance.random() < 0.2:
-                    asked(step)
-        asked(step)
-        newest = learner.seen.saves[-1]
-        lie = {f"/ckpt/{last.format(step)}/{name}" for name in names.split()}
-        assert step == 10 or ({*newest.paths, *newest.ranks}, newest.step) == (lie, step)
 
 
 def test_a_file_that_is_moved_is_the_save_that_it_was_whatever_it_is_called_then() -> None:
